@@ -1,0 +1,389 @@
+r"""What a proof file is made of, and how it is judged.
+
+A file ``proofs/prove_<topic>.py`` imports sympy, pytest and this module, nothing
+else: a proof does not lean on the code it judges. It holds
+
+``SCOPE``
+    one sentence: what is symbolic and what is fixed ("any depth, any widths").
+``statement(...)``
+    a builder: called without arguments it returns the statement as we claim it, and
+    with one argument changed a *mutant* (a sign, an exponent, an index range, an
+    assumption). The change runs through the claim and through whatever the proof
+    takes from the statement, so that a mutant is a statement like any other.
+``STATEMENT`` and ``MUTANTS``
+    ``statement()`` and a dictionary of named mutants, at least three in a file. A
+    file with several statements has several pairs (``GAP``, ``GAP_MUTANTS``, ...).
+``proof(statement, steps)``
+    the procedure. It is run on the statement and on each mutant; it may look only at
+    the statement it is given, and every conclusion goes through ``steps``::
+
+        steps.identity("induction step", left, right)     # left = right
+        steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
+
+``prove_<topic>``
+    the test, marked with its slugs::
+
+        @pytest.mark.equation("virtual-readout")
+        def prove_virtual_readout(settle):
+            settle(STATEMENT, proof, MUTANTS)
+
+What ``settle`` demands, so that nothing passes by accident:
+
+* the claim holds at random rational points (every depth in ``depths``) that satisfy
+  ``given``, and such points are found;
+* ``proof`` ends without complaint after at least one step;
+* every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
+  what it assumes and violates what it claims;
+* on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
+  step fails only with numbers in hand at which it is wrong. Any other exception, and a
+  step that can be neither shown nor refuted (`UndecidedError`), is an error for the
+  statement and for the mutant alike: a typo rejects nothing.
+
+Depth and width. sympy has no product of symbolic length of matrices. A statement for
+every depth is therefore proved by induction: the claim at ``depth`` numbers instantiates
+it, ``steps.identity`` shows the base case and the step, the latter with `MatrixSymbol`
+(of symbolic size) or scalar symbols for "the sum or the product so far". Sums of
+inequalities reduce to one term the same way.
+
+Numbers. ``STATEMENT.numbers("lhs", depth=3)`` is a numpy-callable of
+``STATEMENT.arguments(3)``; a test in ``tests/`` feeds random numbers to it and to the
+function in ``lai_core``, so that the proof is about the formula that the code computes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import sympy as sp
+
+POINTS = 12
+ATTEMPTS = 4000
+
+
+class RefutedError(Exception):
+    """A step of a proof is wrong, and here are numbers that show it."""
+
+
+class UndecidedError(Exception):
+    """A step could be neither shown nor refuted: mend the proof."""
+
+
+@dataclass(frozen=True)
+class Equal:
+    """``lhs = rhs``, for scalars, explicit matrices and matrix expressions."""
+
+    lhs: Any
+    rhs: Any
+
+    def holds(self, values: Mapping[Any, Any]) -> bool:
+        """Whether it is true at a point."""
+        return _is_zero_number(_substitute(self.lhs, values) - _substitute(self.rhs, values))
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """``lhs <= rhs``, for real scalars; ``strict`` for ``<``."""
+
+    lhs: Any
+    rhs: Any
+    strict: bool = False
+
+    def holds(self, values: Mapping[Any, Any]) -> bool:
+        """Whether it is true at a point."""
+        slack = sp.nsimplify(_substitute(self.rhs, values) - _substitute(self.lhs, values))
+        return bool(slack > 0) if self.strict else bool(slack >= 0)
+
+
+Relation = Equal | AtMost
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A claim, what it assumes, and how to turn it into numbers.
+
+    Attributes
+    ----------
+    slug : str
+        The ledger's name of the statement.
+    scope : str
+        What is symbolic and what is fixed.
+    claim : callable
+        ``claim(depth)`` gives a relation or a tuple of relations between sympy
+        objects. A claim without depth ignores the argument and leaves ``depths`` alone.
+    given : callable
+        ``given(depth)`` gives the relations assumed, beside those that the symbols
+        themselves carry (``nonnegative=True``, ...).
+    depths : tuple of int
+        The depths at which the claim is tried in numbers.
+    arguments : callable or None
+        ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order.
+    sample : callable or None
+        ``sample(random, depth)`` gives a dictionary of values for some of the symbols,
+        where drawing blindly would seldom satisfy ``given``.
+    witness : tuple or None
+        ``(depth, values)`` at which a mutant is false, where a search would seldom find it.
+    parts : mapping
+        What else the proof takes from the statement, reached as ``statement.part.name``.
+    """
+
+    slug: str
+    scope: str
+    claim: Callable[[int], Relation | tuple[Relation, ...]]
+    given: Callable[[int], tuple[Relation, ...]] = lambda depth: ()
+    depths: tuple[int, ...] = (1,)
+    arguments: Callable[[int], Sequence[Any]] | None = None
+    sample: Callable[[random.Random, int], Mapping[Any, Any]] | None = None
+    witness: tuple[int, Mapping[Any, Any]] | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def part(self) -> SimpleNamespace:
+        """The parts by name."""
+        return SimpleNamespace(**self.parts)
+
+    def relations(self, depth: int) -> tuple[Relation, ...]:
+        """Give the claim at a depth, always as a tuple."""
+        claim = self.claim(depth)
+        return claim if isinstance(claim, tuple) else (claim,)
+
+    def numbers(self, side: str = "rhs", *, depth: int = 1, index: int = 0) -> Callable[..., Any]:
+        """Make a numerical function of ``arguments(depth)`` for one side of one relation."""
+        if self.arguments is None:
+            raise ValueError(f"statement {self.slug!r} does not say its arguments")
+        arguments = [_nested(argument) for argument in self.arguments(depth)]
+        expression = getattr(self.relations(depth)[index], side)
+        if isinstance(expression, sp.MatrixExpr):
+            expression = expression.as_explicit()
+        return sp.lambdify(arguments, expression, modules="numpy")
+
+
+class Steps:
+    """The only way for a proof to conclude anything; it counts the steps."""
+
+    def __init__(self) -> None:
+        """Start at no step."""
+        self.count = 0
+
+    def identity(self, name: str, left: Any, right: Any, given: Sequence[Relation] = ()) -> None:
+        """Show ``left = right`` by expansion and simplification, or refute it in numbers."""
+        self.count += 1
+        if not _shown_zero(left, right):
+            _refute(name, Equal(left, right), given)
+
+    def nonnegative(self, name: str, expression: Any, terms: Sequence[Any]) -> None:
+        """Show ``expression = sum(terms)`` and that each term is non-negative by its symbols."""
+        total = sp.Add(*terms)
+        self.identity(f"{name}: certificate", expression, total)
+        for term in terms:
+            if not _shown_nonnegative(term):
+                _refute(f"{name}: sign of {term}", AtMost(sp.Integer(0), term), ())
+
+    def implied(self, name: str, condition: Any) -> None:
+        """Show a condition that sympy's assumptions decide (``(1 - rho).is_positive``)."""
+        self.count += 1
+        simplified = sp.simplify(condition)
+        if simplified == sp.false:
+            raise RefutedError(f"{name}: {condition} is false")
+        if simplified != sp.true:
+            raise UndecidedError(f"{name}: {condition}")
+
+
+def judge(
+    statement: Statement,
+    proof: Callable[[Statement, Steps], None],
+    mutants: Mapping[str, Statement],
+) -> dict[str, int]:
+    """Hold a statement true and proved, and its mutants false and rejected.
+
+    Returns
+    -------
+    dict
+        The numbers of ``statements``, ``mutants`` and ``mutants_rejected``.
+
+    Raises
+    ------
+    AssertionError
+        If the statement fails anywhere, or a mutant survives.
+    """
+    counterexample = falsify(statement)
+    if counterexample is not None:
+        raise AssertionError(f"{statement.slug}: the statement is false at {counterexample}")
+    steps = Steps()
+    proof(statement, steps)
+    if steps.count == 0:
+        raise AssertionError(f"{statement.slug}: a proof without a step proves nothing")
+    for name, mutant in mutants.items():
+        if falsify(mutant) is None:
+            raise AssertionError(f"{statement.slug}: mutant {name!r} was not seen to be false")
+        try:
+            proof(mutant, Steps())
+        except RefutedError:
+            continue
+        raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
+    return {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
+
+
+def falsify(statement: Statement) -> dict[Any, Any] | None:
+    """Search a point that satisfies ``given`` and violates the claim; None if none was met.
+
+    Raises
+    ------
+    UndecidedError
+        If no point satisfies ``given`` at some depth: the check would be empty.
+    """
+    if statement.witness is not None:
+        depth, values = statement.witness
+        return dict(values) if _violated(statement, depth, values) else None
+    draw = random.Random(statement.slug)
+    for depth in statement.depths:
+        relations, given = statement.relations(depth), statement.given(depth)
+        symbols = _symbols(relations, given)
+        admissible = 0
+        for _ in range(ATTEMPTS):
+            chosen = dict(statement.sample(draw, depth)) if statement.sample else {}
+            values = _point(symbols, draw, chosen)
+            if not all(condition.holds(values) for condition in given):
+                continue
+            admissible += 1
+            if not all(relation.holds(values) for relation in relations):
+                return {"depth": depth, **values}
+            if admissible == POINTS * 4:
+                break
+        if admissible < POINTS:
+            raise UndecidedError(f"{statement.slug}: {admissible} admissible points at depth {depth}")
+    return None
+
+
+def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
+    given = all(condition.holds(values) for condition in statement.given(depth))
+    allowed = all(_allowed(symbol, value) for symbol, value in values.items())
+    return given and allowed and not all(r.holds(values) for r in statement.relations(depth))
+
+
+def _allowed(symbol: Any, value: Any) -> bool:
+    """Whether a witness respects what its symbol assumes."""
+    if not isinstance(symbol, sp.Symbol):
+        return True
+    wanted = ("real", "integer", "positive", "nonnegative", "negative", "nonpositive", "nonzero")
+    value = sp.sympify(value)
+    return all(getattr(value, f"is_{name}") is True for name in wanted if getattr(symbol, f"is_{name}"))
+
+
+def _refute(name: str, relation: Relation, given: Sequence[Relation]) -> None:
+    """Raise `RefutedError` with numbers, or `UndecidedError` if none were found."""
+    draw = random.Random(name)
+    symbols = _symbols((relation,), given)
+    for _ in range(ATTEMPTS // 10):
+        values = _point(symbols, draw, {})
+        if all(condition.holds(values) for condition in given) and not relation.holds(values):
+            raise RefutedError(f"{name}: {relation} fails at {values}")
+    raise UndecidedError(f"{name}: {relation}")
+
+
+def _shown_zero(left: Any, right: Any) -> bool:
+    difference = left - right
+    if isinstance(difference, sp.MatrixBase):
+        return bool(difference.applyfunc(lambda entry: sp.simplify(sp.expand(entry))).is_zero_matrix)
+    difference = sp.expand(sp.expand(difference.doit()).doit())
+    difference = difference.replace(lambda e: isinstance(e, sp.Trace), _trace)
+    if isinstance(difference, sp.MatrixExpr):
+        return isinstance(difference, sp.ZeroMatrix)
+    return difference == 0 or sp.simplify(difference) == 0
+
+
+def _trace(trace: sp.Trace) -> Any:
+    """One spelling for ``tr(A B) = tr(B A) = tr(B' A')``, and sums and factors outside."""
+    inside = sp.expand(trace.arg.doit()).doit()
+    if isinstance(inside, sp.MatAdd):
+        return sum((_trace(sp.Trace(term)) for term in inside.args), sp.Integer(0))
+    factor, product = inside.as_coeff_mmul()
+    spellings = []
+    for word in (product, product.T.doit()):
+        letters = word.args if isinstance(word, sp.MatMul) else (word,)
+        turns = (letters[i:] + letters[:i] for i in range(len(letters)))
+        spellings += [sp.MatMul(*turn, evaluate=False) for turn in turns]
+    return factor * sp.Trace(min(spellings, key=str))
+
+
+def _shown_nonnegative(term: Any) -> bool:
+    term = sp.sympify(term)
+    if term.is_nonnegative or sp.factor(term).is_nonnegative:
+        return True
+    return term.is_Mul and all(_shown_nonnegative(factor) for factor in term.args)
+
+
+def _symbols(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
+    found: set[Any] = set()
+    for relation in (*relations, *given):
+        for side in (relation.lhs, relation.rhs):
+            found |= getattr(side, "free_symbols", set())
+    return sorted(found, key=str)
+
+
+def _point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, Any]) -> dict[Any, Any]:
+    """Draw a rational value for every symbol, sizes of matrices before matrices."""
+    matrices = [symbol for symbol in symbols if isinstance(symbol, sp.MatrixSymbol)]
+    sizes = set().union(*(sp.sympify(n).free_symbols for m in matrices for n in m.shape))
+    values = dict(chosen)
+    for symbol in (*sorted(sizes, key=str), *symbols):
+        if symbol in values or symbol in matrices:
+            continue
+        values[symbol] = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw)
+    for matrix in matrices:
+        if matrix not in values:
+            rows, columns = (int(sp.sympify(n).subs(values)) for n in matrix.shape)
+            entries = [_rational(draw) for _ in range(rows * columns)]
+            values[matrix] = sp.ImmutableMatrix(rows, columns, entries)
+    return values
+
+
+def _scalar(symbol: Any, draw: random.Random) -> Any:
+    if symbol.is_integer:
+        low = 1 if symbol.is_positive else 0 if symbol.is_nonnegative else -4
+        return sp.Integer(draw.randint(low, 5))
+    value = _rational(draw)
+    if symbol.is_negative or symbol.is_nonpositive:
+        value = -abs(value)
+    elif symbol.is_nonnegative:
+        value = abs(value)
+    return (
+        value
+        if value != 0 or symbol.is_zero is not False
+        else sp.Rational(1, 2) * (-1 if symbol.is_negative else 1)
+    )
+
+
+def _rational(draw: random.Random) -> sp.Rational:
+    return sp.Rational(draw.randint(-9, 9), draw.choice((1, 2, 3, 4, 7)))
+
+
+def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    expression = sp.sympify(expression)
+    scalars = {s: v for s, v in values.items() if not isinstance(s, sp.MatrixSymbol)}
+    sized = {
+        symbol: sp.MatrixSymbol(symbol.name, *value.shape)
+        for symbol, value in values.items()
+        if isinstance(symbol, sp.MatrixSymbol)
+    }
+    result = expression.subs(scalars)
+    result = result.subs({sized[s]: v for s, v in values.items() if s in sized})
+    result = result.doit()
+    return result.as_explicit() if isinstance(result, sp.MatrixExpr) else result
+
+
+def _is_zero_number(value: Any) -> bool:
+    if isinstance(value, sp.MatrixBase):
+        return all(_is_zero_number(entry) for entry in value)
+    return bool(sp.simplify(value) == 0)
+
+
+def _nested(argument: Any) -> Any:
+    if isinstance(argument, sp.MatrixBase):
+        return list(argument) if argument.shape[1] == 1 else argument.tolist()
+    if isinstance(argument, sp.MatrixSymbol):
+        return argument
+    return [_nested(item) for item in argument] if isinstance(argument, (tuple, list)) else argument

@@ -1,0 +1,28 @@
+"""The one fixture of the proofs: `settle` judges a statement and notes what it judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from proofs._harness import Statement, Steps, judge
+
+
+@pytest.fixture
+def settle(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Hold a statement proved and its mutants rejected; see `proofs._harness`."""
+
+    def settle(
+        statement: Statement,
+        proof: Callable[[Statement, Steps], None],
+        mutants: Mapping[str, Statement],
+    ) -> None:
+        marked = {slug for mark in request.node.iter_markers("equation") for slug in mark.args}
+        if statement.slug not in marked:
+            raise AssertionError(f"the proof of {statement.slug!r} is marked {sorted(marked)}")
+        for name, count in judge(statement, proof, mutants).items():
+            request.node.user_properties.append((name, count))
+        request.node.user_properties.append(("scope", statement.scope))
+
+    return settle

@@ -1,0 +1,96 @@
+r"""LAI is the inner product of the gradients of virtual linear readouts.
+
+Add to the logits ``s`` the readouts ``sum_l U_l a_l`` of every layer's input, with
+``U_l = 0``. The loss sees only the logits, and its gradient there is ``g``. The
+derivative of the loss in the entry ``U_l[i, m]`` is then ``g[i] a_l[m]``, and the inner
+product of two samples' gradients over all entries of all readouts is
+``sum_l <a_l, b_l> <g, h>``: what LAI adds up.
+
+Why the proof is for every depth and width. The inner product is a sum over layers, so
+that one more layer adds one more term (the induction step, with the sum so far a
+symbol); within a layer it is a sum over columns of ``U_l``, so that one more input
+width adds one more term (the same step again); and a column's part is ``g a_m`` times
+``h b_m``, which is shown for an output of symbolic size.
+"""
+
+from __future__ import annotations
+
+import pytest
+import sympy as sp
+
+from proofs._harness import Equal, Statement, Steps
+
+SCOPE = "any depth, any widths, any differentiable loss of the logits"
+WIDTH, OUTPUTS = 2, 2
+
+
+def statement(*, product: int = 1, start: int = 0, feedback: int = 1) -> Statement:
+    """State that LAI's kernel is the readouts' gradient product; the arguments make mutants."""
+
+    def claim(depth: int) -> Equal:
+        a, b, g, h = arguments(depth)
+        alpha = sum((x.dot(y) for x, y in zip(a[start:], b[start:], strict=True)), sp.Integer(0))
+        inner = sum(x * y for x, y in zip(_gradient(a, g), _gradient(b, h), strict=True))
+        return Equal(product * alpha * g.dot(h) ** feedback, inner)
+
+    return Statement(
+        slug="virtual-readout",
+        scope=SCOPE,
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=arguments,
+        parts={"product": product, "feedback": feedback},
+    )
+
+
+def arguments(depth: int) -> tuple:
+    """Name the activations of both samples, layer by layer, and their output gradients."""
+    a, b = ([_vector(f"{name}{layer}_", WIDTH) for layer in range(depth)] for name in "ab")
+    return a, b, _vector("g", OUTPUTS), _vector("h", OUTPUTS)
+
+
+def _vector(name: str, width: int) -> sp.Matrix:
+    return sp.Matrix(sp.symbols(f"{name}:{width}", real=True))
+
+
+def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
+    """Differentiate ``<signal, sum_l U_l a_l>``, the loss to first order, in every entry."""
+    entries = [sp.symbols(f"U{layer}_:{OUTPUTS * WIDTH}") for layer in range(len(inputs))]
+    logits = sp.zeros(OUTPUTS, 1)
+    for names, activations in zip(entries, inputs, strict=True):
+        logits += sp.Matrix(OUTPUTS, WIDTH, names) * activations
+    return [sp.diff(logits.dot(signal), entry) for names in entries for entry in names]
+
+
+def proof(statement: Statement, steps: Steps) -> None:
+    """Find the gradient, then one column of it, then induct over columns and layers."""
+    part = statement.part
+    outputs, width = sp.symbols("d_L d", integer=True, positive=True)
+    g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
+    a, change = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("V", outputs, width)
+    steps.identity("the gradient is g a'", sp.Trace(g.T * (change * a)), sp.Trace(change.T * (g * a.T)))
+
+    x, y, so_far = sp.symbols("x y alpha", real=True)
+    beta = g.T * h
+    column = (x * g).T * (y * h)
+    steps.identity("one column", column, part.product * x * y * beta**part.feedback)
+    more = part.product * (so_far + x * y) * beta**part.feedback
+    steps.identity("one more column", part.product * so_far * beta**part.feedback + column, more)
+
+    relation = statement.relations(1)[0]
+    steps.identity("one layer", relation.lhs, relation.rhs)
+
+
+STATEMENT = statement()
+MUTANTS = {
+    "the printed sign": statement(product=-1),
+    "counted twice": statement(product=2),
+    "first layer left out": statement(start=1),
+    "feedback squared": statement(feedback=2),
+}
+
+
+@pytest.mark.equation("virtual-readout")
+def prove_virtual_readout(settle):
+    """LAI's kernel is the readouts' gradient inner product."""
+    settle(STATEMENT, proof, MUTANTS)
