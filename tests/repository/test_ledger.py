@@ -1,0 +1,294 @@
+"""The ledger is a closed world: each way of breaking it is tried on a small repository."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.support import ledger
+from tests.support.ledger_plugin import equations, proofs, untested
+
+LABELS = [
+    "influence",
+    "IP",
+    "gradient1",
+    "gradient2",
+    "app-A-prod",
+    "app-DeltaA",
+    "app-g-l-decomp",
+    "app-M-def",
+    "app-beta-decomp",
+    "app-eps-explicit",
+    "app-beta-L",
+    "app-DeltaA-bound",
+    "app-var-beta",
+    "app-ghost-var",
+    "app-lai-defs",
+    "app-epsilon-pair",
+    "app-conservative",
+    "app-relative-conservative",
+    "app-abs-gap",
+    "app-rel-gap",
+    "app-var-exact",
+    "app-var-eps",
+    "app-var-CS-lb",
+    "app-var-corr-lb",
+    "app-var-lai",
+]
+
+EQUATIONS = """
+[half]
+title = "Half of a sum"
+source = ["equation"]
+place = "Eq. 1"
+kind = "identity"
+verdict = "exact"
+
+[wrong]
+title = "Half of a sum, printed with a minus"
+source = ["display"]
+place = "below Eq. 1"
+kind = "identity"
+verdict = "false as printed"
+corrected = ["half"]
+"""
+
+CODE = '''
+def half(x, y):
+    """Halve a sum.
+
+    Implements :eq:`half` and :eq:`wrong`.
+    """
+    return (x + y) / 2
+'''
+
+TEST = """
+import pytest
+from lai_core.sums import half
+from proofs.prove_half import STATEMENT
+
+@pytest.mark.equation("half")
+def test_half_is_the_formula_proved():
+    assert half(3, 5) == STATEMENT.numbers("lhs")(3, 5)
+
+@pytest.mark.equation("wrong")
+def test_counterexample_to_the_minus():
+    assert half(0, 2) == 1 != (0 - 2) / 2
+"""
+
+PROOF = '''
+"""Half of a sum is the mean of both orders."""
+import pytest
+import sympy as sp
+from proofs._harness import Equal, Statement
+
+SCOPE = "any reals"
+x, y = sp.symbols("x y", real=True)
+
+def statement(sign=1, factor=1, power=1):
+    claim = lambda depth: Equal((x + sign * y) / 2, factor * ((x + y) / 4 + (y + x) / 4) ** power)
+    return Statement(slug="half", scope=SCOPE, claim=claim, arguments=lambda depth: (x, y))
+
+def proof(statement, steps):
+    relation = statement.relations(1)[0]
+    steps.identity("expansion", relation.lhs, relation.rhs)
+
+STATEMENT = statement()
+MUTANTS = {"sign": statement(sign=-1), "factor": statement(factor=2), "power": statement(power=2)}
+
+@pytest.mark.equation("half", "wrong")
+def prove_half(settle):
+    settle(STATEMENT, proof, MUTANTS)
+'''
+
+PAGE = """
+$$
+h = (x + y) / 2
+$$ (half)
+
+$$
+h = (x - y) / 2
+$$ (wrong)
+"""
+
+CONFIGURATION = """
+[tool.pytest.ini_options]
+testpaths = ["tests", "proofs"]
+python_files = ["test_*.py", "prove_*.py"]
+python_functions = ["test_*", "prove_*"]
+addopts = ["--strict-markers", "--import-mode=importlib", "-p", "no:cacheprovider"]
+pythonpath = ["."]
+markers = ["equation(*slugs): what it is about"]
+"""
+
+FILES = {
+    "pyproject.toml": CONFIGURATION,
+    "docs/equations.toml": EQUATIONS,
+    "docs/theory/sums.md": PAGE,
+    "lai_core/sums.py": CODE,
+    "tests/test_sums.py": TEST,
+    "proofs/prove_half.py": PROOF,
+}
+MACHINERY = [
+    "conftest.py",
+    "tests/support/ledger.py",
+    "tests/support/ledger_plugin.py",
+    "proofs/__init__.py",
+    "proofs/_harness.py",
+    "proofs/conftest.py",
+]
+
+
+@pytest.fixture
+def small(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    for name in MACHINERY:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ledger.ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def change(root, name, old, new):
+    text = (root / name).read_text(encoding="utf-8")
+    assert old in text
+    (root / name).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def missing(root):
+    return ledger.problems(ledger.read(root), ledger.find(root))
+
+
+def run(root, *arguments):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).returncode
+
+
+def test_whole_small_repository_has_no_problem(small):
+    assert missing(small) == []
+
+
+BREAKS = {
+    "proof removed": ("proofs/prove_half.py", '@pytest.mark.equation("half", "wrong")', "", "half: no proof"),
+    "test removed": ("tests/test_sums.py", '@pytest.mark.equation("half")', "", "half: no test"),
+    "function unlinked": ("lai_core/sums.py", "Implements", "See", "half: no function"),
+    "function's slug misspelt": ("lai_core/sums.py", ":eq:`half`", ":eq:`hlaf`", "hlaf: unknown slug"),
+    "test's slug misspelt": ("tests/test_sums.py", '("half")', '("hlaf")', "hlaf: unknown slug"),
+    "proof's slug misspelt": ("proofs/prove_half.py", '("half", ', '("hlaf", ', "hlaf: unknown slug"),
+    "label misspelt": ("docs/theory/sums.md", "(half)", "(hlaf)", "hlaf: unknown slug"),
+    "label missing": ("docs/theory/sums.md", "(half)", "", "half: no page"),
+    "label twice": ("docs/theory/sums.md", "(wrong)", "(half)", "half: labelled twice"),
+    "counterexample renamed": (
+        "tests/test_sums.py",
+        "test_counterexample_to",
+        "test_of",
+        "wrong: false as printed, and no test with 'counterexample' in its name",
+    ),
+    "verdict mistyped": ("docs/equations.toml", '"exact"', '"true"', "half: verdict 'true' is none of"),
+    "kind mistyped": ("docs/equations.toml", '"identity"', '"lemma"', "half: kind 'lemma' is none of"),
+    "source mistyped": ("docs/equations.toml", '"display"', '"figure"', "wrong: source"),
+    "correction missing": ("docs/equations.toml", 'corrected = ["half"]', "", "no corrected statement"),
+    "correction unknown": ("docs/equations.toml", '["half"]', '["hlaf"]', "'hlaf', which is not in"),
+    "reason for an equation": (
+        "docs/equations.toml",
+        'place = "Eq. 1"',
+        'place = "Eq. 1"\nreason = "hard"',
+        "only a claim in running text",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_each_break_is_named(small, name):
+    file, old, new, expected = BREAKS[name]
+    change(small, file, old, new)
+    assert any(expected in line for line in missing(small)), missing(small)
+
+
+def test_unknown_field_is_refused(small):
+    change(small, "docs/equations.toml", "place =", "palce =")
+    with pytest.raises(ValueError, match=r"\[half\] has unknown fields \['palce'\]"):
+        ledger.read(small)
+
+
+def test_full_run_writes_what_the_contract_says(small):
+    assert run(small) == 0
+    found = json.loads((small / "build/equations.json").read_text())
+    assert found["half"] == {
+        "verdict": "exact",
+        "function": "lai_core.sums.half",
+        "tests": {"tests/test_sums.py::test_half_is_the_formula_proved": "passed"},
+        "proofs": {"proofs/prove_half.py::prove_half": "passed"},
+        "scope": "any reals",
+    }
+    counts = {"statements": 1, "mutants": 3, "mutants_rejected": 3}
+    assert json.loads((small / "build/proofs.json").read_text()) == {"proofs/prove_half.py": counts}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [(["proofs"], ["proofs.json"]), (["-k", "half"], []), (["tests"], []), (["tests/test_sums.py"], [])],
+)
+def test_partial_run_judges_only_what_it_ran(small, arguments, written):
+    assert run(small, *arguments) == 0
+    assert sorted(path.name for path in small.glob("build/*")) == written
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("lai_core/sums.py", "(x + y)", "(x - y)"),
+        ("proofs/prove_half.py", "sign=1", "sign=-1"),
+        ("proofs/prove_half.py", '"factor": statement(factor=2)', '"factor": statement(factor=1)'),
+    ],
+    ids=["sign flipped in the code", "sign flipped in the statement", "mutant that is no mutant"],
+)
+def test_flip_fails_the_run_and_is_recorded(small, file, old, new):
+    change(small, file, old, new)
+    assert run(small) == 1
+    found = json.loads((small / "build/equations.json").read_text())
+    outcomes = set((found["half"]["tests"] | found["half"]["proofs"]).values())
+    assert "failed" in outcomes
+
+
+def test_verdict_whose_tests_were_all_skipped_fails_the_run(small):
+    change(
+        small, "tests/test_sums.py", "def test_half", "@pytest.mark.skipif(True, reason='-')\ndef test_half"
+    )
+    assert run(small) == 1
+
+
+def test_counts_and_outcomes_are_gathered_per_slug_and_file():
+    said = {
+        "tests/a.py::test_a": [("equation", "gradient2"), ("equation", "no-such-slug")],
+        "proofs/b.py::prove_b": [("equation", "gradient2"), ("scope", "any"), ("mutants", 3)],
+    }
+    outcomes = {"tests/a.py::test_a": "skipped", "proofs/b.py::prove_b": "passed"}
+    found = equations(ledger.ROOT, outcomes, said)
+    assert found["gradient2"]["tests"] == {"tests/a.py::test_a": "skipped"}
+    assert found["gradient2"]["scope"] == "any"
+    assert untested(found) == ["gradient2"]
+    assert proofs(said) == {"proofs/b.py": {"statements": 0, "mutants": 3, "mutants_rejected": 0}}
+
+
+def test_ledger_has_every_statement_of_the_paper():
+    entries = ledger.read()
+    by_source = {
+        source: [slug for slug, entry in entries.items() if source in entry.source]
+        for source in ledger.SOURCES
+    }
+    assert sorted(by_source["equation"]) == sorted(LABELS)
+    assert len(LABELS) == 25
+    assert len(by_source["display"]) == 12
+    assert len(by_source["assumption"]) == 4
+
+
+def test_no_slug_in_the_sources_is_unknown_and_no_entry_is_wrong():
+    lines = missing(ledger.ROOT)
+    assert [line for line in lines if not re.search(r": (no|false as printed, and no test)\b", line)] == []

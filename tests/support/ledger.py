@@ -1,0 +1,199 @@
+"""The ledger: every statement of the paper, and what stands behind it in this repository.
+
+``docs/equations.toml`` says what cannot be derived. The rest is found in the sources, by
+reading them and never by running them:
+
+* functions, by the docstring line ``Implements :eq:`slug`.``;
+* tests, by ``@pytest.mark.equation("slug")`` under ``tests/``;
+* proofs, by the same mark under ``proofs/``;
+* pages, by the labelled formula ``$$ ... $$ (slug)`` under ``docs/theory/``.
+
+``python -m tests.support.ledger`` prints what is missing, and exits with 1 if anything is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic")
+SOURCES = ("equation", "display", "assumption", "text", "new")
+KINDS = ("definition", "identity", "bound", "claim", "assumption")
+FIELDS = {"title", "source", "place", "kind", "verdict", "corrected", "reason"}
+
+_IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
+_ROLE = re.compile(r":eq:`([^`]+)`")
+_LABEL = re.compile(r"^\$\$\s*\(([\w-]+)\)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the ledger says of one statement."""
+
+    title: str
+    source: tuple[str, ...]
+    place: str
+    kind: str
+    verdict: str
+    corrected: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass
+class Links:
+    """What stands behind each slug: dotted functions, node ids, pages."""
+
+    functions: dict[str, list[str]] = field(default_factory=dict)
+    tests: dict[str, list[str]] = field(default_factory=dict)
+    proofs: dict[str, list[str]] = field(default_factory=dict)
+    pages: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read(root: Path = ROOT) -> dict[str, Entry]:
+    """Read ``docs/equations.toml``."""
+    tables = tomllib.loads((root / "docs" / "equations.toml").read_text(encoding="utf-8"))
+    entries = {}
+    for slug, table in tables.items():
+        unknown = set(table) - FIELDS
+        if unknown:
+            raise ValueError(f"[{slug}] has unknown fields {sorted(unknown)}; expected {sorted(FIELDS)}")
+        lists = {name: tuple(table.get(name, ())) for name in ("source", "corrected")}
+        entries[slug] = Entry(**(table | lists))
+    return entries
+
+
+def find(root: Path = ROOT) -> Links:
+    """Find every link in the sources."""
+    links = Links()
+    for path in sorted((root / "lai_core").rglob("*.py")):
+        for slug, name in _implementations(path, root):
+            links.functions.setdefault(slug, []).append(name)
+    for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
+        for path in sorted((root / folder).rglob("*.py")):
+            if path.name.startswith(("test_", "prove_")):
+                for slug, node in _marked(path, root):
+                    found.setdefault(slug, []).append(node)
+    for path in sorted((root / "docs" / "theory").glob("*.md")):
+        for slug in _LABEL.findall(path.read_text(encoding="utf-8")):
+            links.pages.setdefault(slug, []).append(path.relative_to(root).as_posix())
+    return links
+
+
+def problems(ledger: Mapping[str, Entry], links: Links) -> list[str]:
+    """List everything that keeps the ledger from being whole, one line each."""
+    return [
+        *(line for slug, entry in ledger.items() for line in _wrong_entry(slug, entry, ledger)),
+        *_unknown_slugs(ledger, links),
+        *(f"{slug}: labelled twice, in {pages}" for slug, pages in links.pages.items() if pages[1:]),
+        *(line for slug, entry in ledger.items() for line in _missing_links(slug, entry, links)),
+    ]
+
+
+def is_counterexample(node: str) -> bool:
+    """Whether a test says by its name that it pins a counterexample."""
+    return "counterexample" in node.rpartition("::")[2]
+
+
+def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterator[str]:
+    if entry.verdict not in VERDICTS:
+        yield f"{slug}: verdict {entry.verdict!r} is none of {VERDICTS}"
+    if entry.kind not in KINDS:
+        yield f"{slug}: kind {entry.kind!r} is none of {KINDS}"
+    if not entry.source or not set(entry.source) <= set(SOURCES):
+        yield f"{slug}: source {entry.source} is not among {SOURCES}"
+    if entry.reason and entry.source != ("text",):
+        yield f"{slug}: only a claim in running text may carry a reason instead of a proof"
+    if entry.verdict == "false as printed" and not entry.corrected:
+        yield f"{slug}: false as printed, and no corrected statement"
+    for other in entry.corrected:
+        if other not in ledger:
+            yield f"{slug}: corrected by {other!r}, which is not in the ledger"
+
+
+def _unknown_slugs(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
+    for kind, found in vars(links).items():
+        for slug, places in found.items():
+            if slug not in ledger:
+                yield f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
+
+
+def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
+    """Ask for function, test, proof and page; a claim in text may lean on its correction."""
+    leaning = entry.source == ("text",)
+    behind = (slug, *entry.corrected) if leaning else (slug,)
+    wanted = [] if entry.reason else ["functions", "tests", "proofs"]
+    for kind in wanted:
+        found = getattr(links, kind)
+        names = (slug,) if kind == "tests" else behind
+        if not any(name in found for name in names):
+            yield f"{slug}: no {kind[:-1]}"
+    if slug not in links.pages:
+        yield f"{slug}: no page"
+    pinned = any(is_counterexample(node) for node in links.tests.get(slug, ()))
+    if entry.verdict == "false as printed" and not pinned:
+        yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
+
+
+def _implementations(path: Path, root: Path) -> Iterator[tuple[str, str]]:
+    module = path.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+    for name, node in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+        for listed in _IMPLEMENTS.findall(ast.get_docstring(node) or ""):
+            for slug in _ROLE.findall(listed):
+                yield slug, _public(module, name)
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        if isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def _public(module: str, name: str) -> str:
+    """Where a user finds it: what a private module defines is exported by its package."""
+    parts = module.split(".")
+    while parts[-1].startswith("_"):
+        parts.pop()
+    return ".".join([*parts, name])
+
+
+def _marked(path: Path, root: Path) -> Iterator[tuple[str, str]]:
+    """Slugs on functions, on their classes and on the whole module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    place = path.relative_to(root).as_posix()
+    everywhere = [
+        slug
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "pytestmark" for t in node.targets)
+        for slug in _slugs(node.value)
+    ]
+    for name, node in _definitions(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        outer = next((c for c in tree.body if isinstance(c, ast.ClassDef) and node in c.body), None)
+        decorators = [*node.decorator_list, *(outer.decorator_list if outer else [])]
+        for slug in [*everywhere, *(s for decorator in decorators for s in _slugs(decorator))]:
+            if node.name.startswith(("test_", "prove_")):
+                yield slug, f"{place}::{name.replace('.', '::')}"
+
+
+def _slugs(tree: ast.AST) -> Iterable[str]:
+    for node in ast.walk(tree):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if called and node.func.attr == "equation":
+            yield from (a.value for a in node.args if isinstance(a, ast.Constant))
+
+
+if __name__ == "__main__":
+    missing = problems(read(), find())
+    print("\n".join(missing) or "every statement has its function, test, proof and page")
+    sys.exit(1 if missing else 0)
