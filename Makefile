@@ -1,0 +1,41 @@
+.DEFAULT_GOAL := help
+.PHONY: help install demo test proofs lint docs bench clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
+
+install: $(READY) ## create .venv with everything pinned in constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong labels
+	$(BIN)/python -m experiments noisy-labels
+
+test: $(READY) ## every test and every proof
+	$(BIN)/python -m pytest -n auto
+
+proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
+	$(BIN)/python -m pytest proofs
+
+lint: $(READY) ## ruff, import-linter, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+docs: $(READY) ## the site, under build/docs
+	$(BIN)/python -m sphinx -W -n -q -b html docs build/docs
+
+bench: $(READY) ## every benchmark; figures under build/
+	$(BIN)/python -m benchmarks all
+
+clean: ## remove what was built, the environment included
+	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

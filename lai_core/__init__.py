@@ -1,0 +1,41 @@
+"""Layer-aware influence: which samples of a training batch help and which hurt, on any array backend.
+
+Scores are positive for samples that help: to first order, one SGD step of unit learning rate on
+sample j, on the parameters that the estimator sees, lowers the summed validation loss by score j.
+"""
+
+from lai_core._records import Record, Trace
+from lai_core.checks import check_same_batch, fitting_positions
+from lai_core.kernels import ghost_kernel, lai_kernel, lli_kernel
+from lai_core.layers import LayerTrace
+from lai_core.policies import keep_positive, keep_top, reweight, sampling_probabilities
+from lai_core.preconditioning import (
+    preconditioned_lai_kernel,
+    preconditioned_lai_scores,
+    update_second_moment,
+)
+from lai_core.scores import ghost_scores, lai_scores, lli_scores
+from lai_core.summaries import ValidationSummary, summarize
+
+__all__ = [
+    "LayerTrace",
+    "Record",
+    "Trace",
+    "ValidationSummary",
+    "check_same_batch",
+    "fitting_positions",
+    "ghost_kernel",
+    "ghost_scores",
+    "keep_positive",
+    "keep_top",
+    "lai_kernel",
+    "lai_scores",
+    "lli_kernel",
+    "lli_scores",
+    "preconditioned_lai_kernel",
+    "preconditioned_lai_scores",
+    "reweight",
+    "sampling_probabilities",
+    "summarize",
+    "update_second_moment",
+]

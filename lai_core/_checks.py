@@ -1,0 +1,141 @@
+"""What is said about bad input: the argument, what was expected, what came."""
+
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from lai_core._namespace import Array, Namespace, is_floating, namespace_of
+
+DEFAULT_MEMORY_BUDGET = 2**30
+"""Bytes that the temporaries of one call may take where the caller names no `memory_budget`: 1 GiB."""
+
+
+def listed(words: Iterable[object]) -> str:
+    """Write `words` as a quoted list, for a message."""
+    return ", ".join(repr(word) for word in words)
+
+
+def check_floating(name: str, array: Array, xp: Namespace) -> None:
+    """Raise unless `array` holds real floating-point numbers.
+
+    Raises
+    ------
+    TypeError
+        If it does not.
+    """
+    if not is_floating(xp, array.dtype):
+        msg = f"{name}: expected a real floating dtype, got {array.dtype}"
+        raise TypeError(msg)
+
+
+def check_not_empty(name: str, array: Array) -> None:
+    """Raise if an axis of `array` has length zero.
+
+    Raises
+    ------
+    ValueError
+        If one has.
+    """
+    if 0 in array.shape:
+        msg = f"{name}: expected every axis to have at least one entry, got shape {tuple(array.shape)}"
+        raise ValueError(msg)
+
+
+def check_vector(name: str, array: Array, length: int | None = None) -> Namespace:
+    """Raise unless `array` is a non-empty vector of real floats, `(length,)` where a length is given.
+
+    Returns
+    -------
+    Namespace
+        The array's namespace.
+
+    Raises
+    ------
+    ValueError
+        If the rank or the length is wrong.
+    """
+    xp = namespace_of({name: array})
+    expected = "(n,)" if length is None else f"({length},)"
+    if array.ndim != 1 or (length is not None and array.shape[0] != length):
+        msg = f"{name}: expected shape {expected}, got {tuple(array.shape)}"
+        raise ValueError(msg)
+    check_not_empty(name, array)
+    check_floating(name, array, xp)
+    return xp
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless `value` is one of `choices`.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if value not in choices:
+        msg = f"{name}: expected one of {listed(choices)}, got {value!r}"
+        raise ValueError(msg)
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    below: float = math.inf,
+) -> None:
+    """Raise unless `value` is a finite Python number within the bounds that are given.
+
+    Raises
+    ------
+    TypeError
+        If it is not a Python number (an array has no value while a program is traced).
+    ValueError
+        If it lies outside the bounds.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        msg = f"{name}: expected a Python number, got {type(value).__name__}"
+        raise TypeError(msg)
+    value = float(value)
+    if math.isfinite(value) and above < value < below and at_least <= value <= at_most:
+        return
+    bounds = [
+        f"{sign} {bound}"
+        for sign, bound in ((">", above), (">=", at_least), ("<=", at_most), ("<", below))
+        if math.isfinite(bound)
+    ]
+    msg = f"{name}: expected a finite number{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}"
+    raise ValueError(msg)
+
+
+def check_budget(memory_budget: Any) -> int:
+    """Raise unless `memory_budget` is a positive whole number of bytes.
+
+    Returns
+    -------
+    int
+        The budget.
+
+    Raises
+    ------
+    TypeError
+        If it is not a whole number.
+    ValueError
+        If it is not positive.
+    """
+    if isinstance(memory_budget, bool) or not isinstance(memory_budget, Integral):
+        msg = f"memory_budget: expected a whole number of bytes, got {memory_budget!r}"
+        raise TypeError(msg)
+    if memory_budget <= 0:
+        msg = f"memory_budget: expected a positive number of bytes, got {memory_budget}"
+        raise ValueError(msg)
+    return int(memory_budget)
+
+
+def over_budget(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:
+    """Build the error of a computation that cannot be cut small enough for its budget."""
+    msg = f"memory_budget: expected at least {needed} bytes for {what}, got {memory_budget}; {way_out}"
+    return ValueError(msg)

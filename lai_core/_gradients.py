@@ -1,0 +1,178 @@
+r"""Per-sample gradients of one parameter, never built: their inner products, their sum, their size.
+
+Every estimator of this library is a sum of inner products of such gradients, over parameters
+that exist (Ghost, LLI) or virtual ones (LAI). A gradient answers three questions:
+
+* `blocks`: the inner products of every validation with every training sample;
+* `paired`: the inner products of sample j with sample j (leaving a sample out of its own score);
+* `total` and `along`: the summed validation gradient, and a batch's inner products with it.
+
+Costs are multiply-adds and come from shapes alone, so that a choice between ways is the same
+for every value and inside every compiler.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+from lai_core._checks import over_budget
+from lai_core._namespace import Array, DType, Namespace, cast, itemsize
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where and how to compute: the namespace, the accumulation type, the bytes for temporaries."""
+
+    xp: Namespace
+    dtype: DType
+    memory_budget: int
+
+    def fit(self, entries: int, most: int, what: str) -> int:
+        """Return how many units of `entries` numbers each fit the budget, at most `most`.
+
+        Raises
+        ------
+        ValueError
+            If not even one fits.
+        """
+        needed = entries * itemsize(self.xp, self.dtype)
+        if needed > self.memory_budget:
+            raise over_budget(what, needed, self.memory_budget, "raise it, or score fewer positions at once")
+        return min(most, self.memory_budget // needed)
+
+
+class ParameterGradient(ABC):
+    """The gradients of one parameter, one per sample of a batch."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """How many samples the batch has."""
+
+    @abstractmethod
+    def blocks(self, training: Any, work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
+        """Yield the inner products in blocks that fit the budget: rows, columns, `(rows, columns)`."""
+
+    @abstractmethod
+    def paired(self, training: Any, work: Workspace) -> Float[Array, " n"]:
+        """Return the inner product of sample j's gradient with sample j's of `training`."""
+
+    @abstractmethod
+    def total(self, work: Workspace) -> tuple[Array, ...]:
+        """Return the gradient summed over the samples, as a tuple of arrays."""
+
+    @abstractmethod
+    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+        """Return the inner product of every sample's gradient with a `total`."""
+
+    @abstractmethod
+    def total_entries(self) -> int:
+        """How many numbers `total` holds."""
+
+    @abstractmethod
+    def pairwise_cost(self, training: Any) -> int:
+        """Multiply-adds of all `blocks` against `training`."""
+
+    @abstractmethod
+    def total_cost(self) -> int:
+        """Multiply-adds of `total`; `along` costs as many on its own batch."""
+
+    def merged(self, other: "ParameterGradient", work: Workspace) -> "ParameterGradient | None":
+        """Return the gradient of one parameter used twice, the sum of both; None if it has no such form."""
+        return None
+
+    def scores(self, validation: "ParameterGradient", work: Workspace) -> Float[Array, " n"]:
+        """Return the inner products with the summed `validation` gradient, without keeping that sum."""
+        return self.along(validation.total(work), work)
+
+
+def inner_products(
+    validation: ParameterGradient, training: ParameterGradient, work: Workspace
+) -> Float[Array, "n_val n_train"]:
+    """Return the whole matrix of inner products, assembled from its blocks."""
+    rows: dict[int, list[Array]] = {}
+    for row, _, block in validation.blocks(training, work):
+        rows.setdefault(row.start, []).append(block)
+    xp = work.xp
+    return _joined(xp, [_joined(xp, row, 1) for row in rows.values()], 0)
+
+
+def column_sums(
+    validation: ParameterGradient, training: ParameterGradient, work: Workspace
+) -> Float[Array, " n_train"]:
+    """Return the inner products summed over validation samples, by the cheaper way.
+
+    Pair by pair costs `validation.pairwise_cost(training)`, through the summed validation
+    gradient `validation.total_cost() + training.total_cost()` multiply-adds.
+    """
+    if validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training):
+        return training.scores(validation, work)
+    columns: dict[int, Array] = {}
+    for _, column, block in validation.blocks(training, work):
+        summed = work.xp.sum(block, axis=0)
+        columns[column.start] = columns[column.start] + summed if column.start in columns else summed
+    return _joined(work.xp, list(columns.values()), 0)
+
+
+def _joined(xp: Namespace, parts: list[Array], axis: int) -> Array:
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+
+
+def spans(length: int, size: int) -> Iterator[slice]:
+    """Cut `range(length)` into consecutive slices of at most `size`."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+@dataclass(frozen=True)
+class VectorGradient(ParameterGradient):
+    """Gradients that are at hand as they are: `(n, p)`, for biases and gains."""
+
+    values: Array
+
+    @property
+    def samples(self) -> int:
+        """How many samples the batch has."""
+        return int(self.values.shape[0])
+
+    def blocks(self, training: "VectorGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
+        """Yield the inner products by rows that fit the budget."""
+        columns = slice(0, training.samples)
+        right = work.xp.matrix_transpose(cast(work.xp, training.values, work.dtype))
+        for rows in spans(self.samples, work.fit(training.samples, self.samples, "one row of a kernel")):
+            left = cast(work.xp, self.values[rows, ...], work.dtype)
+            yield rows, columns, work.xp.matmul(left, right)
+
+    def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
+        """Return the inner product of sample j's gradient with sample j's of `training`."""
+        left, right = (cast(work.xp, side.values, work.dtype) for side in (self, training))
+        return work.xp.sum(left * right, axis=-1)
+
+    def total(self, work: Workspace) -> tuple[Array, ...]:
+        """Return the gradient summed over the samples."""
+        return (work.xp.sum(cast(work.xp, self.values, work.dtype), axis=0),)
+
+    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+        """Return the inner product of every sample's gradient with a `total`."""
+        return work.xp.matmul(cast(work.xp, self.values, work.dtype), direction[0])
+
+    def merged(self, other: ParameterGradient, work: Workspace) -> "VectorGradient | None":
+        """Return the sum of both uses' gradients."""
+        if not isinstance(other, VectorGradient):
+            return None
+        left, right = (cast(work.xp, side.values, work.dtype) for side in (self, other))
+        return VectorGradient(left + right)
+
+    def total_entries(self) -> int:
+        """How many numbers `total` holds."""
+        return int(self.values.shape[1])
+
+    def pairwise_cost(self, training: "VectorGradient") -> int:
+        """Multiply-adds of all `blocks` against `training`."""
+        return self.samples * training.samples * self.total_entries()
+
+    def total_cost(self) -> int:
+        """Multiply-adds of `total`."""
+        return self.samples * self.total_entries()

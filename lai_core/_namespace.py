@@ -1,0 +1,95 @@
+"""The one file that knows array-api-compat: which namespace, device and type an array has.
+
+Everything else in `lai_core` takes the namespace `xp` from here and uses operations of the
+Python array API standard, version 2024.12, alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from array_api_compat import array_namespace, device, is_array_api_obj, is_jax_array
+
+Array = Any
+"""Any array whose namespace follows the array API standard (numpy, torch, jax, strict, ...)."""
+
+Namespace = Any
+"""A module with the functions of the array API standard."""
+
+DType = Any
+
+_HALF = ("bfloat16", "float16")
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is an array of a namespace that follows the array API standard."""
+    return bool(is_array_api_obj(value))
+
+
+def namespace_of(named: Mapping[str, Array]) -> Namespace:
+    """Return the one namespace of all arrays in `named`, after checking that they share it and a device.
+
+    Parameters
+    ----------
+    named
+        What each array is called in messages, and the array.
+
+    Returns
+    -------
+    Namespace
+        The arrays' common namespace.
+
+    Raises
+    ------
+    TypeError
+        If a value is not an array, or the arrays come from different namespaces.
+    ValueError
+        If the arrays lie on different devices.
+    """
+    for name, value in named.items():
+        if not is_array(value):
+            msg = f"{name}: expected an array (numpy, torch, jax, ...), got {type(value).__name__}"
+            raise TypeError(msg)
+    (first_name, first), *rest = named.items()
+    xp = array_namespace(first)
+    for name, value in rest:
+        other = array_namespace(value)
+        if other is not xp:
+            msg = (
+                f"{name}: expected an array of the namespace of {first_name} ({xp.__name__}), "
+                f"got one of {other.__name__}"
+            )
+            raise TypeError(msg)
+    if not is_jax_array(first):  # a traced jax array has no device; jax itself refuses to mix them
+        for name, value in rest:
+            if device(value) != device(first):
+                msg = (
+                    f"{name}: expected an array on the device of {first_name} ({device(first)}), "
+                    f"got one on {device(value)}"
+                )
+                raise ValueError(msg)
+    return xp
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether `dtype` is a 16-bit floating type, decided by name: no standard function knows them all."""
+    return str(dtype).rsplit(".", maxsplit=1)[-1] in _HALF
+
+
+def is_floating(xp: Namespace, dtype: DType) -> bool:
+    """Whether `dtype` is a real floating type, half precision included."""
+    return is_half(dtype) or bool(xp.isdtype(dtype, "real floating"))
+
+
+def accumulation_dtype(xp: Namespace, *dtypes: DType) -> DType:
+    """Return the type in which to accumulate: at least float32, and the widest of `dtypes`."""
+    return xp.result_type(*(xp.float32 if is_half(dtype) else dtype for dtype in dtypes))
+
+
+def itemsize(xp: Namespace, dtype: DType) -> int:
+    """Return the bytes that one element of `dtype` takes."""
+    return int(xp.finfo(dtype).bits) // 8
+
+
+def cast(xp: Namespace, array: Array, dtype: DType) -> Array:
+    """Return `array` as `dtype`, itself where it already is: nothing is written to."""
+    return array if array.dtype == dtype else xp.astype(array, dtype)

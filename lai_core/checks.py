@@ -1,0 +1,61 @@
+"""What a caller may want to know of traces before scoring them."""
+
+from lai_core._arguments import check_lai_trace
+from lai_core._checks import DEFAULT_MEMORY_BUDGET
+from lai_core._positions import POSITIONS, misfit
+from lai_core._records import Trace, where
+from lai_core._trace_checks import check_pair, check_same_samples, check_trace
+
+
+def fitting_positions(trace: Trace) -> tuple[str, ...]:
+    """Return the meanings of `positions` that fit the layers of `trace`, the most exact first.
+
+    Parameters
+    ----------
+    trace
+        A trace with the output gradients of the last layer.
+
+    Returns
+    -------
+    tuple of str
+        Out of `tokens`, `mean`, `flatten`, in this order.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If the trace is unsound.
+    """
+    work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
+    check_lai_trace(trace, work, "mean", "trace")
+    return tuple(choice for choice in POSITIONS if misfit(trace, work.xp, choice) is None)
+
+
+def check_same_batch(validation: Trace, training: Trace) -> None:
+    """Raise unless two traces hold the same numbers, as `exclude_self=True` assumes.
+
+    Looks at values, so it is for eager use, outside compiled programs.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of one model.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a trace.
+    ValueError
+        If the two are not of the same batch, naming the first array that differs.
+    """
+    work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
+    check_same_samples(validation, training)
+    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in theirs.arrays().items():
+            other = ours.arrays().get(field)
+            if other is None or array.shape != other.shape or not bool(work.xp.all(array == other)):
+                msg = (
+                    f"{where('training', index, ours)}.{field}: expected the values of validation, got others"
+                )
+                raise ValueError(msg)

@@ -1,0 +1,187 @@
+"""From scores to weights: the update that minimises `sum_j w_j loss_j`.
+
+Positive scores help and are kept. A score that is not finite gets weight 0 everywhere, so that a
+broken sample cannot enter an update. If no sample is kept all weights are 0.
+"""
+
+import math
+from fractions import Fraction
+
+from jaxtyping import Float
+
+from lai_core._checks import check_choice, check_number, check_vector
+from lai_core._namespace import Array, Namespace, accumulation_dtype, cast
+
+NORMALIZATIONS = ("kept", "batch")
+
+
+def keep_positive(scores: Array, *, normalize: str = "kept") -> Float[Array, " n"]:
+    """Keep the samples with a positive score.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps.
+    normalize
+        `kept`: each kept sample weighs 1 / kept, the mean over the kept. `batch`: 1 / n, so that
+        dropping samples shortens the step.
+
+    Returns
+    -------
+    array
+        `(n,)` weights; all 0 if no score is positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If `scores` is not a vector of floats or `normalize` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.keep_positive(np.array([3.0, -1.0, 1.0, np.nan]))
+    array([0.5, 0. , 0.5, 0. ])
+    """
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    xp, values = _finite(scores)
+    return _normalized(xp, xp.astype(values > 0, values.dtype), normalize)
+
+
+def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Float[Array, " n"]:
+    """Keep the `max(1, ceil(fraction n))` samples with the largest scores, whatever their sign.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps.
+    fraction
+        Share to keep, in (0, 1]. Read as the decimal number it is written as: 0.07 of 100 are 7.
+    normalize
+        As in `keep_positive`.
+
+    Returns
+    -------
+    array
+        `(n,)` weights. Among equal scores the lower index is kept.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If `scores` is not a vector of floats, `fraction` lies outside (0, 1] or `normalize` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.keep_top(np.array([1.0, 3.0, 3.0, 2.0]), 0.5)
+    array([0. , 0.5, 0.5, 0. ])
+    """
+    check_number("fraction", fraction, above=0.0, at_most=1.0)
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    xp, values = _finite(scores, otherwise=-math.inf)
+    kept = max(1, math.ceil(Fraction(str(float(fraction))) * values.shape[0]))
+    order = xp.argsort(-values, stable=True)
+    rank = xp.argsort(order, stable=True)  # the inverse of a permutation
+    taken = (rank < kept) & xp.isfinite(scores)
+    return _normalized(xp, xp.astype(taken, values.dtype), normalize)
+
+
+def reweight(scores: Array) -> Float[Array, " n"]:
+    """Weigh samples in proportion to `max(score, 0)`.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps.
+
+    Returns
+    -------
+    array
+        `(n,)` weights that sum to 1; all 0 if no score is positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If `scores` is not a vector of floats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.reweight(np.array([3.0, -1.0, 1.0]))
+    array([0.75, 0.  , 0.25])
+    """
+    xp, values = _finite(scores)
+    positive = _positive_part(xp, values)
+    return _divided(xp, positive, xp.sum(positive))
+
+
+def sampling_probabilities(scores: Array, *, floor: float = 0.1) -> Float[Array, " n"]:
+    """Probabilities `floor / n + (1 - floor) max(score, 0) / sum` for drawing samples by priority.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps.
+    floor
+        Share of the probability that is spread evenly, in [0, 1]; above 0 every sample can be drawn,
+        which importance weights need.
+
+    Returns
+    -------
+    array
+        `(n,)`, summing to 1. Even if no score is positive. Samples whose score is not finite have
+        probability 0 and no part of the floor; if none is finite all are 0.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If `scores` is not a vector of floats or `floor` lies outside [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.sampling_probabilities(np.array([3.0, -1.0, 1.0, 0.0]), floor=0.2)
+    array([0.65, 0.05, 0.25, 0.05])
+    """
+    check_number("floor", floor, at_least=0.0, at_most=1.0)
+    xp, values = _finite(scores)
+    drawable = xp.astype(xp.isfinite(scores), values.dtype)
+    even = _divided(xp, drawable, xp.sum(drawable))
+    positive = _positive_part(xp, values)
+    total = xp.sum(positive)
+    by_score = xp.where(total > 0, _divided(xp, positive, total), even)
+    return even * float(floor) + by_score * (1.0 - float(floor))
+
+
+def _finite(scores: Array, otherwise: float = 0.0) -> tuple[Namespace, Array]:
+    """Return the namespace and the scores, at least float32, with `otherwise` where they are not finite."""
+    xp = check_vector("scores", scores)
+    values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
+    return xp, xp.where(xp.isfinite(values), values, xp.full_like(values, otherwise))
+
+
+def _positive_part(xp: Namespace, values: Array) -> Array:
+    """Return `max(value, 0)` over the largest value, so that the sum cannot overflow."""
+    positive = xp.where(values > 0, values, xp.zeros_like(values))
+    return _divided(xp, positive, xp.max(positive))
+
+
+def _normalized(xp: Namespace, kept: Array, normalize: str) -> Array:
+    """Return the 0/1 vector `kept` over its sum, or over its length."""
+    return kept * (1.0 / kept.shape[0]) if normalize == "batch" else _divided(xp, kept, xp.sum(kept))
+
+
+def _divided(xp: Namespace, values: Array, by: Array) -> Array:
+    """Return `values / by`, and zeros where `by` is 0: the divisor is replaced first, so no 0/0 arises."""
+    return values / xp.where(by > 0, by, xp.ones_like(by))

@@ -1,0 +1,32 @@
+"""Profiles of hypothesis, and the namespaces on which the core is tested."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The first example on a backend pays for its import and, on jax, for compilation: no deadlines.
+settings.register_profile("dev", max_examples=25, deadline=None)
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "thorough", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set
+
+
+@pytest.fixture(params=BACKENDS, ids=str, scope="session")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each array namespace in turn; session-scoped, so that hypothesis may use it."""
+    return request.param
