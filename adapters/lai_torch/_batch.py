@@ -1,0 +1,102 @@
+"""A batch as the user hands it over: how many samples, some of its rows, the model's call on it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+Loss = Callable[[Any, Any], Tensor]
+"""`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """Call `model` on `inputs`: an array, a tuple (passed as `*`) or a mapping (passed as `**`).
+
+    Raises
+    ------
+    TypeError
+        If `inputs` is none of the three.
+    """
+    if isinstance(inputs, Tensor):
+        return model(inputs)
+    if isinstance(inputs, tuple):
+        return model(*inputs)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    msg = f"inputs: expected a tensor, a tuple or a mapping, got {type(inputs).__name__}"
+    raise TypeError(msg)
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """Return the tensors in nested tuples, lists and mappings, in order."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, Mapping):
+        tree = tree.values()
+    elif not isinstance(tree, list | tuple):
+        return []
+    return [tensor for part in tree for tensor in tensors(part)]
+
+
+def count(inputs: Any, targets: Any) -> int:
+    """Return the number of samples: the length of the first axis of the targets, else of the inputs.
+
+    Raises
+    ------
+    ValueError
+        If neither holds a tensor with an axis, or the batch is empty.
+    """
+    for tensor in (*tensors(targets), *tensors(inputs)):
+        if tensor.ndim:
+            if not tensor.shape[0]:
+                msg = f"inputs: expected at least one sample, got a tensor of shape {tuple(tensor.shape)}"
+                raise ValueError(msg)
+            return tensor.shape[0]
+    msg = "inputs: expected a tensor with a batch axis among the inputs or the targets, got none"
+    raise ValueError(msg)
+
+
+def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
+    """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is."""
+    if isinstance(tree, Tensor):
+        if not tree.ndim or tree.shape[0] != samples:
+            return tree
+        return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
+    if isinstance(tree, Mapping):
+        return {key: rows(value, index, samples) for key, value in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [rows(part, index, samples) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if isinstance(tree, list):
+        return [rows(part, index, samples) for part in tree]
+    return tree
+
+
+def check_losses(values: Any, samples: int) -> Tensor:
+    """Return what a loss returned, after checking that it is one number per sample.
+
+    Raises
+    ------
+    TypeError
+        If it is not a floating-point tensor.
+    ValueError
+        If it is not one number per sample.
+    """
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
+        msg = f"loss: expected a floating-point tensor with one number per sample, got {kind}"
+        raise TypeError(msg)
+    if values.ndim == 0:
+        msg = (
+            f"loss: expected one number per sample, shape ({samples},), got a scalar: use "
+            "reduction='none' and sum over everything but the first axis, for example "
+            "lambda outputs, targets: F.cross_entropy(outputs, targets, reduction='none')"
+        )
+        raise ValueError(msg)
+    if tuple(values.shape) != (samples,):
+        msg = (
+            f"loss: expected one number per sample, shape ({samples},), got {tuple(values.shape)}: "
+            "sum over everything but the first axis"
+        )
+        raise ValueError(msg)
+    return values

@@ -1,0 +1,209 @@
+"""Watch a forward pass: which functions use which parameters, on what, and what comes back to them.
+
+A `TorchFunctionMode` sees every call of the model, functional ones included, so that nothing
+depends on module hooks. Parameters are known by identity. Where a use is understood, the function
+runs on a detached parameter and its output gets a tap; what is not understood stays connected to
+the parameter itself, and shows in the end as a gradient that no use explains. So a gap cannot be
+silent.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from lai_torch._batch import tensors
+from lai_torch._tap import Tap, attach
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parameter, or a tensor computed from parameters alone."""
+
+    tensor: Tensor
+    names: tuple[str, ...]
+    whole: bool
+
+    @property
+    def name(self) -> str:
+        """What the source is called in messages and records."""
+        return self.names[0]
+
+
+@dataclass(eq=False)
+class Use:
+    """One use of a parameter on a batch.
+
+    Attributes
+    ----------
+    kind
+        `dense`, `convolution`, `embedding`, or `direct` for a per-sample copy of the parameter.
+    weight, bias
+        What is used.
+    activations
+        What it is used on: the input of a layer, the ids of an embedding.
+    tap
+        Where the output gradient arrives.
+    geometry
+        What else the kind needs.
+    axes
+        For a direct use: the copy, whose gradient is wanted.
+    """
+
+    kind: str
+    weight: Source
+    tap: Tap
+    activations: Tensor | None = None
+    bias: Source | None = None
+    transposed: bool = False
+    geometry: dict[str, Any] = field(default_factory=dict)
+    version: int = 0
+    function: str = ""
+    batch_axis: int | None = None
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The axes of the layer's input that are not features."""
+        return tuple(self.activations.shape[:-1])
+
+    @property
+    def name(self) -> str:
+        """The layer's name: that of its weight, without the last word."""
+        return self.weight.name.removesuffix(".weight")
+
+
+Rule = Callable[..., Any]
+
+
+class Recorder(TorchFunctionMode):
+    """Records the uses of a model's parameters while it is the active mode.
+
+    Parameters
+    ----------
+    model
+        Whose parameters to know.
+    samples
+        How many samples the batch has.
+    batch
+        The tensors that depend on the sample: inputs and targets.
+    rules
+        What to do for each function; `NotImplemented` leaves it to the function itself.
+    every_layer
+        Whether gradients are wanted at every layer, or only behind the last one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        samples: int,
+        batch: Iterable[Tensor],
+        rules: dict[Any, Rule],
+        *,
+        every_layer: bool,
+    ) -> None:
+        super().__init__()
+        self.samples = samples
+        self.rules = rules
+        self.every_layer = every_layer
+        self.uses: list[Use] = []
+        self.stuck: dict[str, str] = {}
+        self.batch_axis: int | None = None
+        self.parameters = dict(model.named_parameters())
+        self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
+        self._sources = {
+            id(parameter): Source(parameter, (name,), whole=True)
+            for name, parameter in self.parameters.items()
+        }
+        self._batched: Any = WeakTensorKeyDictionary()
+        self._anchors: dict[torch.device, Tensor] = {}
+        for tensor in batch:
+            self._batched[tensor] = True
+
+    def source(self, value: Any) -> Source | None:
+        """Return what is known of `value` if it is a parameter or computed from parameters alone."""
+        return self._sources.get(id(value)) if isinstance(value, Tensor) else None
+
+    def is_batched(self, value: Any) -> bool:
+        """Whether `value` depends on the batch."""
+        return isinstance(value, Tensor) and value in self._batched
+
+    def anchor(self, device: torch.device) -> Tensor:
+        """Return the leaf that all taps on `device` hang from."""
+        if device not in self._anchors:
+            self._anchors[device] = torch.zeros((), device=device, requires_grad=True)
+        return self._anchors[device]
+
+    @property
+    def anchors(self) -> list[Tensor]:
+        """The leaves that the taps hang from."""
+        return list(self._anchors.values())
+
+    def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
+        """Put a tap on `output`."""
+        tapped, tap = attach(output, self.anchor(output.device))
+        self._batched[tapped] = True
+        return tapped, tap
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run `func`, by its rule where it uses a parameter."""
+        kwargs = kwargs or {}
+        involved = tensors((args, kwargs))
+        if not involved:
+            return func(*args, **kwargs)
+        rule = self.rules.get(func)
+        if rule is not None:
+            out = rule(self, func, *args, **kwargs)
+            if out is not NotImplemented:
+                self._follow(func, involved, (out, args[:1]) if _writes(func) else out)
+                return out
+        out = func(*args, **kwargs)
+        self._follow(func, involved, (out, args[:1]) if _writes(func) else out)
+        return out
+
+    def _follow(self, func: Any, involved: list[Tensor], out: Any) -> None:
+        """Note what the outputs of `func` depend on."""
+        results = tensors(out)
+        if not results or func in _SHAPE_ONLY:
+            return
+        batched = any(tensor in self._batched for tensor in involved)
+        sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
+        names = tuple(dict.fromkeys(name for found in sources for name in found.names))
+        for result in results:
+            if batched:
+                self._batched[result] = True
+            elif names and id(result) not in self._sources and self._carries(names, result):
+                self._sources[id(result)] = Source(result, names, whole=False)
+        if batched and any(result.requires_grad for result in results):
+            for name in names:
+                self.stuck.setdefault(name, resolve_name(func) or str(func))
+
+    def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
+        """Whether the values of the parameters `names` go into `result`."""
+        frozen = not any(self.parameters[name].requires_grad for name in names)
+        return result.is_floating_point() and (result.requires_grad or frozen)
+
+
+def _writes(func: Any) -> bool:
+    return func is torch.Tensor.__setitem__
+
+
+_SHAPE_ONLY = {
+    torch.zeros_like,
+    torch.ones_like,
+    torch.empty_like,
+    torch.full_like,
+    torch.rand_like,
+    torch.randn_like,
+    torch.Tensor.new_zeros,
+    torch.Tensor.new_ones,
+    torch.Tensor.new_empty,
+    torch.Tensor.new_full,
+    torch.Tensor.new_tensor,
+}
+"""Functions whose result has only the shape, type or device of what they are given."""

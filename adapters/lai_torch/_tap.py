@@ -1,0 +1,79 @@
+"""A tap on a layer's output: reads the gradient that arrives there, changes nothing."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Tap:
+    """Where one output's gradients are received.
+
+    Attributes
+    ----------
+    gradient
+        The gradient of the summed losses with respect to the output; None if none arrived.
+    second
+        Likewise of the losses weighted sample by sample.
+    """
+
+    def __init__(self) -> None:
+        self.gradient: Tensor | None = None
+        self.second: Tensor | None = None
+        self.receive: Callable[[Tensor], None] = self.receive_first
+
+    def receive_first(self, gradient: Tensor) -> None:
+        """Keep the gradient of the summed losses."""
+        self.gradient = gradient.detach()
+
+    def receive_second(self, gradient: Tensor) -> None:
+        """Keep the gradient of the weighted losses."""
+        self.second = gradient.detach()
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, anchor: Tensor, tap: Tap) -> Tensor:
+        ctx.tap = tap
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        ctx.tap.receive(gradients[0])
+        return gradients[0], None, None
+
+
+def attach(output: Tensor, anchor: Tensor) -> tuple[Tensor, Tap]:
+    """Put a tap on a fresh `output`, in place, so that a later in-place activation does not hide it.
+
+    `anchor` is a leaf that requires a gradient: differentiating with respect to it makes every
+    gradient arrive at its tap, without one for any parameter.
+    """
+    if output._is_view():
+        output = torch.ops.aten._unsafe_view.default(output, output.shape)
+    tap = Tap()
+    return _Read.apply(output, anchor, tap), tap
+
+
+def nearest(loss: Tensor) -> list[Tap]:
+    """Return the taps that `loss` reaches without passing another tap: those of the final layers."""
+    found: list[Tap] = []
+    for node in _walk(loss.grad_fn):
+        if (tap := getattr(node, "tap", None)) is not None and tap not in found:
+            found.append(tap)
+    return found
+
+
+def _walk(start: Any) -> Iterator[Any]:
+    """Yield the nodes of an autograd graph, not going past one that has a tap."""
+    pending, seen = [start], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if getattr(node, "tap", None) is None:
+            pending.extend(before for before, _ in node.next_functions)

@@ -1,0 +1,110 @@
+"""From a model and a batch to a `lai_core.Trace`."""
+
+from collections.abc import Hashable
+from typing import Any
+
+from torch import nn
+
+import lai_core as lai
+from lai_torch._batch import Loss
+from lai_torch._layout import by_sample
+from lai_torch._record import Recording, record
+from lai_torch._recorder import Use
+
+
+def trace(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    *,
+    gradients: str = "output",
+    partial: bool = False,
+    last: str | None = None,
+) -> lai.Trace:
+    """Record one batch: every layer's input, and the gradients of the last layer's or of every output.
+
+    Parameters, their `.grad`, buffers, random state, training flags and hooks are afterwards as
+    before, also when the model raises. Autocast is off and compiled modules run eagerly.
+
+    Parameters
+    ----------
+    model
+        The model, in the mode (train or eval) in which it is to be traced.
+    loss
+        `loss(outputs, targets) -> (n,)`: what the model returned, and one unnormalised number a sample.
+    inputs
+        A tensor, a tuple (passed as `*`) or a mapping (passed as `**`), samples on the first axis.
+    targets
+        Whatever `loss` takes, samples on the first axis.
+    gradients
+        `output`: those of the last layer alone, for LAI and LLI; nothing before that layer is
+        differentiated. `all`: those of every layer, for Ghost; a second backward pass with
+        differently weighted samples proves that the recorded rows are each sample's own.
+    partial
+        Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
+    last
+        Name of the final layer, needed where several reach the loss side by side.
+
+    Returns
+    -------
+    lai_core.Trace
+        Detached tensors in the model's own types and on its device.
+
+    Raises
+    ------
+    TypeError
+        If `inputs` or what `loss` returns is of a wrong kind.
+    ValueError
+        If an option is unknown, the loss is not one number per sample, samples are coupled
+        (BatchNorm in training mode), several layers are final, or parameters cannot be explained.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
+    >>> batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    >>> [layer.name for layer in lai_torch.trace(model, loss, *batch).layers]
+    ['0', '2']
+    """
+    if gradients not in {"output", "all"}:
+        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
+        raise ValueError(msg)
+    recording = record(model, loss, inputs, targets, every_layer=gradients == "all", last=last)
+    if recording.unexplained and not partial:
+        raise unexplained(recording.unexplained)
+    return assemble(recording)
+
+
+def unexplained(reasons: dict[str, str]) -> ValueError:
+    """Build the error of parameters whose per-sample gradients no record explains."""
+    found = "; ".join(f"{name!r} (used by {function})" for name, function in reasons.items())
+    msg = (
+        f"model: expected every trainable parameter to be explained, cannot explain {found}; pass "
+        "partial=True to leave them out, freeze them, or use lai_torch.exact_scores, which needs no trace"
+    )
+    return ValueError(msg)
+
+
+def assemble(recording: Recording) -> lai.Trace:
+    """Turn a recording into the records of `lai_core`, the last layer last."""
+    uses = [use for use in recording.uses if use is not recording.last]
+    return lai.Trace(_layer(recording, use) for use in (*uses, recording.last))
+
+
+def _layer(recording: Recording, use: Use) -> lai.LayerTrace:
+    layout, samples = recording.layouts[use], recording.samples
+    gradient = use.tap.gradient
+    return lai.LayerTrace(
+        by_sample(use.activations, layout, samples),
+        None if gradient is None else by_sample(gradient, layout, samples),
+        bias=use.bias is not None,
+        weight=_key(use),
+        name=use.name,
+    )
+
+
+def _key(use: Use) -> Hashable:
+    return use.weight.name
