@@ -62,6 +62,7 @@ def record(
     weighted samples proves that the recorded rows are each sample's own (`verify`).
     """
     samples = count(inputs, targets)
+    proved = every_layer and verify
     with preserved(model):
         recorder = Recorder(
             model,
@@ -76,10 +77,8 @@ def record(
         values = check_losses(values, samples)
         final = _final(recorder.uses, values, last)
         trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
-        leftovers = _receive(
-            recorder, values, trainable if every_layer else {}, retain=verify and every_layer
-        )
-        layouts = _layouts(recorder, values, final, proved=every_layer and verify)
+        leftovers = _receive(recorder, values, trainable if every_layer else {}, retain=proved)
+        layouts = _layouts(recorder, values, final, proved=proved)
     _check_untouched(recorder.uses)
     unexplained = {name: recorder.stuck.get(name, "a function that cannot be watched") for name in leftovers}
     return Recording(samples, recorder.uses, final, layouts, unexplained, values.detach(), trainable)
@@ -88,7 +87,8 @@ def record(
 def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:
     """Return the last layer: the one whose output the losses reach without passing another layer."""
     layers = {use.tap: use for use in uses if use.kind in READ_BY_LAI}
-    reached = [layers[tap] for tap in nearest(values) if tap in layers]
+    near = set(nearest(values))
+    reached = [use for tap, use in layers.items() if tap in near]
     names = list(dict.fromkeys(use.name for use in reached))
     if last is not None:
         chosen = [use for use in reached if use.name == last]

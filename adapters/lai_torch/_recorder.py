@@ -68,7 +68,21 @@ class Use:
     @property
     def leading(self) -> tuple[int, ...]:
         """The axes of the layer's input that are not features."""
-        return tuple(self.activations.shape[:-1])
+        return tuple(self.inputs.shape[:-1])
+
+    @property
+    def inputs(self) -> Tensor:
+        """The activations of a use that has some.
+
+        Raises
+        ------
+        TypeError
+            If it has none.
+        """
+        if self.activations is None:
+            msg = f"use: expected one with activations, got a {self.kind} one"
+            raise TypeError(msg)
+        return self.activations
 
     @property
     def name(self) -> str:

@@ -9,24 +9,23 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._batch import Loss, count, rows
 from lai_torch._record import Recording, record
-from lai_torch.trace import assemble, unexplained
+from lai_torch.trace import assemble, check_explained
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
 
 
 def traced(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, estimator: str, *, verify: bool
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: str, *, verify: bool
 ) -> tuple[lai.Trace, Tensor]:
     """Return the trace an estimator needs, and the losses."""
     every_layer = estimator == "ghost"
-    recording: Recording = record(model, loss, inputs, targets, every_layer=every_layer, verify=verify)
-    if recording.unexplained:
-        raise unexplained(recording.unexplained)
+    recording: Recording = record(model, loss, *batch, every_layer=every_layer, verify=verify)
+    check_explained(recording)
     return assemble(recording), recording.losses
 
 
 def finite_chunks(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, estimator: str, *, size: int, verify: bool
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: str, *, size: int, verify: bool
 ) -> Iterator[tuple[lai.Trace, int]]:
     """Trace a validation set at most `size` rows at a time, without the samples whose loss is not finite.
 
@@ -35,18 +34,18 @@ def finite_chunks(
     tuple
         A trace, and how many samples were left out of it.
     """
-    samples = count(inputs, targets)
+    samples = count(*batch)
     for start in range(0, samples, size):
         part = slice(start, min(start + size, samples))
-        chunk = rows((inputs, targets), part, samples)
-        trace, losses = traced(model, loss, *chunk, estimator, verify=verify)
+        chunk = rows(batch, part, samples)
+        trace, losses = traced(model, loss, chunk, estimator, verify=verify)
         finite = torch.isfinite(losses)
         dropped = int((~finite).sum())
         if dropped == losses.shape[0]:
             continue
         if dropped:
             chunk = rows(chunk, finite.nonzero().squeeze(1), losses.shape[0])
-            trace, _ = traced(model, loss, *chunk, estimator, verify=verify)
+            trace, _ = traced(model, loss, chunk, estimator, verify=verify)
         yield trace, dropped
 
 

@@ -161,9 +161,8 @@ class Curator:
         if self.optimizer is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
-        weights, scored = (
-            self._warm(inputs, targets) if self.steps < self.warmup else self.score(inputs, targets)
-        )
+        weigh = self._warm if self.steps < self.warmup else self.score
+        weights, scored = weigh(inputs, targets)
         done = update(self.model, self.loss, self.optimizer, inputs, targets, weights)
         report = Report(
             step=self.steps,
@@ -198,14 +197,14 @@ class Curator:
         with evaluating(self.model):
             summary = self._current(samples)
             trace, losses = traced(
-                self.model, self.loss, inputs, targets, self.estimator, verify=not self._proved
+                self.model, self.loss, (inputs, targets), self.estimator, verify=not self._proved
             )
         self._proved = True
         finite = torch.isfinite(losses)
         if self.estimator == "preconditioned_lai" and bool(finite.any()):
-            outputs = trace.layers[-1].output_gradients[finite]
-            self._second_moment = lai.update_second_moment(self._second_moment, outputs)
-        scores = self._scored(summary, trace)
+            outputs: Any = trace.layers[-1].output_gradients
+            self._second_moment = lai.update_second_moment(self._second_moment, outputs[finite])
+        scores = self._scored(summary, trace, losses)
         finite = finite & torch.isfinite(scores)
         scores = torch.where(finite, scores, torch.full_like(scores, math.nan))
         weights = torch.where(finite, self.policy(scores), torch.zeros_like(scores))
@@ -231,9 +230,9 @@ class Curator:
         unseen = torch.full_like(weights, math.nan)
         return weights, Report(self.steps, None, weights, unseen, math.nan, samples, 0, False, None)
 
-    def _scored(self, summary: lai.ValidationSummary, trace: lai.Trace) -> Tensor:
+    def _scored(self, summary: lai.ValidationSummary, trace: lai.Trace, losses: Tensor) -> Tensor:
         if self.estimator == "preconditioned_lai" and self._second_moment is None:
-            return torch.full_like(trace.layers[-1].output_gradients.flatten(1)[:, 0], math.nan)
+            return torch.full_like(losses, math.nan)
         return score(self.estimator, summary, trace, self._second_moment)
 
     def _current(self, size: int) -> lai.ValidationSummary:
@@ -242,7 +241,7 @@ class Curator:
             return self.validation
         if self._summary is None or self._age >= self.refresh:
             chunks = finite_chunks(
-                self.model, self.loss, *self._drawn(), self.estimator, size=size, verify=not self._proved
+                self.model, self.loss, self._drawn(), self.estimator, size=size, verify=not self._proved
             )
             self._summary = summarize(chunks, self.estimator, self.positions)
             self._age = 0

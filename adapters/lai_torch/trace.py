@@ -73,19 +73,27 @@ def trace(
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=gradients == "all", last=last)
-    if recording.unexplained and not partial:
-        raise unexplained(recording.unexplained)
+    if not partial:
+        check_explained(recording)
     return assemble(recording)
 
 
-def unexplained(reasons: dict[str, str]) -> ValueError:
-    """Build the error of parameters whose per-sample gradients no record explains."""
-    found = "; ".join(f"{name!r} (used by {function})" for name, function in reasons.items())
+def check_explained(recording: Recording) -> None:
+    """Raise if a trainable parameter has a gradient that no record explains.
+
+    Raises
+    ------
+    ValueError
+        If one has; the message names it and the function that uses it.
+    """
+    if not recording.unexplained:
+        return
+    found = "; ".join(f"{name!r} (used by {function})" for name, function in recording.unexplained.items())
     msg = (
         f"model: expected every trainable parameter to be explained, cannot explain {found}; pass "
         "partial=True to leave them out, freeze them, or use lai_torch.exact_scores, which needs no trace"
     )
-    return ValueError(msg)
+    raise ValueError(msg)
 
 
 def assemble(recording: Recording) -> lai.Trace:
@@ -98,7 +106,7 @@ def _layer(recording: Recording, use: Use) -> lai.LayerTrace:
     layout, samples = recording.layouts[use], recording.samples
     gradient = use.tap.gradient
     return lai.LayerTrace(
-        by_sample(use.activations, layout, samples),
+        by_sample(use.inputs, layout, samples),
         None if gradient is None else by_sample(gradient, layout, samples),
         bias=use.bias is not None,
         weight=_key(use),

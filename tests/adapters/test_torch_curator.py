@@ -1,0 +1,279 @@
+"""The training loop: what is scored, what is kept, what is left alone."""
+
+import functools
+import math
+import re
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
+OPTIMIZERS = {
+    "sgd": functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "adam": functools.partial(torch.optim.Adam, lr=0.01),
+}
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def network(*between):
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def data(n):
+    inputs = torch.randn(n, 4, dtype=torch.float64)
+    return inputs, inputs[:, :3].argmax(1)
+
+
+def curated(model=None, validation=None, optimizer="sgd", **options):
+    model = network() if model is None else model
+    validation = data(20) if validation is None else validation
+    return lai_torch.Curator(model, LOSS, OPTIMIZERS[optimizer](model.parameters()), validation, **options)
+
+
+def manual_scores(model, validation, batch, estimator):
+    """Scores from raw traces of everything at once."""
+    gradients = "all" if estimator == "ghost" else "output"
+    left, right = (lai_torch.trace(model, LOSS, *side, gradients=gradients) for side in (validation, batch))
+    if estimator == "preconditioned_lai":
+        moment = lai.update_second_moment(None, right.layers[-1].output_gradients)
+        return lai.preconditioned_lai_scores(left, right, moment)
+    return {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}[estimator](left, right)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_step_updates_on_the_samples_with_positive_scores(estimator, optimizer):
+    curator = curated(estimator=estimator, optimizer=optimizer)
+    batch, model = data(7), curator.model
+    scores = manual_scores(model, curator.validation, batch, estimator)
+    twin = network()
+    twin.load_state_dict(model.state_dict())
+    step = OPTIMIZERS[optimizer](twin.parameters())
+    kept = scores > 0
+    assert 0 < int(kept.sum()) < 7
+    LOSS(twin(batch[0][kept]), batch[1][kept]).mean().backward()
+    step.step()
+    report = curator.step(*batch)
+    torch.testing.assert_close(report.scores, scores)
+    assert torch.equal(report.weights > 0, kept)
+    assert (report.kept, report.dropped, report.skipped, report.step) == (int(kept.sum()), 0, False, 0)
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_the_report_says_losses_and_the_loss_that_was_minimised():
+    curator = curated()
+    batch = data(7)
+    losses = LOSS(curator.model(batch[0]), batch[1]).detach()
+    report = curator.step(*batch)
+    torch.testing.assert_close(report.losses, losses)
+    assert report.loss == pytest.approx(float((report.weights * losses).sum()))
+    assert report.positions == "tokens"
+
+
+def test_score_leaves_the_update_to_the_caller():
+    curator = curated(nn.Sequential(network(nn.Dropout(), nn.BatchNorm1d(8).double())).train())
+    before = {name: tensor.clone() for name, tensor in curator.model.state_dict().items()}
+    batch = data(7)
+    state = torch.get_rng_state()
+    weights, report = curator.score(*batch)
+    assert torch.equal(weights, report.weights)
+    assert curator.steps == 0
+    assert all(module.training for module in curator.model.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, tensor in curator.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(p.grad is None for p in curator.model.parameters())
+
+
+def test_warmup_trains_on_everything_unscored():
+    curator = curated(warmup=1)
+    batch, twin = data(7), network()
+    twin.load_state_dict(curator.model.state_dict())
+    step = OPTIMIZERS["sgd"](twin.parameters())
+    LOSS(twin(batch[0]), batch[1]).mean().backward()
+    step.step()
+    report = curator.step(*batch)
+    assert report.scores is None
+    assert report.kept == 7
+    assert torch.isfinite(report.losses).all()
+    for mine, theirs in zip(curator.model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert curator.step(*batch).scores is not None
+
+
+def counting(validation):
+    """Return a loss that counts how often it sees the validation targets."""
+    calls = []
+
+    def loss(outputs, targets):
+        if targets.shape == validation[1].shape and torch.equal(targets, validation[1]):
+            calls.append(1)
+        return LOSS(outputs, targets)
+
+    return loss, calls
+
+
+def test_the_summary_is_refreshed_every_so_many_steps():
+    validation = data(6)
+    loss, calls = counting(validation)
+    model = network()
+    curator = lai_torch.Curator(model, loss, OPTIMIZERS["sgd"](model.parameters()), validation, refresh=3)
+    seen = []
+    for _ in range(7):
+        curator.step(*data(9))
+        seen.append(len(calls))
+    assert seen == [1, 1, 1, 2, 2, 2, 3]
+
+
+def test_a_summary_serves_as_the_validation_set():
+    model, validation, batch = network(), data(20), data(7)
+    summary = lai.summarize(lai_torch.trace(model, LOSS, *validation), "lai")
+    _, report = curated(model, summary).score(*batch)
+    torch.testing.assert_close(report.scores, manual_scores(model, validation, batch, "lai"))
+
+
+def test_validation_is_traced_in_chunks_no_larger_than_the_batch():
+    sizes = []
+
+    def loss(outputs, targets):
+        sizes.append(targets.shape[0])
+        return LOSS(outputs, targets)
+
+    model = network()
+    lai_torch.Curator(model, loss, None, data(20)).score(*data(7))
+    assert sizes == [7, 7, 6, 7]
+
+
+def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
+    model, validation, batch = network(), data(20), data(7)
+    draws = [
+        curated(model, validation, share=0.25, generator=torch.Generator().manual_seed(seed))
+        .score(*batch)[1]
+        .scores
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]
+    expected = manual_scores(model, (validation[0][order], validation[1][order]), batch, "lai")
+    torch.testing.assert_close(draws[0], expected)
+
+
+def test_a_batch_with_nothing_kept_is_skipped_and_counted():
+    curator = curated(policy=torch.zeros_like)
+    before = [p.clone() for p in curator.model.parameters()]
+    report = curator.step(*data(7))
+    assert (report.skipped, report.kept, curator.skipped, curator.steps) == (True, 0, 1, 1)
+    assert math.isnan(report.loss)
+    for p, values in zip(curator.model.parameters(), before, strict=True):
+        assert torch.equal(p, values)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_a_sample_that_is_not_finite_is_dropped_and_counted(estimator, bad, warmup):
+    curator = curated(estimator=estimator, warmup=warmup, optimizer="adam")
+    clean, (inputs, targets) = data(7), data(7)
+    inputs[2, 1] = bad
+    for batch in ((inputs, targets), clean):
+        report = curator.step(*batch)
+        assert not report.skipped
+    assert curator.dropped == 1
+    assert all(bool(torch.isfinite(p).all()) for p in curator.model.parameters())
+    assert torch.isfinite(report.scores).all()
+
+
+def test_the_others_are_scored_as_if_the_bad_sample_were_not_there():
+    curator = curated()
+    inputs, targets = data(7)
+    expected = curator.score(inputs, targets)[1].scores
+    inputs[2] = math.nan
+    found = curator.score(inputs, targets)[1].scores
+    keep = torch.arange(7) != 2
+    torch.testing.assert_close(found[keep], expected[keep])
+    assert bool(found[2].isnan())
+
+
+def test_validation_samples_that_are_not_finite_are_left_out():
+    validation, batch, model = data(20), data(7), network()
+    expected = curated(model, (validation[0][1:], validation[1][1:])).score(*batch)[1].scores
+    validation[0][0] = math.nan
+    torch.testing.assert_close(curated(model, validation).score(*batch)[1].scores, expected)
+    validation[0][:] = math.nan
+    with pytest.raises(
+        ValueError, match="validation: expected at least one sample with a finite loss, got none"
+    ):
+        curated(model, validation).score(*batch)
+
+
+def test_a_gradient_that_is_not_finite_skips_the_step():
+    class Root(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 1, bias=False)
+
+        def forward(self, inputs):
+            return self.head(inputs).abs().sqrt()
+
+    model = Root().double()
+    curator = lai_torch.Curator(
+        model, lambda outputs, _: outputs.sum(1), OPTIMIZERS["sgd"](model.parameters()), data(5), warmup=1
+    )
+    report = curator.step(torch.zeros(3, 4, dtype=torch.float64), torch.zeros(3))
+    assert report.skipped
+    assert torch.isfinite(model.head.weight).all()
+
+
+def test_curation_beats_plain_training_on_noisy_labels():
+    def accuracy(curate):
+        torch.manual_seed(1)
+        model, (inputs, targets), clean, test = network(), data(256), data(64), data(512)
+        noisy = torch.where(torch.rand(256) < 0.5, torch.randint(3, (256,)), targets)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        curator = lai_torch.Curator(model, LOSS, optimizer, clean, warmup=0 if curate else 10**6)
+        for _ in range(15):
+            for part in torch.randperm(256).split(32):
+                curator.step(inputs[part], noisy[part])
+        return float((model(test[0]).argmax(1) == test[1]).double().mean())
+
+    assert accuracy(True) > accuracy(False)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"validation": torch.ones(3)},
+            TypeError,
+            "validation: expected (inputs, targets) or a ValidationSummary",
+        ),
+        ({"estimator": "shapley"}, ValueError, "estimator: expected one of"),
+        ({"positions": "flatten"}, ValueError, "positions: expected None, 'tokens' or 'mean', got 'flatten'"),
+        ({"warmup": -1}, ValueError, "warmup: expected a number of steps, 0 or more, got -1"),
+        ({"refresh": 0}, ValueError, "refresh: expected a number of steps, 1 or more, got 0"),
+        ({"share": 0.0}, ValueError, "share: expected a share in (0, 1], got 0.0"),
+        ({"share": 1.5}, ValueError, "share: expected a share in (0, 1], got 1.5"),
+    ],
+)
+def test_bad_options_are_named(options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        curated(**options)
+
+
+def test_a_step_needs_an_optimizer():
+    curator = lai_torch.Curator(network(), LOSS, None, data(6))
+    with pytest.raises(ValueError, match="optimizer: expected an optimizer to step with, got None"):
+        curator.step(*data(6))
