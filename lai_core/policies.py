@@ -172,9 +172,14 @@ def _finite(scores: Array, otherwise: float = 0.0) -> tuple[Namespace, Array]:
 
 
 def _positive_part(xp: Namespace, values: Array) -> Array:
-    """Return `max(value, 0)` over the largest value, so that the sum cannot overflow."""
+    """Return `max(value, 0)` over the largest value, so that the sum cannot overflow.
+
+    In two steps by its root: a compiler may divide by multiplying with the reciprocal, which is zero
+    for the largest floats where subnormal numbers are flushed.
+    """
     positive = xp.where(values > 0, values, xp.zeros_like(values))
-    return _divided(xp, positive, xp.max(positive))
+    root = xp.sqrt(xp.max(positive))
+    return _divided(xp, _divided(xp, positive, root), root)
 
 
 def _normalized(xp: Namespace, kept: Array, normalize: str) -> Array:

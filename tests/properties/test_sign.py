@@ -1,0 +1,57 @@
+"""Positive helps: the sign of a score is the sign of what one small step does to the validation loss."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from tests.support.regression import Network
+from tests.support.traces import trace
+
+MOVES = {
+    "ghost": ("all", True, lambda *sides: lai.ghost_scores(*sides)),
+    "lli": ("last", True, lambda *sides: lai.lli_scores(*sides)),
+    "lai": ("readouts", False, lambda *sides: lai.lai_scores(*sides)),
+}
+"""Per estimator: what moves, whether biases do, and its scores."""
+
+
+@pytest.mark.equation("IP", "descent-meaning")
+@pytest.mark.parametrize("estimator", sorted(MOVES))
+@given(st.sampled_from(((3, 2), (3, 4, 2), (2, 5, 4, 3))), st.integers(0, 2**20))
+def test_a_small_step_lowers_the_validation_loss_by_the_score(backend, estimator, widths, seed):
+    move, bias, scores = MOVES[estimator]
+    generator = np.random.default_rng(seed)
+    network = Network.random(widths, seed)
+    x, y = generator.normal(size=(9, widths[0])), generator.normal(size=(9, widths[-1]))
+    sides = [trace(network.trace(x[part], y[part], bias), backend) for part in (slice(0, 4), slice(4, 9))]
+    predicted = backend.numpy(scores(*sides))
+    for sample, score in enumerate(predicted, start=4):
+        rate = 1e-5
+
+        def after(step, sample=sample):
+            return network.stepped(x[sample], y[sample], step, move).loss(x[:4], y[:4])
+
+        lowered = (after(-rate) - after(rate)) / (2 * rate)
+        # Central differences: the error is of the order of rate^2 and of rounding over rate.
+        assert lowered == pytest.approx(score, abs=1e-5 * (1 + abs(score)))
+        if abs(score) > 1e-2:
+            assert np.sign(network.loss(x[:4], y[:4]) - after(rate)) == np.sign(score)
+
+
+@pytest.mark.equation("gradient2")
+def test_lai_and_ghost_can_disagree_in_sign_counterexample(backend):
+    """A linear net 1 -> 1 -> 2 on which a step on j raises the loss of z though LAI calls it helpful.
+
+    Feedback of the outputs (2, 1) and (2, -3), of the hidden unit 1 and -3: beta is 1, then -3.
+    """
+    network = Network([np.ones((1, 1)), np.array([[0.0], [1.0]])], [np.zeros(1), np.zeros(2)], linear=True)
+    x, z, j = np.ones((1, 1)), np.array([[-2.0, 0.0]]), np.array([[-2.0, 4.0]])
+    sides = [trace(network.trace(x, y, bias=False), backend) for y in (z, j)]
+    ghost, score = float(lai.ghost_scores(*sides)[0]), float(lai.lai_scores(*sides)[0])
+    assert (ghost, score) == (-2.0, 2.0)
+    weights_moved = network.stepped(x[0], j[0], 1e-6, "all")
+    weights_moved.biases = network.biases  # Eq. 3 and 4 are about weights alone
+    assert weights_moved.loss(x, z) > network.loss(x, z)
+    assert network.stepped(x[0], j[0], 1e-6, "readouts").loss(x, z) < network.loss(x, z)
