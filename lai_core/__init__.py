@@ -6,6 +6,9 @@ sample j, on the parameters that the estimator sees, lowers the summed validatio
 
 from lai_core._records import Record, Trace
 from lai_core.checks import check_same_batch, fitting_positions
+from lai_core.convolutions import ConvolutionTrace
+from lai_core.embeddings import EmbeddingTrace
+from lai_core.gains import GainTrace, ReadoutTrace
 from lai_core.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.layers import LayerTrace
 from lai_core.policies import keep_positive, keep_top, reweight, sampling_probabilities
@@ -18,7 +21,11 @@ from lai_core.scores import ghost_scores, lai_scores, lli_scores
 from lai_core.summaries import ValidationSummary, summarize
 
 __all__ = [
+    "ConvolutionTrace",
+    "EmbeddingTrace",
+    "GainTrace",
     "LayerTrace",
+    "ReadoutTrace",
     "Record",
     "Trace",
     "ValidationSummary",

@@ -35,7 +35,7 @@ def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:
         matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)
         for parameter, gradient in layer.parameter_gradients(work).items():
             uses = found.setdefault((matrix, parameter), [])
-            joined = uses[-1].merged(gradient, work) if uses else None
+            joined = uses[-1].merged(gradient, work) or gradient.merged(uses[-1], work) if uses else None
             if joined is None:
                 uses.append(gradient)
             else:

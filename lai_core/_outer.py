@@ -289,7 +289,7 @@ def _gradients(
     xp = work.xp
     sides = []
     for array in (factors.rows, block):
-        array = cast(xp, array, work.dtype)
+        array = cast(xp, array[:, ...], work.dtype)  # patches are cut out when they are indexed
         n, t, d = array.shape
         array = xp.reshape(array, (n, t, factors.groups, d // factors.groups))
         sides.append(xp.permute_dims(array, (0, 2, 1, 3)))

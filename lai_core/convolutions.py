@@ -1,0 +1,292 @@
+"""The record of a convolution: Ghost unfolds patches one offset at a time, LAI reads the raw map."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lai_core._checks import check_floating, check_not_empty
+from lai_core._gradients import ParameterGradient, VectorGradient, Workspace
+from lai_core._namespace import Array, DType, Namespace
+from lai_core._outer import OuterGradient
+from lai_core._positions import sum_positions
+from lai_core._records import Record
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionTrace(Record):
+    r"""One use of one convolution kernel on one batch: its input map and the gradient of its output map.
+
+    A convolution is a matrix used at every output position on a
+    patch of the input, so its inner product is :math:`\sum_{t,t'} \langle p_{zt}, p_{jt'}\rangle
+    \langle g_{zt}, g_{jt'}\rangle` within each group. Patches are never held: the kernel's offsets
+    are blocks of columns, each a strided slice of the input.
+
+    Parameters
+    ----------
+    activations
+        Input map `(n, channels, *space)`, one to three axes of space.
+    output_gradients
+        Gradient of each sample's own loss with respect to the output map `(n, d_out, *out_space)`.
+        None where only LAI is wanted.
+    kernel
+        Lengths of the kernel, one per axis of space.
+    stride, dilation
+        One number per axis of space.
+    padding
+        Zeros before and after each axis of space.
+    groups
+        Groups of channels that do not mix.
+    bias
+        Whether there is a trainable bias per output channel.
+    weight
+        Key of the kernel; records with equal keys share it.
+    name
+        What the layer is called in messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), np.ones((2, 4, 6)), kernel=(3,))
+    >>> lai.ghost_kernel(*[lai.Trace([layer, lai.LayerTrace(np.ones((2, 1)), np.ones((2, 1)))])] * 2).shape
+    (2, 2)
+    """
+
+    activations: Array
+    output_gradients: Array | None = None
+    kernel: Sequence[int] = ()
+    stride: Sequence[int] | None = None
+    padding: Sequence[tuple[int, int]] | None = None
+    dilation: Sequence[int] | None = None
+    groups: int = 1
+    bias: bool = False
+    weight: Hashable = None
+    name: str = ""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Return the arrays of the record by field name; those that are None left out."""
+        named = {"activations": self.activations, "output_gradients": self.output_gradients}
+        return {name: array for name, array in named.items() if array is not None}
+
+    @property
+    def geometry(self) -> "Geometry":
+        """The convolution's shape, with the defaults filled in."""
+        axes = len(self.kernel)
+        return Geometry(
+            tuple(self.kernel),
+            tuple(self.stride) if self.stride is not None else (1,) * axes,
+            tuple((low, high) for low, high in self.padding)
+            if self.padding is not None
+            else ((0, 0),) * axes,
+            tuple(self.dilation) if self.dilation is not None else (1,) * axes,
+        )
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise unless the arrays fit each other and the kernel.
+
+        Raises
+        ------
+        ValueError
+            If a rank, the channels, the samples, the groups or the output's space do not fit.
+        """
+        axes = len(self.kernel)
+        for field, array in self.arrays().items():
+            if array.ndim != axes + 2 or not axes:
+                msg = (
+                    f"{where}.{field}: expected shape (n, channels, *space) with one axis of space per "
+                    f"kernel length {tuple(self.kernel)}, got {tuple(array.shape)}"
+                )
+                raise ValueError(msg)
+            check_not_empty(f"{where}.{field}", array)
+            check_floating(f"{where}.{field}", array, xp)
+            if not isinstance(self.groups, int) or self.groups < 1 or array.shape[1] % self.groups:
+                msg = (
+                    f"{where}.groups: expected a positive divisor of the channels of {field} "
+                    f"({array.shape[1]}), got {self.groups!r}"
+                )
+                raise ValueError(msg)
+        for field in ("stride", "padding", "dilation"):
+            given = getattr(self, field)
+            if given is not None and len(given) != axes:
+                msg = f"{where}.{field}: expected one entry per axis of space ({axes}), got {tuple(given)}"
+                raise ValueError(msg)
+        if self.output_gradients is None:
+            return
+        expected = (self.samples(), *self.geometry.output(self.activations.shape[2:]))
+        got = (self.output_gradients.shape[0], *self.output_gradients.shape[2:])
+        if expected != got:
+            msg = (
+                f"{where}.output_gradients: expected samples and space {expected} as the kernel makes of the "
+                f"activations {tuple(self.activations.shape)}, got {got}"
+            )
+            raise ValueError(msg)
+
+    def layout(self) -> Mapping[str, Any]:
+        """Return what must be equal on the validation and the training side."""
+        outputs = self.output_gradients
+        return {
+            "kind": type(self).__name__,
+            "width of the activations": int(self.activations.shape[1]),
+            "width of the output gradients": None if outputs is None else int(outputs.shape[1]),
+            "geometry": self.geometry,
+            "bias": bool(self.bias),
+            "groups": self.groups,
+        }
+
+    def samples(self) -> int:
+        """Return how many samples were recorded."""
+        return int(self.activations.shape[0])
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return the per-sample gradients of the kernel and, where there is one, of the bias."""
+        rows = by_position(work.xp, self.output_gradients)
+        weight = ConvolutionGradient(OuterGradient(rows, self._patches(work.xp), groups=self.groups))
+        return {
+            "weight": weight,
+            **({"bias": VectorGradient(sum_positions(work, rows))} if self.bias else {}),
+        }
+
+    def _patches(self, xp: Namespace) -> tuple[Any, ...]:
+        """Return one block of columns per offset of the kernel."""
+        geometry = self.geometry
+        padded = self.activations
+        for axis, (low, high) in enumerate(geometry.padding):
+            padded = _padded(xp, padded, axis + 2, low, high)
+        padded = xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
+        space = geometry.output(self.activations.shape[2:])
+        return tuple(_Patch(xp, padded, window) for window in geometry.windows(space))
+
+    def embedding(self, xp: Namespace) -> Array | None:
+        """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""
+        return by_position(xp, self.activations)
+
+    @property
+    def has_readout_bias(self) -> bool:
+        """Whether LAI's virtual readout from this layer has a bias: where the layer has one."""
+        return bool(self.bias)
+
+
+def by_position(xp: Namespace, array: Array) -> Array:
+    """Return a map `(n, channels, *space)` as `(n, positions, channels)`."""
+    last = xp.permute_dims(array, (0, *range(2, array.ndim), 1))
+    positions = 1
+    for length in array.shape[2:]:
+        positions *= int(length)
+    return xp.reshape(last, (array.shape[0], positions, array.shape[1]))
+
+
+def _padded(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
+    """Put `low` zeros before and `high` after an axis."""
+    parts = [array]
+    for length, before in ((low, True), (high, False)):
+        if not length:
+            continue
+        shape = tuple(length if index == axis else size for index, size in enumerate(array.shape))
+        zeros = xp.zeros(shape, dtype=array.dtype, device=array.device)
+        parts = [zeros, *parts] if before else [*parts, zeros]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Kernel, stride, padding and dilation of a convolution, per axis of space."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    def output(self, space: Sequence[int]) -> tuple[int, ...]:
+        """Return the lengths of the output's axes of space."""
+        axes = zip(space, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(
+            (int(length) + sum(pad) - dilation * (kernel - 1) - 1) // stride + 1
+            for length, kernel, stride, pad, dilation in axes
+        )
+
+    def windows(self, space: Sequence[int]) -> list[tuple[slice, ...]]:
+        """Return, per offset of the kernel, the slices of the padded input under all output positions."""
+        found: list[tuple[slice, ...]] = [()]
+        for length, kernel, stride, dilation in zip(
+            space, self.kernel, self.stride, self.dilation, strict=True
+        ):
+            span = stride * (length - 1) + 1
+            starts = [dilation * offset for offset in range(kernel)]
+            found = [(*window, slice(start, start + span, stride)) for window in found for start in starts]
+        return found
+
+
+@dataclass(frozen=True)
+class _Patch:
+    """One offset's columns `(n, positions, channels)`, cut out of the padded input when they are read."""
+
+    xp: Namespace
+    padded: Array
+    window: tuple[slice, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples, positions, channels."""
+        positions = 1
+        for part in self.window:
+            positions *= len(range(part.start, part.stop, part.step))
+        return (int(self.padded.shape[0]), positions, int(self.padded.shape[-1]))
+
+    @property
+    def dtype(self) -> DType:
+        """The input's type."""
+        return self.padded.dtype
+
+    def __getitem__(self, key: Any) -> Array:
+        """Cut out the columns of the samples `[chunk, ...]`; any other index reads all of them first."""
+        if not (
+            isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice) and key[1] is Ellipsis
+        ):
+            return self[:, ...][key]
+        part = self.padded[(key[0], *self.window, slice(None))]
+        return self.xp.reshape(part, (part.shape[0], *self.shape[1:]))
+
+
+@dataclass(frozen=True)
+class ConvolutionGradient(ParameterGradient):
+    """The gradients of a kernel: an outer gradient whose blocks of columns are the kernel's offsets."""
+
+    outer: OuterGradient
+
+    @property
+    def samples(self) -> int:
+        """How many samples the batch has."""
+        return self.outer.samples
+
+    def blocks(self, training: "ConvolutionGradient", work: Workspace) -> Any:
+        """Yield the inner products in blocks that fit the budget."""
+        return self.outer.blocks(training.outer, work)
+
+    def paired(self, training: "ConvolutionGradient", work: Workspace) -> Array:
+        """Return the inner product of sample j's gradient with sample j's of `training`."""
+        return self.outer.paired(training.outer, work)
+
+    def total(self, work: Workspace) -> tuple[Array, ...]:
+        """Return the summed gradient, one block per offset."""
+        return self.outer.total(work)
+
+    def along(self, direction: tuple[Array, ...], work: Workspace) -> Array:
+        """Return the inner product of every sample's gradient with a `total`."""
+        return self.outer.along(direction, work)
+
+    def scores(self, validation: ParameterGradient, work: Workspace) -> Array:
+        """Return the inner products with the summed `validation` gradient, in parts that fit the budget."""
+        other = validation.outer if isinstance(validation, ConvolutionGradient) else validation
+        return self.outer.scores(other, work)
+
+    def total_entries(self) -> int:
+        """How many numbers `total` holds."""
+        return self.outer.total_entries()
+
+    def pairwise_cost(self, training: "ConvolutionGradient") -> int:
+        """Multiply-adds of all `blocks` against `training`."""
+        return self.outer.pairwise_cost(training.outer)
+
+    def total_cost(self) -> int:
+        """Multiply-adds of `total`."""
+        return self.outer.total_cost()
