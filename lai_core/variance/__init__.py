@@ -1,0 +1,59 @@
+r"""Bias and variance: Ghost as signal plus noise, LAI as signal alone, and which of them varies more.
+
+Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
+training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
+:math:`\alpha^{(l)}` are numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star`
+and :math:`Y = \sum_l \alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus,
+-X - Y). Arrays over layers are `(L,)`; random variables are given by the values they take, along the
+last axis, and the probabilities of these outcomes.
+"""
+
+from lai_core.variance._bounds import (
+    ghost_variance_lower_bound,
+    minkowski_lower_bound,
+    printed_lower_bound,
+    signed_covariance_bound,
+    variance_order,
+)
+from lai_core.variance._comparison import (
+    calibrated_error,
+    regression_gain,
+    scale_free_variance,
+    variance_criterion,
+)
+from lai_core.variance._identities import (
+    ghost_variance,
+    lai_variance,
+    noise_variance,
+    printed_ghost_variance,
+    random_weight_sum,
+)
+from lai_core.variance._outcomes import (
+    covariances,
+    expectation,
+    ghost_signal_noise,
+    lai_signal,
+    signal_and_noise,
+)
+
+__all__ = [
+    "calibrated_error",
+    "covariances",
+    "expectation",
+    "ghost_signal_noise",
+    "ghost_variance",
+    "ghost_variance_lower_bound",
+    "lai_signal",
+    "lai_variance",
+    "minkowski_lower_bound",
+    "noise_variance",
+    "printed_ghost_variance",
+    "printed_lower_bound",
+    "random_weight_sum",
+    "regression_gain",
+    "scale_free_variance",
+    "signal_and_noise",
+    "signed_covariance_bound",
+    "variance_criterion",
+    "variance_order",
+]
