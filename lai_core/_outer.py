@@ -77,6 +77,10 @@ class OuterGradient(ParameterGradient):
         pairs = self.samples * self.positions * training.samples * training.positions
         return pairs * (self.width + self.height)
 
+    def _pair_entries(self, training: "OuterGradient") -> int:
+        """Numbers alive at once for one pair of samples: alpha, a block's share of it, beta, their product."""
+        return 4 * self.groups * self.positions * training.positions
+
     def _built_cost(self, training: "OuterGradient") -> int:
         return (
             self.total_cost()
@@ -98,7 +102,7 @@ class OuterGradient(ParameterGradient):
             product = self._built(training, work, rows)
             yield slice(0, self.samples), slice(0, training.samples), product
             return
-        entries = 3 * self.groups * self.positions * training.positions  # alpha, beta, their product
+        entries = self._pair_entries(training)
         pairs = work.fit(entries, self.samples * training.samples, "one pair of samples")
         for columns in spans(training.samples, pairs):
             for chunk in spans(self.samples, max(1, pairs // (columns.stop - columns.start))):
@@ -146,7 +150,7 @@ class OuterGradient(ParameterGradient):
     def paired(self, training: "OuterGradient", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`."""
         xp = work.xp
-        entries = 3 * self.groups * self.positions * training.positions
+        entries = self._pair_entries(training)
         parts = []
         for chunk in spans(self.samples, work.fit(entries, self.samples, "one pair of samples")):
             alpha: Array = None

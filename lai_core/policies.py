@@ -5,7 +5,6 @@ broken sample cannot enter an update. If no sample is kept all weights are 0.
 """
 
 import math
-from fractions import Fraction
 
 from jaxtyping import Float
 
@@ -84,7 +83,8 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     check_number("fraction", fraction, above=0.0, at_most=1.0)
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores, otherwise=-math.inf)
-    kept = max(1, math.ceil(Fraction(str(float(fraction))) * values.shape[0]))
+    # A hair less, so that rounding 0.07 * 100 up to 7.000000000000001 does not keep an eighth sample.
+    kept = max(1, math.ceil(fraction * values.shape[0] * (1 - 2.0**-50)))
     order = xp.argsort(-values, stable=True)
     rank = xp.argsort(order, stable=True)  # the inverse of a permutation
     taken = (rank < kept) & xp.isfinite(scores)
@@ -172,11 +172,9 @@ def _finite(scores: Array, otherwise: float = 0.0) -> tuple[Namespace, Array]:
 
 
 def _positive_part(xp: Namespace, values: Array) -> Array:
-    """Return `max(value, 0)` over the largest value, so that the sum cannot overflow.
-
-    In two steps by its root: a compiler may divide by multiplying with the reciprocal, which is zero
-    for the largest floats where subnormal numbers are flushed.
-    """
+    """Return `max(value, 0)` over the largest value, so that the sum cannot overflow."""
+    # Divided twice by the root of the largest: a compiler may multiply by the reciprocal instead, which
+    # is 0 for the largest floats where subnormal numbers are flushed.
     positive = xp.where(values > 0, values, xp.zeros_like(values))
     root = xp.sqrt(xp.max(positive))
     return _divided(xp, _divided(xp, positive, root), root)

@@ -1,0 +1,69 @@
+"""Inside compilers: the same numbers, one compilation for a shape, no branch on a value."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lai_core as lai
+from tests.support.programs import PROGRAMS, SHAPES
+
+
+def arrays(seed: int, batch: tuple[int, ...] = ()) -> list[jax.Array]:
+    generator = np.random.default_rng(seed)
+    return [jnp.asarray(generator.normal(size=(*batch, *shape))) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_jax_jit_gives_the_same_numbers_and_compiles_once(name):
+    traced = 0
+
+    def program(*inputs):
+        nonlocal traced
+        traced += 1
+        return PROGRAMS[name](*inputs)
+
+    jitted = jax.jit(program)
+    for seed in range(3):
+        np.testing.assert_allclose(
+            jitted(*arrays(seed)), PROGRAMS[name](*arrays(seed)), rtol=1e-10, atol=1e-12
+        )
+    assert traced == 1
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_jax_vmap_gives_the_same_numbers(name):
+    together = arrays(0, batch=(2,))
+    mapped = jax.vmap(PROGRAMS[name])(*together)
+    for index in range(2):
+        alone = PROGRAMS[name](*(array[index] for array in together))
+        np.testing.assert_allclose(mapped[index], alone, rtol=1e-10, atol=1e-12)
+
+
+def test_torch_compile_fullgraph_gives_the_same_numbers_and_compiles_once():
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.support.torch_compiled"], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert finished.stdout.count("compiled once") == len(PROGRAMS)
+
+
+def test_a_branch_on_a_value_would_be_seen():
+    def branching(*inputs):
+        scores = PROGRAMS["lli_scores"](*inputs)
+        return scores if scores[0] > 0 else -scores
+
+    with pytest.raises(jax.errors.TracerBoolConversionError):
+        jax.jit(branching)(*arrays(0))
+
+
+def test_summaries_accumulate_inside_a_program():
+    def program(a, g):
+        parts = [lai.Trace([lai.LayerTrace(a[i], g[i])]) for i in range(2)]
+        return lai.lai_scores(sum(lai.summarize(part, "lai") for part in parts), parts[0])
+
+    a, g = arrays(0)[:2]
+    np.testing.assert_allclose(jax.jit(program)(a, g), program(a, g), rtol=1e-10)
