@@ -17,8 +17,9 @@ def ghost_kernel(
 ) -> Float[Array, "n_val n_train"]:
     r"""Inner products of the samples' exact gradients over all traced parameters.
 
-    Implements :eq:`gradient1`, without the printed minus and with the terms that biases, positions
-    and shared matrices need: :math:`\sum_l \sum_{t,t'} \alpha^{(l)}_{tt'} \beta^{(l)}_{tt'}`.
+    Implements :eq:`gradient1`, :eq:`ghost-bias`, :eq:`ghost-positions` and :eq:`ghost-sharing`: without
+    the printed minus and with the terms that biases, positions and shared matrices need,
+    :math:`\sum_l \sum_{t,t'} \alpha^{(l)}_{tt'} \beta^{(l)}_{tt'}`.
 
     Parameters
     ----------
@@ -102,9 +103,9 @@ def lai_kernel(
 ) -> Float[Array, "n_val n_train"]:
     r"""Similarity of all layers' activations times similarity of the last layer's output gradients.
 
-    Implements :eq:`gradient2`, without the printed minus:
+    Implements :eq:`gradient2` and :eq:`virtual-readout`: without the printed minus
     :math:`(\sum_l w_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`. It is the exact inner product of the
-    gradients of virtual linear readouts from every layer's input (:eq:`virtual-readout`).
+    gradients of virtual linear readouts from every layer's input.
 
     Parameters
     ----------
