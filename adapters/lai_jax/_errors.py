@@ -1,0 +1,36 @@
+"""What is said when a model cannot be explained."""
+
+import sysconfig
+from typing import Any
+
+_LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib"))
+
+INSTEAD = "lai_jax.exact_scores works for any model in which samples do not meet"
+
+
+class UnexplainedError(ValueError):
+    """The program does something whose per-sample gradients are not known exactly."""
+
+
+def place(eqn: Any) -> str:
+    """Say which operation of the user's program an equation is: ``dot_general (model.py:12)``."""
+    traceback = eqn.source_info.traceback
+    frames = [] if traceback is None else traceback.frames
+    for frame in frames:  # innermost first
+        if not frame.file_name.startswith(_LIBRARIES) and "/lai_jax/" not in frame.file_name:
+            return f"{eqn.primitive.name} ({frame.file_name.rsplit('/', 1)[-1]}:{frame.line_num})"
+    return str(eqn.primitive.name)
+
+
+def couples(eqn: Any, how: str) -> UnexplainedError:
+    """Return the error for an operation that mixes samples of the batch."""
+    return UnexplainedError(
+        f"apply, loss: {place(eqn)} {how}, so that one sample's loss depends on other samples of the batch "
+        "and has no gradient of its own; use running statistics (evaluation mode), or a loss of each "
+        "sample alone"
+    )
+
+
+def unknown(eqn: Any, what: str) -> UnexplainedError:
+    """Return the error for an operation through which nothing can be followed exactly."""
+    return UnexplainedError(f"apply, loss: {place(eqn)}: {what}; {INSTEAD}")

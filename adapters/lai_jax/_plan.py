@@ -1,0 +1,218 @@
+"""Which parameter is explained by which sites, and as what."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from lai_jax._biases import fused_biases
+from lai_jax._errors import UnexplainedError
+from lai_jax._layouts import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
+from lai_jax._model import Model, final_layers
+from lai_jax._program import Site
+from lai_jax._views import View
+
+Iteration = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of one weight: a record of the trace.
+
+    Parameters
+    ----------
+    site
+        Where.
+    iteration
+        Of the loops around it; None where the iterations are positions.
+    name
+        What the record is called.
+    key
+        Name of the matrix if several uses share it.
+    transposed
+        Whether it is used the other way round than the shared matrix.
+    bias
+        Whether its bias belongs to it.
+    built
+        Whether the weight's gradient is not made of this record's factors.
+    """
+
+    site: Site
+    iteration: Iteration | None
+    name: str
+    key: str | None = None
+    transposed: bool = False
+    bias: bool = False
+    built: bool = False
+
+    def view(self, operand: View | None) -> View | None:
+        """Return what this iteration sees of an operand of the same loops."""
+        return None if operand is None else operand.at(self.iteration or (0,) * len(operand.loops))
+
+
+@dataclass
+class Plan:
+    """What a trace of the model consists of.
+
+    Parameters
+    ----------
+    uses
+        The layers' and tables' records in order, the last layer at the end.
+    built
+        The leaves whose gradients are built sample by sample, and the sites that takes.
+    explained
+        Of each leaf, the names of what explains it.
+    """
+
+    uses: list[Use]
+    built: dict[int, list[Site]] = field(default_factory=dict)
+    explained: dict[int, list[str]] = field(default_factory=dict)
+
+
+def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
+    """Say which sites explain which parameters.
+
+    Raises
+    ------
+    ValueError
+        If there is no layer, or no single last one.
+    """
+    sites = model.program.sites()
+    by_leaf: dict[int, list[Site]] = defaultdict(list)
+    for site in sites:
+        for leaf in site.operand.leaves:
+            by_leaf[leaf].append(site)
+    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own)}
+    uses = [
+        replace(use, built=not use.site.operand.leaves <= factored) for use in _ordered(model, sites, last)
+    ]
+    uses = _shared([use for use in uses if use.site.is_layer or not use.built])
+    fused = fused_biases(model.program, uses, by_leaf)
+    plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses])
+    whole = {leaf for site in fused for leaf in site.operand.leaves}
+    for leaf, own in by_leaf.items():
+        if leaf not in factored and leaf not in whole:
+            plan.built[leaf] = own
+        plan.explained[leaf] = sorted({site.eqn.primitive.name for site in own})
+    return plan
+
+
+def site_name(model: Model, site: Site) -> str:
+    """Name a site by its weight."""
+    if site.frozen:
+        return f"captured {site.operand.shape}"
+    return "+".join(model.names[leaf] for leaf in sorted(site.operand.leaves))
+
+
+def iterations(site: Site) -> Iterator[Iteration]:
+    """Run through the iterations of the loops around a site, in the order in which they run."""
+    ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in site.loops]
+    return product(*ranges)
+
+
+def _ordered(model: Model, sites: Sequence[Site], last: str | None) -> list[Use]:
+    layers = [site for site in sites if site.is_layer]
+    if not layers:
+        msg = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
+        raise ValueError(msg)
+    final = _last(model, layers, last)
+    tables = [site for site in sites if site.kind == "gather"]
+    uses: list[Use] = []
+    for site in [*tables, *(site for site in layers if site is not final), final]:
+        merged = bool(site.loops) and _loops_over_positions(site, site is final, model.samples)
+        every: list[Iteration | None] = [None] if merged else list(iterations(site))
+        for iteration in every:
+            suffix = "".join(f"[{k}]" for k in iteration or ())
+            uses.append(Use(site, iteration, site_name(model, site) + suffix))
+    return uses
+
+
+def _loops_over_positions(site: Site, final: bool, samples: int) -> bool:
+    """Whether a loop uses one matrix again and again at positions, as a recurrent network does."""
+    invariant = site.operand.view is not None and not any(site.operand.view.loops)
+    if final and not (invariant and site.kind == "dense"):
+        msg = (
+            f"apply: the last layer ({site.eqn.primitive.name} in a scan) has another weight in every iteration, "
+            "so that there is no single last layer; unroll the scan, or apply the last layer after it"
+        )
+        raise UnexplainedError(msg)
+    return final or (invariant and site.kind == "dense" and not has_positions(site, samples))
+
+
+def _last(model: Model, layers: Sequence[Site], last: str | None) -> Site:
+    names = [site_name(model, site) for site in layers]
+    if last is not None:
+        chosen = [site for site, name in zip(layers, names, strict=True) if name == last]
+        if len(chosen) != 1:
+            msg = f"last: expected the name of one layer, one of {sorted(set(names))}, got {last!r}"
+            raise ValueError(msg)
+        return chosen[0]
+    final = final_layers(model.program)
+    if len(final) == 1:
+        return final[0]
+    if not final:
+        msg = (
+            "apply: the last layer is in a scan whose next iteration uses its output, so that there is no "
+            "single last layer; unroll the scan, or apply a last layer after it"
+        )
+        raise UnexplainedError(msg)
+    found = sorted(site_name(model, site) for site in final)
+    msg = f"apply: expected one last layer, found several: {found}; pass last=NAME"
+    raise ValueError(msg)
+
+
+def _factorable(sites: Sequence[Site]) -> bool:
+    """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
+    kinds = {site.kind for site in sites}
+    if "lift" in kinds or (len(kinds) > 1 and "convolution" in kinds):
+        return False
+    seen: dict[Any, View] = {}
+    for site in sites:
+        view = site.operand.view
+        if view is None or len(site.operand.leaves) != 1 or view.repeats() or not _is_plain(site):
+            return False
+        lengths = [length for length, _ in site.loops]
+        loops = [range(n if stride else 1) for n, stride in zip(lengths, view.loops, strict=True)]
+        for iteration in product(*loops):
+            own = view.at(iteration)
+            seen[_place(site, own)] = own
+    if "gather" in kinds and len(seen) > 1:
+        return False
+    views = list(seen.values())
+    return not any(left.overlaps(right) for i, left in enumerate(views) for right in views[:i])
+
+
+def _is_plain(site: Site) -> bool:
+    if site.kind == "gather":
+        return is_table(site)
+    return site.kind == "dense" or is_plain_convolution(site)
+
+
+def _place(site: Site, view: View) -> Any:
+    """Return what two uses of one matrix, either way round, have in common."""
+    leaf, offset, groups, outputs, inputs = matrix_of(site, view)
+    how: Any = ()
+    if site.kind == "convolution":
+        params = site.eqn.params
+        how = (params["dimension_numbers"].rhs_spec, params["feature_group_count"], site.operand.shape)
+    return leaf, offset, groups, frozenset((outputs, inputs)), how
+
+
+def _shared(uses: Sequence[Use]) -> list[Use]:
+    """Give uses of one matrix a common key, and say which of them are the other way round."""
+    members: dict[Any, list[int]] = defaultdict(list)
+    matrices: dict[int, Matrix] = {}
+    for index, use in enumerate(uses):
+        view = use.view(use.site.operand.view)
+        if use.built or use.site.frozen or view is None:
+            continue
+        matrices[index] = matrix_of(use.site, view)
+        members[_place(use.site, view)].append(index)
+    result = list(uses)
+    for indices in members.values():
+        if len(indices) > 1:
+            for index in indices:
+                turned = matrices[index] != matrices[indices[0]]
+                result[index] = replace(uses[index], key=uses[indices[0]].name, transposed=turned)
+    return result

@@ -1,0 +1,88 @@
+"""From a function, its parameters and a batch to a `lai_core.Trace`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import lai_core as lai
+from lai_jax._assemble import measure, records_of
+from lai_jax._model import read
+from lai_jax._plan import make_plan
+
+
+def trace(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    gradients: str = "output",
+    partial: bool = False,
+    last: str | None = None,
+) -> lai.Trace:
+    """Record one batch: every layer's input, and the gradients of the last layer's or of every output.
+
+    The function is read as a jaxpr, so that any way to write it will do: jit, scan, remat, cond, vmap,
+    any library of layers. Works inside `jax.jit`, where it is read once for each shape.
+
+    Parameters
+    ----------
+    apply
+        `apply(params, inputs)`: the model, a pure function.
+    params
+        Its parameters: any pytree; the floating-point leaves count as trainable. Arrays that `apply`
+        captures are frozen weights.
+    loss
+        `loss(outputs, targets) -> (n,)`: what the model returned, and one unnormalised number a sample.
+    inputs
+        An array, a tuple (passed as `*`) or a mapping (passed as `**`), samples on the first axis.
+    targets
+        Whatever `loss` takes, samples on the first axis.
+    gradients
+        `output`: those of the last layer alone, for LAI and LLI; nothing before that layer is
+        differentiated. `all`: those of every layer, for Ghost.
+    partial
+        Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
+    last
+        Name of the final layer's weight, needed where several reach the loss side by side.
+
+    Returns
+    -------
+    lai_core.Trace
+        A pytree of arrays in the model's own types.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If an option is unknown, the loss is not one number a sample, samples are coupled, several
+        layers are final, or something cannot be explained exactly.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> def apply(params, inputs):
+    ...     return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
+    >>> params = {"hidden": jnp.ones((4, 8)), "out": jnp.ones((8, 3))}
+    >>> trace = lai_jax.trace(apply, params, lambda o, y: (o**2).sum(-1), jnp.ones((5, 4)), jnp.zeros(5))
+    >>> [layer.name for layer in trace.layers]
+    ['hidden', 'out']
+    """
+    if gradients not in {"output", "all"}:
+        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
+        raise ValueError(msg)
+    everything = gradients == "all"
+    model = read(apply, params, loss, inputs, targets)
+    plan = make_plan(model, last, partial=partial)
+    sites = model.program.sites()
+    if everything:
+        biases = {use.site.bias for use in plan.uses if use.bias}
+        nudged = [site for site in sites if site not in biases]
+        recorded = [site for site in sites if site.kind != "lift"]
+    else:
+        nudged = [plan.uses[-1].site]
+        recorded = [site for site in sites if site.is_layer]
+    measured = measure(model, recorded, nudged)
+    return lai.Trace(records_of(model, plan, measured, everything))
