@@ -78,8 +78,8 @@ class OuterGradient(ParameterGradient):
         return pairs * (self.width + self.height)
 
     def _pair_entries(self, training: "OuterGradient") -> int:
-        """Numbers alive at once for one pair of samples: alpha, a block's share of it, beta, their product."""
-        return 4 * self.groups * self.positions * training.positions
+        """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
+        return 5 * self.groups * self.positions * training.positions
 
     def _built_cost(self, training: "OuterGradient") -> int:
         return (
