@@ -1,0 +1,145 @@
+"""Backward operators of chains and of networks with skips, against automatic differentiation."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core import propagation
+from tests.support.networks import Shape, unconstrained
+
+WIDTHS = ((3, 2, 4), (2, 3, 3, 2), (1, 1, 1, 1, 1))
+seeds = st.integers(0, 2**20)
+close = {"rtol": 1e-9, "atol": 1e-11}
+
+
+class TanhNetwork:
+    """A network with biases, and what torch says of its derivatives."""
+
+    def __init__(self, widths, seed, skips=()):
+        generator = np.random.default_rng(seed)
+        self.weights = {
+            edge: torch.from_numpy(generator.normal(size=(widths[edge[1]], widths[edge[0]])))
+            for edge in [*((t, t + 1) for t in range(len(widths) - 1)), *skips]
+        }
+        self.biases = [torch.from_numpy(generator.normal(size=d)) for d in widths]
+        self.first = torch.from_numpy(generator.normal(size=widths[0]))
+        self.direction = torch.from_numpy(generator.normal(size=widths[-1]))
+
+    def preactivations(self, first):
+        """Return every layer's pre-activations, from the first's."""
+        found = [first]
+        for stop in range(1, len(self.biases)):
+            total = self.biases[stop]
+            for (start, end), weight in self.weights.items():
+                if end == stop:
+                    total = total + weight @ torch.tanh(found[start])
+            found.append(total)
+        return found
+
+    def loss(self, s):
+        """Return a loss that is curved in the last pre-activations."""
+        return (torch.sin(s) * self.direction).sum() + (s**3).sum() / 3
+
+    def gradients(self):
+        """Return the loss's gradients in every layer's pre-activations."""
+        found = self.preactivations(self.first.clone().requires_grad_())
+        return [g.numpy() for g in torch.autograd.grad(self.loss(found[-1]), found)]
+
+    def derivatives(self):
+        """Return phi' of every layer."""
+        return [(1 - torch.tanh(s) ** 2).numpy() for s in self.preactivations(self.first)]
+
+    def jacobians(self, backend):
+        """Return every edge's transposed Jacobian, from `layer_jacobian`."""
+        slopes = self.derivatives()
+        return {
+            (start, stop): propagation.layer_jacobian(
+                backend.array(weight.numpy()), backend.array(slopes[start])
+            )
+            for (start, stop), weight in self.weights.items()
+        }
+
+
+@pytest.mark.equation("vjp-recursion")
+@given(widths=st.sampled_from(WIDTHS), seed=seeds)
+def test_recursion_gives_every_layers_gradient(backend, widths, seed):
+    network = TanhNetwork(widths, seed)
+    expected = network.gradients()
+    found = propagation.vjp_recursion(list(network.jacobians(backend).values()), backend.array(expected[-1]))
+    for theirs, ours in zip(expected, found, strict=True):
+        np.testing.assert_allclose(backend.numpy(ours), theirs, **close)
+
+
+@pytest.mark.equation("app-A-prod", "vjp-recursion")
+@given(seed=seeds)
+def test_operator_carries_the_gradients_of_linear_and_relu_networks(backend, seed):
+    case = unconstrained(np.random.default_rng(seed), Shape(nets=2, depth=4))
+    inputs, gradients = case.training.activations[0], case.training.gradients
+    jacobians = [
+        propagation.layer_jacobian(backend.array(weight[0]), backend.array(gate[0]))
+        for weight, gate in zip(case.networks.weights[1:], case.networks.gates(inputs), strict=True)
+    ]
+    for layer in range(3):
+        operator = backend.numpy(propagation.backward_operator(jacobians[layer:]))
+        carried = (operator @ gradients[-1][0][:, :, None])[:, :, 0]
+        np.testing.assert_allclose(carried, gradients[layer][0], **close)
+
+
+@pytest.mark.equation("app-A-prod")
+@given(widths=st.sampled_from(WIDTHS), seed=seeds)
+def test_operator_of_a_chain_is_the_transposed_jacobian(backend, widths, seed):
+    network = TanhNetwork(widths, seed)
+    whole = torch.func.jacrev(lambda s: network.preactivations(s)[-1])(network.first)
+    operator = propagation.backward_operator(list(network.jacobians(backend).values()))
+    np.testing.assert_allclose(backend.numpy(operator), whole.numpy().T, **close)
+
+
+@pytest.mark.equation("app-A-prod", "separating-operator")
+def test_counterexample_a_skip_around_a_layer(backend):
+    """s3 = w3 s2 + s1 and s2 = w2 s1 with w2 = w3 = 2: the operator is 5, the product 4."""
+    two, one = backend.array([[2.0]]), backend.array([[1.0]])
+    edges = {(1, 2): two, (2, 3): two, (1, 3): one}
+    assert float(propagation.separating_operator(edges, 1, 3)[0, 0]) == 5.0
+    assert float(propagation.backward_operator([two, two])[0, 0]) == 4.0
+
+
+@pytest.mark.equation("separating-operator")
+@given(seed=seeds, skips=st.sampled_from((((0, 2),), ((0, 3), (1, 3)), ((0, 2), (0, 3), (1, 3)))))
+def test_paths_add_up_to_the_operator(backend, seed, skips):
+    network = TanhNetwork((3, 2, 3, 2), seed, skips)
+    whole = torch.func.jacrev(lambda s: network.preactivations(s)[-1])(network.first).numpy().T
+    operator = propagation.separating_operator(network.jacobians(backend), 0, 3)
+    np.testing.assert_allclose(backend.numpy(operator), whole, **close)
+    np.testing.assert_allclose(
+        backend.numpy(operator) @ network.gradients()[-1], network.gradients()[0], **close
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda j: propagation.backward_operator([j, j]), r"jacobians\[1\]: expected 3 rows"),
+        (lambda j: propagation.backward_operator([]), "jacobians: expected at least one array"),
+        (
+            lambda j: propagation.vjp_recursion([j], j[:, :2]),
+            "output_gradient: expected a last axis of length 3",
+        ),
+        (lambda j: propagation.layer_jacobian(j, j[:, :2]), "derivatives: expected a last axis|shape"),
+        (lambda j: propagation.separating_operator({(2, 1): j}, 1, 2), "keys .k, t. with k < t"),
+        (lambda j: propagation.separating_operator({(1, 2): j}, 0, 2), "expected a path from layer 0"),
+        (lambda j: propagation.separating_operator({(0, 1): j, (1, 2): j}, 0, 2), "expected shape"),
+        (lambda j: propagation.separating_operator({}, 0, 2), "expected at least one"),
+    ],
+)
+def test_wrong_shapes_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(np.ones((2, 3)))
+
+
+def test_what_is_no_list_of_arrays_is_refused():
+    with pytest.raises(TypeError, match="jacobians: expected a sequence of arrays"):
+        propagation.backward_operator(np.ones((2, 2)))
+    with pytest.raises(TypeError, match=r"jacobians\[0\]: expected a real floating dtype"):
+        propagation.backward_operator([np.ones((2, 2), dtype=int)])
