@@ -1,0 +1,319 @@
+"""Scores along Adam's step: the printed scaling, the direction, and the derivative of one whole step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core import optimizers
+from lai_core.optimizers import Adam
+from tests.support.search import largest_margin
+
+seeds = st.integers(0, 2**20)
+sizes = st.sampled_from(((1, 1), (3, 4)))
+"""Training samples and parameters."""
+settings = st.builds(
+    Adam,
+    learning_rate=st.sampled_from((1e-3, 0.1)),
+    beta1=st.sampled_from((0.0, 0.9)),
+    beta2=st.sampled_from((0.95, 0.999)),
+    epsilon=st.sampled_from((1e-8, 1e-2)),
+    weight_decay=st.sampled_from((0.0, 0.3)),
+    decoupled=st.booleans(),
+    max_norm=st.sampled_from((None, 0.2, 50.0)),
+)
+steps = st.sampled_from((1, 2, 30))
+
+
+class Training:
+    """A quadratic validation loss, samples' gradients, and Adam in the middle of a run, by torch."""
+
+    def __init__(self, shape, seed, step):
+        n, p = shape
+        generator = np.random.default_rng(seed)
+        self.theta, self.gradients = generator.normal(size=p), generator.normal(size=(n, p))
+        root = generator.normal(size=(p, p))
+        self.matrix, self.vector, self.step = root @ root.T, generator.normal(size=p), step
+        started = 0.0 if step == 1 else 1.0
+        self.first = generator.normal(size=p) * started * 0.3
+        self.second = generator.uniform(0.1, 1.0, p) * started
+
+    def loss(self, theta):
+        return theta @ self.matrix @ theta / 2 - self.vector @ theta
+
+    def slope(self, theta):
+        return self.matrix @ theta - self.vector
+
+    def stepped(self, adam, weights):
+        """Take the step on the weighted gradient with torch's own optimizer and clipping."""
+        parameter = torch.nn.Parameter(torch.from_numpy(self.theta.copy()))
+        kind = torch.optim.AdamW if adam.decoupled else torch.optim.Adam
+        optimizer = kind(
+            [parameter],
+            lr=adam.learning_rate,
+            betas=(adam.beta1, adam.beta2),
+            eps=adam.epsilon,
+            weight_decay=adam.weight_decay,
+        )
+        optimizer.state[parameter] = {
+            "step": torch.tensor(float(self.step - 1)),
+            "exp_avg": torch.from_numpy(self.first.copy()),
+            "exp_avg_sq": torch.from_numpy(self.second.copy()),
+        }
+        parameter.grad = torch.from_numpy(weights @ self.gradients)
+        if adam.max_norm is not None:
+            torch.nn.utils.clip_grad_norm_([parameter], adam.max_norm)
+        optimizer.step()
+        state = optimizer.state[parameter]
+        return parameter.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()
+
+    def arrays(self, backend, weights):
+        """Return what a step is given: parameters, gradient and moments."""
+        numbers = self.theta, weights @ self.gradients, self.first, self.second
+        return [backend.array(number) for number in numbers]
+
+    def scores(self, backend, adam, weights):
+        """Return the derivative scores at these weights."""
+        slope = self.slope(self.stepped(adam, weights)[0])
+        found = optimizers.adam_derivative_scores(
+            backend.array(slope),
+            backend.array(self.gradients),
+            *self.arrays(backend, weights),
+            adam,
+            step=self.step,
+        )
+        return backend.numpy(found)
+
+
+@pytest.mark.equation("adam-derivative")
+@given(shape=sizes, adam=settings, step=steps, seed=seeds)
+def test_the_step_is_that_of_torch(backend, shape, adam, step, seed):
+    training = Training(shape, seed, step)
+    weights = np.full(shape[0], 1 / shape[0])
+    found = optimizers.adam_step(*training.arrays(backend, weights), adam, step=step)
+    for ours, theirs in zip(found, training.stepped(adam, weights), strict=True):
+        np.testing.assert_allclose(backend.numpy(ours), theirs, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.equation("adam-derivative")
+@given(shape=sizes, adam=settings, step=st.sampled_from((2, 30)), seed=seeds)
+def test_derivative_is_what_moving_a_weight_does_to_the_loss(backend, shape, adam, step, seed):
+    training = Training(shape, seed, step)
+    weights = np.full(shape[0], 1 / shape[0])
+    scores = training.scores(backend, adam, weights)
+    tiny = 1e-6
+    for sample, score in enumerate(scores):
+        nudge = tiny * np.eye(shape[0])[sample]
+        ahead, behind = (training.loss(training.stepped(adam, weights + s * nudge)[0]) for s in (1, -1))
+        slope = -(ahead - behind) / (2 * tiny) / adam.learning_rate
+        assert slope == pytest.approx(score, rel=1e-4, abs=1e-5 * (1 + np.abs(scores).max()))
+
+
+@pytest.mark.equation("adam-derivative")
+@pytest.mark.parametrize(("betas", "ratio"), [((0.9, 0.95), 0.5), ((0.9, 0.999), 0.99)])
+def test_holding_the_second_moment_fixed_overstates_by_a_constant_factor(backend, betas, ratio):
+    """A constant gradient of 1, both moments settled: the whole derivative over its first term."""
+    adam = Adam(beta1=betas[0], beta2=betas[1], epsilon=1e-12)
+    one = backend.array([1.0])
+    found = optimizers.adam_derivative_scores(
+        one, backend.array([[1.0]]), one, one, one, one, adam, step=10**6
+    )
+    assert float(backend.numpy(found)[0]) / (1 - betas[0]) == pytest.approx(ratio, rel=1e-6)
+
+
+@pytest.mark.equation("adam-derivative")
+def test_the_first_step_moves_by_the_sign_and_has_no_derivative(backend):
+    zero, one = backend.array([0.0]), backend.array([1.0])
+    found = optimizers.adam_derivative_scores(
+        one, backend.array([[1.0]]), one, backend.array([0.3]), zero, zero, Adam(epsilon=1e-14), step=1
+    )
+    assert abs(float(backend.numpy(found)[0])) < 1e-10
+
+
+@pytest.mark.equation("adam-derivative")
+def test_parameters_without_any_gradient_keep_the_first_term(backend):
+    """Rows of an embedding that were never seen: the root of the second moment is not differentiable."""
+    adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25)
+    zero, one = backend.array([0.0]), backend.array([1.0])
+    found = optimizers.adam_derivative_scores(
+        one, backend.array([[2.0]]), zero, zero, zero, zero, adam, step=1
+    )
+    assert backend.numpy(found).tolist() == [8.0]  # 2 * 0.5 / (0.5 * 0.25)
+
+
+@pytest.mark.equation("adam-derivative")
+@given(seed=seeds)
+def test_decoupled_decay_drops_out_and_coupled_decay_does_not(backend, seed):
+    training = Training((3, 4), seed, 7)
+    weights, plain = np.full(3, 1 / 3), Adam(learning_rate=1e-12)
+    scores = {
+        name: training.scores(backend, adam, weights)
+        for name, adam in {
+            "none": plain,
+            "decoupled": replace(plain, weight_decay=0.5, decoupled=True),
+            "coupled": replace(plain, weight_decay=0.5),
+        }.items()
+    }
+    np.testing.assert_allclose(scores["decoupled"], scores["none"], rtol=1e-6)
+    assert np.abs(scores["coupled"] - scores["none"]).max() > 1e-6
+
+
+@pytest.mark.equation("adam-needs-moments")
+def test_counterexample_batch_moments_are_enough(backend):
+    """Two samples with gradients 3 and -1: no moment of their own, and yet the exact derivatives."""
+    training = Training((2, 1), 0, 2)
+    training.gradients = np.array([[3.0], [-1.0]])
+    training.first, training.second = np.array([0.5]), np.array([0.25])
+    adam, weights, tiny = Adam(), np.array([0.5, 0.5]), 1e-6
+    scores = training.scores(backend, adam, weights)
+    for sample, score in enumerate(scores):
+        nudge = tiny * np.eye(2)[sample]
+        ahead, behind = (training.loss(training.stepped(adam, weights + s * nudge)[0]) for s in (1, -1))
+        assert -(ahead - behind) / (2 * tiny) / adam.learning_rate == pytest.approx(score, rel=1e-6)
+    assert scores[0] == pytest.approx(-3 * scores[1], rel=1e-9)  # one diagonal serves both
+
+
+@pytest.mark.equation("adam-direction")
+@given(shape=sizes, n_val=st.sampled_from((1, 2)), seed=seeds)
+def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(backend, shape, n_val, seed):
+    training = Training(shape, seed, 2)
+    validation = np.stack([training.slope(training.theta)] + [np.zeros(shape[1])] * (n_val - 1))
+    found = optimizers.adam_direction_scores(
+        backend.array(validation),
+        backend.array(training.gradients),
+        backend.array(training.second),
+        epsilon=1e-3,
+    )
+    tiny = 1e-6
+    for gradient, score in zip(training.gradients, backend.numpy(found), strict=True):
+        move = tiny * gradient / (np.sqrt(training.second) + 1e-3)
+        decrease = training.loss(training.theta - move) - training.loss(training.theta + move)
+        assert -decrease / (2 * tiny) == pytest.approx(score, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.equation("optimizer-preconditioning")
+def test_counterexample_the_printed_scaling_turns_the_sign(backend):
+    """D = diag(1, 16): Adam's direction says 1, the printed product -1/2."""
+    moment, g_z, g_j = [1.0, 16.0], [[1.0, 1.0]], [[-1.0, 8.0]]
+    along = optimizers.adam_direction_scores(*map(backend.array, (g_z, g_j, moment)), epsilon=1e-17)
+    assert backend.numpy(along).tolist() == [1.0]
+    traces = [lai.Trace([lai.LayerTrace(backend.array([[1.0]]), backend.array(g))]) for g in (g_z, g_j)]
+    found = [
+        lai.preconditioned_lai_scores(*traces, backend.array(moment), exponent=power, epsilon=1e-17)
+        for power in (1.0, 0.5)
+    ]
+    assert [backend.numpy(scores).tolist() for scores in found] == [[-0.5], [1.0]]
+
+
+@pytest.mark.equation("optimizer-preconditioning")
+def test_counterexample_search_finds_signs_that_the_printed_scaling_turns():
+    numbers = st.tuples(*[st.floats(-3, 3)] * 4, st.floats(0.1, 5), st.floats(0.1, 5))
+
+    def margin(point):
+        """Positive where the step lowers the loss and the printed product says that it raises it."""
+        g_z, g_j, root = (np.array(point[start : start + 2]) for start in (0, 2, 4))
+        along = optimizers.adam_direction_scores(g_z[None], g_j[None], root**2, epsilon=1e-15)[0]
+        return min(along, -float((g_z / root) @ (g_j / root)))
+
+    assert largest_margin(numbers, margin, 400) > 0.01
+
+
+@pytest.mark.equation("adam-direction", "optimizer-preconditioning")
+@given(shape=sizes, seed=seeds)
+def test_one_layer_lai_at_exponent_one_half_is_the_direction_score_of_its_outputs(backend, shape, seed):
+    training = Training(shape, seed, 2)
+    g_z, moment = np.random.default_rng(seed + 1).normal(size=(2, shape[1])), training.second
+    traces = [
+        lai.Trace([lai.LayerTrace(backend.array(np.ones((len(g), 1))), backend.array(g))])
+        for g in (g_z, training.gradients)
+    ]
+    found = lai.preconditioned_lai_scores(*traces, backend.array(moment), exponent=0.5, epsilon=1e-15)
+    arrays = backend.array(g_z), backend.array(training.gradients), backend.array(moment)
+    expected = optimizers.adam_direction_scores(*arrays, epsilon=1e-15)
+    np.testing.assert_allclose(backend.numpy(found), backend.numpy(expected), rtol=1e-6, atol=1e-9)
+
+
+def factors(backend, seed, n_val=2, n_train=3, d_in=4, d_out=2):
+    """Return activations and output gradients of both sides, and a preconditioner."""
+    generator = np.random.default_rng(seed)
+    shapes = (n_val, d_in), (n_val, d_out), (n_train, d_in), (n_train, d_out)
+    numbers = [generator.normal(size=shape) for shape in shapes]
+    return [*numbers, generator.uniform(0.1, 2.0, (d_out, d_in))]
+
+
+@pytest.mark.equation("preconditioned-ghost")
+@given(sizes=st.sampled_from(((1, 1, 1, 1), (2, 3, 4, 2))), seed=seeds)
+def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(backend, sizes, seed):
+    a_z, g_z, a_j, g_j, scale = numbers = factors(backend, seed, *sizes)
+    arrays = [backend.array(number) for number in numbers]
+    built = [
+        np.stack([np.outer(g, a).ravel() for g, a in zip(*side, strict=True)])
+        for side in ((g_z, a_z), (g_j, a_j))
+    ]
+    expected = built[0] @ (scale.ravel() * built[1]).T
+    kernel = backend.numpy(optimizers.preconditioned_ghost_kernel(*arrays))
+    np.testing.assert_allclose(kernel, expected, rtol=1e-7, atol=1e-9)
+    scores = backend.numpy(optimizers.preconditioned_ghost_scores(*arrays))
+    np.testing.assert_allclose(scores, expected.sum(0), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.equation("preconditioned-ghost")
+@given(seed=seeds)
+def test_rank_one_preconditioners_scale_both_factors(backend, seed):
+    a_z, g_z, a_j, g_j, scale = factors(backend, seed)
+    rows, columns = scale[:, 0], scale[0, :]
+    arrays = [backend.array(number) for number in (a_z, g_z, a_j, g_j, np.outer(rows, columns))]
+    expected = ((a_z * columns) @ a_j.T) * ((g_z * rows) @ g_j.T)
+    found = backend.numpy(optimizers.preconditioned_ghost_kernel(*arrays))
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.equation("preconditioned-ghost", "optimizer-preconditioning")
+def test_counterexample_no_scaling_of_the_factors_gives_a_preconditioner_of_rank_two(backend):
+    """P = I on unit vectors: the four products are 1, 0, 0, 1, and of alpha times beta they cannot be."""
+    unit = np.eye(2)
+    arrays = [backend.array(unit[:, [index]].T) for index in (0, 1)]
+    found = [
+        float(
+            backend.numpy(
+                optimizers.preconditioned_ghost_kernel(
+                    arrays[a], arrays[g], arrays[a], arrays[g], backend.array(unit)
+                )
+            )[0, 0]
+        )
+        for a in (0, 1)
+        for g in (0, 1)
+    ]
+    assert found == [1.0, 0.0, 0.0, 1.0]
+    assert found[0] * found[3] != found[1] * found[2]  # a product alpha(a) beta(g) would have them equal
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate", 0.0),
+        ("beta1", 1.0),
+        ("beta2", -0.1),
+        ("epsilon", 0.0),
+        ("weight_decay", -1.0),
+        ("max_norm", 0.0),
+        ("norm_epsilon", -1.0),
+    ],
+)
+def test_settings_out_of_range_are_named(name, value):
+    with pytest.raises(ValueError, match=f"{name}: expected a finite number"):
+        Adam(**{name: value})
+
+
+def test_wrong_shapes_are_named(backend):
+    two, three = backend.array(np.ones(2)), backend.array(np.ones(3))
+    with pytest.raises(ValueError, match=r"first_moment: expected shape \(p=2,\), got \(3,\)"):
+        optimizers.adam_step(two, two, three, two, Adam(), step=1)
+    with pytest.raises(ValueError, match="step: expected a finite number >= 1"):
+        optimizers.adam_step(two, two, two, two, Adam(), step=0)
+    with pytest.raises(ValueError, match="epsilon: expected a finite number > 0"):
+        optimizers.adam_direction_scores(two[None, :], two[None, :], two, epsilon=0.0)
