@@ -55,6 +55,14 @@ def test_lai_is_the_inner_product_of_virtual_readouts(backend, pair, positions, 
     assert_close(backend.numpy(lai.lai_scores(validation, training, **options)), expected.sum(axis=0))
 
 
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_readout_bias_counts_as_the_positions_say(backend, positions):
+    """Per pair of positions under tokens, once under mean, once per position under flatten."""
+    pair = LAYOUTS[4].draw(3, 0), LAYOUTS[4].draw(5, 1)  # three positions, every layer with a bias
+    kernel = lai.lai_kernel(*(trace(side, backend) for side in pair), positions=positions)
+    assert_close(backend.numpy(kernel), explicit.lai_kernel(*pair, positions))
+
+
 @given(batches(), st.sampled_from(POSITIONS))
 def test_leaving_a_sample_out_of_its_own_score_subtracts_the_diagonal(backend, pair, positions):
     layers = pair[1]

@@ -1,0 +1,203 @@
+"""Change `lai_core` in one place and show that the suite sees it: `python -m tests.mutants`.
+
+Each mutant is a copy of the project with one text replaced; the tests named beside it, run on that
+copy, must fail, and on an unchanged copy pass.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROPERTIES = "tests/properties"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: in `file`, `old` becomes `new`; `tests` must see it."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+    def apply(self, project: Path) -> None:
+        """Change the copy.
+
+        Raises
+        ------
+        LookupError
+            If the text to change is not there exactly once: the mutant is out of date.
+        """
+        path = project / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:
+            msg = f"{self.file}: expected {self.old!r} once, found it {text.count(self.old)} times"
+            raise LookupError(msg)
+        path.write_text(text.replace(self.old, self.new))
+
+
+MUTANTS = {
+    "drop a sign": Mutant(
+        "lai_core/_outer.py",
+        "product = xp.sum(alpha * beta, axis=0)  # over groups",
+        "product = -xp.sum(alpha * beta, axis=0)  # over groups",
+        "test_exactness.py",
+    ),
+    "drop the bias of Ghost": Mutant(
+        "lai_core/layers.py",
+        '"bias": VectorGradient(sum_positions(work, self.output_gradients))}',
+        '"bias": VectorGradient(0 * sum_positions(work, self.output_gradients))}',
+        "test_exactness.py",
+    ),
+    "drop the bias of LAI": Mutant(
+        "lai_core/_estimators.py",
+        "        if layer.has_readout_bias:",
+        "        if False:",
+        "test_exactness.py",
+    ),
+    "count a readout bias once under flatten": Mutant(
+        "lai_core/_estimators.py",
+        "biases.append(count * scale)",
+        "biases.append(1 * scale)",
+        "test_exactness.py",
+    ),
+    "drop a layer of LAI": Mutant(
+        "lai_core/_estimators.py",
+        "    for index, layer in enumerate(trace.layers):\n        embedding",
+        "    for index, layer in enumerate(trace.layers[1:] or trace.layers):\n        embedding",
+        "test_exactness.py",
+    ),
+    "drop the cross terms of a shared matrix": Mutant(
+        "lai_core/_estimators.py",
+        'matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)',
+        'matrix = ("layer", index)',
+        "test_exactness.py",
+    ),
+    "swap the first and the last beta": Mutant(
+        "lai_core/_estimators.py",
+        "output_gradients = trace.layers[-1].output_gradients\n    if",
+        "output_gradients = trace.layers[0].output_gradients\n    if",
+        "test_exactness.py",
+    ),
+    "take the first layer for the last": Mutant(
+        "lai_core/_estimators.py", "trace.layers[-1:]", "trace.layers[:1]", "test_exactness.py"
+    ),
+    "ignore layer weights": Mutant(
+        "lai_core/_estimators.py",
+        "scale = 1.0 if readout_scales is None else readout_scales[index]",
+        "scale = 1.0",
+        "test_exactness.py",
+    ),
+    "sum positions where the mean is asked": Mutant(
+        "lai_core/_positions.py", " * (1.0 / count)", "", "test_exactness.py"
+    ),
+    "multiply means in a summary": Mutant(
+        "lai_core/_outer.py",
+        "            product = xp.matmul(xp.matrix_transpose(rows), columns)\n            totals",
+        "            product = xp.matmul(xp.matrix_transpose(xp.mean(rows, axis=1, keepdims=True)), "
+        "xp.sum(columns, axis=1, keepdims=True))\n            totals",
+        "test_summaries.py",
+    ),
+    "forget the earlier parts of a stream": Mutant(
+        "lai_core/summaries.py",
+        "summary = one if summary is None else summary + one",
+        "summary = one",
+        "test_summaries.py",
+    ),
+    "leave the diagonal in": Mutant(
+        "lai_core/scores.py",
+        "return summed - _estimators.diagonal(theirs, ours, work)",
+        "return summed",
+        "test_exactness.py",
+    ),
+    "mix the groups": Mutant(
+        "lai_core/layers.py",
+        "OuterGradient(rows, (columns,), groups=self.groups)",
+        "OuterGradient(rows, (columns,))",
+        "test_exactness.py",
+    ),
+    "precondition twice": Mutant(
+        "lai_core/preconditioning.py",
+        "** (-float(exponent))",
+        "** (-2 * float(exponent))",
+        "test_preconditioning.py",
+    ),
+    "forget the decay": Mutant(
+        "lai_core/preconditioning.py",
+        "previous * float(decay) + mean",
+        "previous + mean",
+        "test_preconditioning.py",
+    ),
+    "ignore the budget": Mutant(
+        "lai_core/_gradients.py",
+        "return min(most, self.memory_budget // needed)",
+        "return most",
+        "test_contraction.py",
+    ),
+    "always multiply pairs": Mutant(
+        "lai_core/_gradients.py",
+        "if validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training):",
+        "if False:",
+        "test_contraction.py",
+    ),
+    "accumulate in half precision": Mutant(
+        "lai_core/_namespace.py",
+        "xp.float32 if is_half(dtype) else dtype",
+        "dtype",
+        "test_precision.py",
+    ),
+    "keep what hurts": Mutant(
+        "lai_core/policies.py", "xp.astype(values > 0,", "xp.astype(values < 0,", "test_policies.py"
+    ),
+    "keep what is not finite": Mutant(
+        "lai_core/policies.py",
+        "taken = (rank < kept) & xp.isfinite(scores)",
+        "taken = rank < kept",
+        "test_policies.py",
+    ),
+    "keep one sample too few": Mutant(
+        "lai_core/policies.py", "taken = (rank < kept)", "taken = (rank < kept - 1)", "test_policies.py"
+    ),
+    "skip a check": Mutant(
+        "lai_core/_trace_checks.py",
+        "            if theirs.get(what) != ours.get(what):",
+        "            if False:",
+        "test_bad_input.py",
+    ),
+}
+
+
+def survives(mutant: Mutant | None, tests: str) -> bool:
+    """Whether `tests`, on the numpy backend and on what names none, pass on a copy with the mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder)
+        ignored = shutil.ignore_patterns("__pycache__")
+        for part in ("lai_core", "tests"):
+            shutil.copytree(ROOT / part, project / part, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", project)
+        if mutant is not None:
+            mutant.apply(project)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        chosen = [f"{PROPERTIES}/{tests}", "-k", "not torch and not jax and not strict"]
+        environment = os.environ | {"PYTHONPATH": str(project), "HYPOTHESIS_PROFILE": "dev"}
+        environment.pop("PYTEST_XDIST_WORKER", None)
+        done = subprocess.run(
+            [*command, *chosen], cwd=project, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode not in (0, 1):  # 1 is a failed test; anything else says nothing about the mutant
+            msg = f"{tests}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise RuntimeError(msg)
+        return done.returncode == 0
+
+
+if __name__ == "__main__":
+    survivors = []
+    for name, each in MUTANTS.items():
+        survivors += [name] if survives(each, each.tests) else []
+        print(f"{'SURVIVED' if name in survivors else 'caught  '}  {name}")
+    sys.exit(f"{len(survivors)} mutants survived" if survivors else 0)

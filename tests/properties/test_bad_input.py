@@ -1,0 +1,363 @@
+"""Bad input: the argument, what was expected and what came, before anything is computed."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import lai_core as lai
+from tests.support.backends import BACKENDS, STRICT_OTHER_DEVICE
+from tests.support.traces import Layout, trace
+
+NUMPY = BACKENDS[0]
+
+
+def layer(n: int = 4, d_in: int = 3, d_out: int = 2, **options: Any) -> lai.LayerTrace:
+    return lai.LayerTrace(np.ones((n, d_in)), np.ones((n, d_out)), **options)
+
+
+def one(**options: Any) -> lai.Trace:
+    return lai.Trace([layer(**options)])
+
+
+def raw(activations: Any, gradients: Any = None, **options: Any) -> lai.Trace:
+    return lai.Trace([lai.LayerTrace(activations, gradients, **options)])
+
+
+TOKENS = lai.Trace([lai.LayerTrace(np.ones((4, 5, 3))), layer()])
+SUMMARY = lai.summarize(one(), "lai")
+SCORES = np.ones(4)
+
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "not a trace": (
+        lambda: lai.ghost_scores([layer()], one()),
+        TypeError,
+        "validation: expected a Trace, got list",
+    ),
+    "not a record": (
+        lambda: lai.Trace([np.ones(3)]),
+        TypeError,
+        "layers[0]: expected a record such as LayerTrace, got ndarray",
+    ),
+    "no layers": (lambda: lai.Trace([]), ValueError, "layers: expected at least one record, got none"),
+    "wrong rank": (
+        lambda: lai.lai_scores(raw(np.ones((2, 3, 4, 5)), np.ones((2, 3))), one()),
+        ValueError,
+        "validation.layers[0].activations: expected shape (n, d) or (n, t, d), got (2, 3, 4, 5)",
+    ),
+    "a vector": (
+        lambda: lai.lai_scores(one(), raw(np.ones((4, 3)), np.ones(4), name="head")),
+        ValueError,
+        "training.layers[0] ('head').output_gradients: expected shape (n, d) or (n, t, d), got (4,)",
+    ),
+    "not an array": (
+        lambda: lai.lai_scores(raw([[1.0]], np.ones((1, 1))), one()),
+        TypeError,
+        "validation.layers[0].activations: expected an array (numpy, torch, jax, ...), got list",
+    ),
+    "integers": (
+        lambda: lai.lai_scores(raw(np.ones((4, 3), dtype=int), np.ones((4, 2))), one()),
+        TypeError,
+        "validation.layers[0].activations: expected a real floating dtype, got int64",
+    ),
+    "complex": (
+        lambda: lai.lai_scores(raw(np.ones((4, 3), dtype=complex), np.ones((4, 2))), one()),
+        TypeError,
+        "validation.layers[0].activations: expected a real floating dtype, got complex128",
+    ),
+    "empty batch": (
+        lambda: lai.ghost_scores(one(), one(n=0)),
+        ValueError,
+        "training.layers[0].activations: expected every axis to have at least one entry, got shape (0, 3)",
+    ),
+    "samples within a layer": (
+        lambda: lai.ghost_scores(raw(np.ones((4, 3)), np.ones((5, 2))), one()),
+        ValueError,
+        "validation.layers[0].output_gradients: expected the samples and positions of the activations, (n,) = (4,), got (5,)",
+    ),
+    "positions within a layer": (
+        lambda: lai.ghost_scores(raw(np.ones((4, 5, 3)), np.ones((4, 6, 2))), one()),
+        ValueError,
+        "validation.layers[0].output_gradients: expected the samples and positions of the activations, (n, t) = (4, 5), got (4, 6)",
+    ),
+    "samples between layers": (
+        lambda: lai.ghost_scores(lai.Trace([layer(), layer(n=3)]), one()),
+        ValueError,
+        "validation.layers[1]: expected 4 samples as in validation.layers[0], got 3",
+    ),
+    "number of layers": (
+        lambda: lai.lai_kernel(lai.Trace([layer(), layer()]), one()),
+        ValueError,
+        "training: expected 2 layers as in validation, got 1",
+    ),
+    "widths": (
+        lambda: lai.lai_kernel(one(), one(d_in=5)),
+        ValueError,
+        "training.layers[0]: expected width of the activations 3 as in validation, got 5",
+    ),
+    "output widths": (
+        lambda: lai.lli_kernel(one(), one(d_out=5)),
+        ValueError,
+        "training.layers[0]: expected width of the output gradients 2 as in validation, got 5",
+    ),
+    "bias on one side": (
+        lambda: lai.lai_kernel(one(bias=True), one()),
+        ValueError,
+        "training.layers[0]: expected bias True as in validation, got False",
+    ),
+    "groups on one side": (
+        lambda: lai.ghost_kernel(one(d_in=4, groups=2), one(d_in=4)),
+        ValueError,
+        "training.layers[0]: expected groups 2 as in validation, got 1",
+    ),
+    "groups that do not divide": (
+        lambda: lai.ghost_kernel(one(groups=2), one()),
+        ValueError,
+        "validation.layers[0].groups: expected a positive divisor of the width of activations (3), got 2",
+    ),
+    "weight keys": (
+        lambda: lai.ghost_kernel(one(weight="w"), one()),
+        ValueError,
+        "training.layers[0]: expected weight key 'w' as in validation, got None",
+    ),
+    "missing last gradients": (
+        lambda: lai.lai_kernel(raw(np.ones((4, 3))), one()),
+        ValueError,
+        "validation.layers[0].output_gradients: expected the last layer's output gradients, got None",
+    ),
+    "missing gradients for ghost": (
+        lambda: lai.ghost_kernel(lai.Trace([lai.LayerTrace(np.ones((4, 3)), name="fc1"), layer()]), one()),
+        ValueError,
+        "validation.layers[0] ('fc1').output_gradients: expected every layer's (trace with gradients='all') output gradients, got None",
+    ),
+    "unknown positions": (
+        lambda: lai.lai_kernel(one(), one(), positions="token"),
+        ValueError,
+        "positions: expected one of 'tokens', 'mean', 'flatten', got 'token'",
+    ),
+    "positions that do not fit": (
+        lambda: lai.lai_kernel(TOKENS, TOKENS),
+        ValueError,
+        "positions: 'tokens' needs the last layer's positions in every layer, but validation.layers[0] has 5 positions, the last layer 1; these fit: 'mean', 'flatten'",
+    ),
+    "flatten with other lengths": (
+        lambda: lai.lai_kernel(
+            raw(np.ones((1, 5, 2)), np.ones((1, 5, 2))),
+            raw(np.ones((1, 4, 2)), np.ones((1, 4, 2))),
+            positions="flatten",
+        ),
+        ValueError,
+        "training.layers[0]: expected 5 positions as in validation because positions='flatten' aligns them, got 4; 'mean' does not need it",
+    ),
+    "flatten has no summary": (
+        lambda: lai.summarize(raw(np.ones((1, 5, 2)), np.ones((1, 5, 2))), "lai", positions="flatten"),
+        ValueError,
+        "positions: 'flatten' has no summary when the last layer has positions; score the raw trace, or use 'tokens' or 'mean'",
+    ),
+    "mixed namespaces": (
+        lambda: lai.lai_kernel(one(), raw(torch.ones(4, 3), torch.ones(4, 2))),
+        TypeError,
+        "training: expected an array of the namespace of validation (array_api_compat.numpy), got one of array_api_compat.torch",
+    ),
+    "mixed namespaces in a layer": (
+        lambda: lai.lai_kernel(raw(np.ones((4, 3)), jnp.ones((4, 2))), one()),
+        TypeError,
+        "validation.layers[0].output_gradients: expected an array of the namespace of validation.layers[0].activations (array_api_compat.numpy), got one of jax.numpy",
+    ),
+    "layer weights of another namespace": (
+        lambda: lai.lai_kernel(one(), one(), layer_weights=torch.ones(1)),
+        TypeError,
+        "layer_weights: expected an array of the namespace of training (array_api_compat.numpy), got one of array_api_compat.torch",
+    ),
+    "number of layer weights": (
+        lambda: lai.lai_kernel(one(), one(), layer_weights=[1.0, 2.0]),
+        ValueError,
+        "layer_weights: expected one weight for each of the 1 layers, got 2",
+    ),
+    "shape of layer weights": (
+        lambda: lai.lai_kernel(one(), one(), layer_weights=np.ones(2)),
+        ValueError,
+        "layer_weights: expected shape (1,), got (2,)",
+    ),
+    "a layer weight that is no number": (
+        lambda: lai.lai_kernel(one(), one(), layer_weights=["1"]),
+        TypeError,
+        "layer_weights[0]: expected a Python number, got str",
+    ),
+    "layer weights that are no sequence": (
+        lambda: lai.lai_kernel(one(), one(), layer_weights=1.0),
+        TypeError,
+        "layer_weights: expected an array or a sequence of floats, got float",
+    ),
+    "summary of another estimator": (
+        lambda: lai.ghost_scores(SUMMARY, one()),
+        ValueError,
+        "validation: expected a summary for 'ghost', got one for 'lai'",
+    ),
+    "summary at other positions": (
+        lambda: lai.lai_scores(SUMMARY, one(), positions="mean"),
+        ValueError,
+        "positions: expected 'tokens', with which the summary was made, got 'mean'",
+    ),
+    "summary of another model": (
+        lambda: lai.lai_scores(SUMMARY, one(d_in=5)),
+        ValueError,
+        "training.layers[0]: expected width of the activations 3 as in the summary, got 5",
+    ),
+    "summary and self-exclusion": (
+        lambda: lai.lai_scores(SUMMARY, one(), exclude_self=True),
+        ValueError,
+        "exclude_self: expected validation as a Trace of the training batch, got a ValidationSummary",
+    ),
+    "summaries that do not add": (
+        lambda: SUMMARY + lai.summarize(one(), "lli"),
+        ValueError,
+        "summary: expected estimator 'lai' as in the other summary, got 'lli'",
+    ),
+    "self-exclusion of another batch": (
+        lambda: lai.lai_scores(one(n=3), one(), exclude_self=True),
+        ValueError,
+        "exclude_self: expected the same batch as validation and as training, got 3 validation and 4 training samples",
+    ),
+    "unknown estimator": (
+        lambda: lai.summarize(one(), "ghosts"),
+        ValueError,
+        "estimator: expected one of 'ghost', 'lai', 'lli', 'preconditioned_lai', got 'ghosts'",
+    ),
+    "nothing to summarize": (
+        lambda: lai.summarize([], "lai"),
+        ValueError,
+        "validation: expected at least one trace, got an empty iterable",
+    ),
+    "summarize no trace": (
+        lambda: lai.summarize(3, "lai"),
+        TypeError,
+        "validation: expected a Trace or an iterable of traces, got int",
+    ),
+    "a summary over the budget": (
+        lambda: lai.summarize(one(), "lai", memory_budget=8),
+        ValueError,
+        "memory_budget: expected at least 48 bytes for the summary, got 8; raise it, score the raw trace (its temporaries are cut), or summarize 'lli'",
+    ),
+    "a budget too small to score": (
+        lambda: lai.lai_kernel(one(), one(), memory_budget=8),
+        ValueError,
+        "memory_budget: expected at least 40 bytes for one pair of samples, got 8; raise it, or score fewer positions at once",
+    ),
+    "a budget that is no number": (
+        lambda: lai.lai_kernel(one(), one(), memory_budget=1e9),
+        TypeError,
+        "memory_budget: expected a whole number of bytes, got 1000000000.0",
+    ),
+    "a negative budget": (
+        lambda: lai.lai_kernel(one(), one(), memory_budget=-1),
+        ValueError,
+        "memory_budget: expected a positive number of bytes, got -1",
+    ),
+    "second moment of another width": (
+        lambda: lai.preconditioned_lai_scores(one(), one(), np.ones(3)),
+        ValueError,
+        "second_moment: expected shape (2,), got (3,)",
+    ),
+    "an epsilon of zero": (
+        lambda: lai.preconditioned_lai_scores(one(), one(), np.ones(2), epsilon=0.0),
+        ValueError,
+        "epsilon: expected a finite number > 0.0, got 0.0",
+    ),
+    "an exponent that is no number": (
+        lambda: lai.preconditioned_lai_scores(one(), one(), np.ones(2), exponent=None),
+        TypeError,
+        "exponent: expected a Python number, got NoneType",
+    ),
+    "a decay of one": (
+        lambda: lai.update_second_moment(None, np.ones((4, 2)), decay=1.0),
+        ValueError,
+        "decay: expected a finite number >= 0.0 and < 1.0, got 1.0",
+    ),
+    "a previous moment of another width": (
+        lambda: lai.update_second_moment(np.ones(3), np.ones((4, 2))),
+        ValueError,
+        "previous: expected shape (2,), got (3,)",
+    ),
+    "a fraction of zero": (
+        lambda: lai.keep_top(SCORES, 0.0),
+        ValueError,
+        "fraction: expected a finite number > 0.0 and <= 1.0, got 0.0",
+    ),
+    "a fraction above one": (
+        lambda: lai.keep_top(SCORES, 1.5),
+        ValueError,
+        "fraction: expected a finite number > 0.0 and <= 1.0, got 1.5",
+    ),
+    "scores with two axes": (
+        lambda: lai.keep_positive(np.ones((2, 2))),
+        ValueError,
+        "scores: expected shape (n,), got (2, 2)",
+    ),
+    "no scores": (
+        lambda: lai.reweight(np.ones(0)),
+        ValueError,
+        "scores: expected every axis to have at least one entry, got shape (0,)",
+    ),
+    "integer scores": (
+        lambda: lai.reweight(np.arange(3)),
+        TypeError,
+        "scores: expected a real floating dtype, got int64",
+    ),
+    "unknown normalization": (
+        lambda: lai.keep_positive(SCORES, normalize="all"),
+        ValueError,
+        "normalize: expected one of 'kept', 'batch', got 'all'",
+    ),
+    "a floor above one": (
+        lambda: lai.sampling_probabilities(SCORES, floor=1.1),
+        ValueError,
+        "floor: expected a finite number >= 0.0 and <= 1.0, got 1.1",
+    ),
+    "another batch": (
+        lambda: lai.check_same_batch(one(), raw(np.zeros((4, 3)), np.ones((4, 2)))),
+        ValueError,
+        "training.layers[0].activations: expected the values of validation, got others",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_names_the_argument_what_was_expected_and_what_came(case):
+    call, kind, message = CASES[case]
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_mixed_devices_are_refused():
+    layout = Layout(((3, 2),))
+    here = trace(layout.draw(2, 0), next(backend for backend in BACKENDS if backend.name == "strict"))
+    there = trace(layout.draw(2, 0), STRICT_OTHER_DEVICE)
+    with pytest.raises(ValueError, match=r"^training: expected an array on the device of validation"):
+        lai.lai_kernel(here, there)
+
+
+def test_every_estimator_works_off_the_default_device():
+    layout = Layout(((3, 2), (2, 2)), positions=2, bias=(True, True))
+    batch = trace(layout.draw(3, 0), STRICT_OTHER_DEVICE)
+    moment = lai.update_second_moment(None, batch.layers[-1].output_gradients)
+    for scores in (
+        lai.ghost_scores(batch, batch, exclude_self=True),
+        lai.lli_scores(lai.summarize(batch, "lli"), batch),
+        lai.preconditioned_lai_scores(batch, batch, moment),
+    ):
+        for policy in (lai.keep_positive, lai.reweight, lai.sampling_probabilities):
+            assert policy(scores).device == array_api_strict.Device("device1")
+
+
+def test_namespaces_of_every_backend_have_a_shape_only_path():
+    """Meta tensors have shapes and no numbers: whatever looks at a value fails on them."""
+    with torch.device("meta"):
+        batch = lai.Trace([lai.LayerTrace(torch.ones(3, 2, 4), torch.ones(3, 2, 5), bias=True)])
+        for scores in (lai.ghost_scores(batch, batch), lai.lai_scores(batch, batch, exclude_self=True)):
+            assert lai.keep_top(scores, 0.5).shape == (3,)

@@ -1,0 +1,53 @@
+"""Who may import whom: the contracts hold, and each is seen to fail on an injected violation."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("lai_core", "proofs", "experiments", "benchmarks")
+
+VIOLATIONS = {
+    "lai_core imports no framework, no adapter and no study": ("lai_core/leak.py", "import numpy"),
+    "only lai_core._namespace imports array_api_compat": ("lai_core/leak.py", "import array_api_compat"),
+    "lai_torch imports lai_core and torch alone": ("lai_torch/leak.py", "import lai_jax"),
+    "lai_jax imports lai_core and jax alone": ("lai_jax/leak.py", "import torch"),
+    "a proof does not lean on what it judges": ("proofs/prove_leak.py", "import lai_core"),
+}
+
+
+def copied(into: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for part in PARTS:
+        shutil.copytree(ROOT / part, into / part, ignore=ignored)
+    for adapter in ("lai_torch", "lai_jax"):
+        shutil.copytree(ROOT / "adapters" / adapter, into / adapter, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", into)
+    return into
+
+
+def lint(folder: Path) -> str:
+    """Return what import-linter prints about a copy of the project, imported from that copy."""
+    code = (
+        "import sys; sys.path.insert(0, '.'); "
+        "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_contracts_hold(tmp_path):
+    printed = lint(copied(tmp_path))
+    assert f"Contracts: {len(VIOLATIONS)} kept, 0 broken." in printed, printed
+
+
+@pytest.mark.parametrize("contract", VIOLATIONS)
+def test_each_contract_fails_on_an_injected_violation(tmp_path, contract):
+    path, line = VIOLATIONS[contract]
+    (copied(tmp_path) / path).write_text(line + "\n")
+    assert f"{contract} BROKEN" in " ".join(lint(tmp_path).split())

@@ -1,0 +1,15 @@
+"""The suite catches each change of `lai_core`, and passes on an unchanged copy."""
+
+import pytest
+
+from tests.mutants import MUTANTS, survives
+
+
+@pytest.mark.parametrize("tests", sorted({mutant.tests for mutant in MUTANTS.values()}))
+def test_the_suite_passes_on_an_unchanged_copy(tests):
+    assert survives(None, tests)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_suite_catches_the_mutant(name):
+    assert not survives(MUTANTS[name], MUTANTS[name].tests)
