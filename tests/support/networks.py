@@ -21,7 +21,7 @@ A1 to A3 are Appendix B's assumptions, NE its non-expansive variant of A3.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,6 +131,35 @@ class Case:
     def training_norms(self) -> np.ndarray:
         """Gradient norms ``(nets, L, n_train)``."""
         return _norms(self.training.gradients)
+
+    @property
+    def ghost(self) -> np.ndarray:
+        """Ghost's scores ``(nets, n_train)``, from weight gradients that are built."""
+        return self._built(self.validation.gradients, self.training.gradients, range(self.depth))
+
+    @property
+    def lai(self) -> np.ndarray:
+        """LAI's scores ``(nets, n_train)``, from gradients of virtual readouts that are built."""
+        last = [(batch.gradients[-1],) * self.depth for batch in (self.validation, self.training)]
+        return self._built(*last, range(self.depth))
+
+    @property
+    def lli(self) -> np.ndarray:
+        """LLI's scores ``(nets, n_train)``, from the last weight's gradients, which are built."""
+        return self._built(self.validation.gradients, self.training.gradients, [self.depth - 1])
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return len(self.validation.gradients)
+
+    def _built(self, of_z: Sequence[np.ndarray], of_j: Sequence[np.ndarray], layers: Iterable) -> np.ndarray:
+        total = np.zeros(of_j[0].shape[:2])
+        for layer in layers:
+            summed = np.swapaxes(of_z[layer], 1, 2) @ self.validation.activations[layer]
+            each = of_j[layer][..., :, None] * self.training.activations[layer][..., None, :]
+            total += (each * summed[:, None]).sum((-1, -2))
+        return total
 
     @property
     def activation_bound(self) -> np.ndarray:
