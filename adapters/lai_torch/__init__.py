@@ -1,6 +1,7 @@
 """lai_core for PyTorch: from a model to a trace, and back into the training loop."""
 
+from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator, Report
 from lai_torch.trace import trace
 
-__all__ = ["Curator", "Report", "trace"]
+__all__ = ["Coverage", "Curator", "Report", "coverage", "trace"]

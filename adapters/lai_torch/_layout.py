@@ -53,24 +53,27 @@ def distinct_weights(samples: int, like: Tensor) -> Tensor:
     return (0.5 + steps.frac()).to(like)
 
 
-def proven(gradient: Tensor, weighted: Tensor, layouts: Sequence[Layout], weights: Tensor) -> Layout | None:
+def proven(
+    gradient: Tensor, weighted: Tensor, layouts: Sequence[Layout], weights: Tensor, precision: float
+) -> Layout | None:
     r"""Return the layout under which no row feeds another sample's loss, None if there is none.
 
     `gradient` is that of :math:`\sum_i l_i`, `weighted` that of :math:`\sum_i w_i l_i` with distinct
     weights. A row belongs to sample i alone exactly if its second gradient is `w_i` times its first:
-    otherwise some other loss depends on it (for almost all weights).
+    otherwise some other loss depends on it (for almost all weights). `precision` is that of the coarsest
+    type the model computes in; half its digits must agree.
     """
     samples = weights.shape[0]
     for layout in layouts:
         first, second = (by_sample(side, layout, samples) for side in (gradient, weighted))
         expected = first * weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
-        if _close(second, expected):
+        if _close(second, expected, precision**0.5):
             return layout
     return None
 
 
-def _close(left: Tensor, right: Tensor) -> bool:
-    """Whether two gradients agree to half their digits; samples that are not finite say nothing."""
+def _close(left: Tensor, right: Tensor, tolerance: float) -> bool:
+    """Whether two gradients agree; samples that are not finite say nothing."""
     scale = torch.nan_to_num(right, nan=0.0, posinf=0.0, neginf=0.0).abs().max()
     difference = torch.nan_to_num(left - right, nan=0.0, posinf=0.0, neginf=0.0).abs().max()
-    return bool(difference <= torch.finfo(left.dtype).eps ** 0.5 * scale)
+    return bool(difference <= tolerance * scale)

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from lai_torch._batch import Loss, call, check_losses, count, tensors
 from lai_torch._layout import Layout, candidates, distinct_weights, proven
 from lai_torch._preserve import preserved
-from lai_torch._recorder import Recorder, Use
+from lai_torch._recorder import Recorder
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._tap import nearest
+from lai_torch._uses import Use
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Recording:
         One loss per sample.
     parameters
         Trainable parameters by name.
+    whole
+        Of a batch of one sample: gradients that no use explains, which are that sample's own.
+    every_layer
+        Whether gradients arrived at every use.
     """
 
     samples: int
@@ -44,6 +49,8 @@ class Recording:
     unexplained: dict[str, str]
     losses: Tensor
     parameters: dict[str, nn.Parameter]
+    whole: dict[str, Tensor]
+    every_layer: bool
 
 
 def record(
@@ -62,7 +69,6 @@ def record(
     weighted samples proves that the recorded rows are each sample's own (`verify`).
     """
     samples = count(inputs, targets)
-    proved = every_layer and verify
     with preserved(model):
         recorder = Recorder(
             model,
@@ -77,11 +83,26 @@ def record(
         values = check_losses(values, samples)
         final = _final(recorder.uses, values, last)
         trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
-        leftovers = _receive(recorder, values, trainable if every_layer else {}, retain=proved)
-        layouts = _layouts(recorder, values, final, proved=proved)
+        leftovers = _receive(recorder, values, trainable if every_layer else {})
+        layouts = _layouts(recorder, values, proved=every_layer and verify)
     _check_untouched(recorder.uses)
-    unexplained = {name: recorder.stuck.get(name, "a function that cannot be watched") for name in leftovers}
-    return Recording(samples, recorder.uses, final, layouts, unexplained, values.detach(), trainable)
+    alone = leftovers if samples == 1 else {}
+    unexplained = {
+        name: recorder.stuck.get(name, "a function that cannot be watched")
+        for name in leftovers
+        if name not in alone
+    }
+    return Recording(
+        samples,
+        recorder.uses,
+        final,
+        layouts,
+        unexplained,
+        values.detach(),
+        trainable,
+        alone,
+        every_layer,
+    )
 
 
 def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:
@@ -113,39 +134,45 @@ def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:
     return reached[0]
 
 
-def _receive(
-    recorder: Recorder, values: Tensor, trainable: dict[str, nn.Parameter], *, retain: bool
-) -> list[str]:
-    """Send the gradient of the summed losses to the taps; return the parameters it reached itself."""
-    wanted = [*recorder.anchors, *trainable.values()]
-    found = torch.autograd.grad(values.sum(), wanted, retain_graph=retain, allow_unused=True)
-    direct = found[len(recorder.anchors) :]
-    return [name for name, gradient in zip(trainable, direct, strict=True) if gradient is not None]
+def _receive(recorder: Recorder, values: Tensor, trainable: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Send the gradient of the summed losses to the uses; return what reached parameters themselves."""
+    copies = [use for use in recorder.uses if use.kind == "direct"]
+    wanted = [*recorder.anchors, *(use.activations for use in copies), *trainable.values()]
+    found = torch.autograd.grad(values.sum(), wanted, retain_graph=True, allow_unused=True)
+    found = found[len(recorder.anchors) :]
+    for use, gradient in zip(copies, found, strict=False):
+        use.tap.gradient = gradient
+    pairs = zip(trainable, found[len(copies) :], strict=True)
+    return {name: gradient for name, gradient in pairs if gradient is not None}
 
 
-def _layouts(recorder: Recorder, values: Tensor, final: Use, *, proved: bool) -> dict[Use, Layout]:
+def _layouts(recorder: Recorder, values: Tensor, *, proved: bool) -> dict[Use, Layout]:
     """Find where the samples are in each use's output; proved by a second pass where wanted."""
     weights = distinct_weights(recorder.samples, values)
     if proved:
+        copies = [use for use in recorder.uses if use.kind == "direct"]
         for use in recorder.uses:
             use.tap.receive = use.tap.receive_second
-        torch.autograd.grad((values * weights).sum(), recorder.anchors, allow_unused=True)
+        wanted = [*recorder.anchors, *(use.activations for use in copies)]
+        found = torch.autograd.grad((values * weights).sum(), wanted, retain_graph=True, allow_unused=True)
+        for use, gradient in zip(copies, found[len(recorder.anchors) :], strict=True):
+            use.tap.second = gradient
     return {use: _layout(recorder, use, weights, proved=proved) for use in recorder.uses}
 
 
 def _layout(recorder: Recorder, use: Use, weights: Tensor, *, proved: bool) -> Layout:
-    shape = use.leading
-    allowed = candidates(shape, recorder.samples, use.batch_axis)
+    allowed = candidates(use.leading, recorder.samples, use.batch_axis)
     if not allowed:
         msg = (
             f"layer {use.name!r}: expected an axis for the {recorder.samples} samples in its input, "
-            f"got shape {(*shape, ...)}"
+            f"got shape {tuple(use.activations.shape)}"
         )
         raise ValueError(msg)
     first, second = use.tap.gradient, use.tap.second
+    use.tap.second = None
     if not proved or first is None or second is None:
         return allowed[0]
-    layout = proven(first, second, allowed, weights)
+    layout = proven(use.flat(first), use.flat(second), allowed, weights, recorder.precision)
     if layout is None:
         msg = (
             f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses of "
@@ -165,7 +192,7 @@ def _check_untouched(uses: Iterable[Use]) -> None:
         If one was.
     """
     for use in uses:
-        if use.activations is not None and use.activations._version != use.version:
+        if use.activations._version != use.version:
             msg = (
                 f"layer {use.name!r}: its input was modified in place after the layer read it, so it "
                 "can no longer be recorded; replace the in-place operation by its out-of-place form"

@@ -8,7 +8,6 @@ silent.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,77 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._batch import tensors
 from lai_torch._tap import Tap, attach
-
-
-@dataclass(frozen=True)
-class Source:
-    """A parameter, or a tensor computed from parameters alone."""
-
-    tensor: Tensor
-    names: tuple[str, ...]
-    whole: bool
-
-    @property
-    def name(self) -> str:
-        """What the source is called in messages and records."""
-        return self.names[0]
-
-
-@dataclass(eq=False)
-class Use:
-    """One use of a parameter on a batch.
-
-    Attributes
-    ----------
-    kind
-        `dense`, `convolution`, `embedding`, or `direct` for a per-sample copy of the parameter.
-    weight, bias
-        What is used.
-    activations
-        What it is used on: the input of a layer, the ids of an embedding.
-    tap
-        Where the output gradient arrives.
-    geometry
-        What else the kind needs.
-    axes
-        For a direct use: the copy, whose gradient is wanted.
-    """
-
-    kind: str
-    weight: Source
-    tap: Tap
-    activations: Tensor | None = None
-    bias: Source | None = None
-    transposed: bool = False
-    geometry: dict[str, Any] = field(default_factory=dict)
-    version: int = 0
-    function: str = ""
-    batch_axis: int | None = None
-
-    @property
-    def leading(self) -> tuple[int, ...]:
-        """The axes of the layer's input that are not features."""
-        return tuple(self.inputs.shape[:-1])
-
-    @property
-    def inputs(self) -> Tensor:
-        """The activations of a use that has some.
-
-        Raises
-        ------
-        TypeError
-            If it has none.
-        """
-        if self.activations is None:
-            msg = f"use: expected one with activations, got a {self.kind} one"
-            raise TypeError(msg)
-        return self.activations
-
-    @property
-    def name(self) -> str:
-        """The layer's name: that of its weight, without the last word."""
-        return self.weight.name.removesuffix(".weight")
-
+from lai_torch._uses import Source, Use
 
 Rule = Callable[..., Any]
 
@@ -126,6 +55,7 @@ class Recorder(TorchFunctionMode):
         self.uses: list[Use] = []
         self.stuck: dict[str, str] = {}
         self.batch_axis: int | None = None
+        self.precision = 0.0
         self.parameters = dict(model.named_parameters())
         self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
         self._sources = {
@@ -141,26 +71,31 @@ class Recorder(TorchFunctionMode):
         """Return what is known of `value` if it is a parameter or computed from parameters alone."""
         return self._sources.get(id(value)) if isinstance(value, Tensor) else None
 
+    def trains(self, source: Source) -> bool:
+        """Whether a parameter in `source` is trainable."""
+        return any(self.parameters[name].requires_grad for name in source.names)
+
     def is_batched(self, value: Any) -> bool:
         """Whether `value` depends on the batch."""
         return isinstance(value, Tensor) and value in self._batched
 
-    def anchor(self, device: torch.device) -> Tensor:
-        """Return the leaf that all taps on `device` hang from."""
-        if device not in self._anchors:
-            self._anchors[device] = torch.zeros((), device=device, requires_grad=True)
-        return self._anchors[device]
+    def mark(self, value: Tensor) -> Tensor:
+        """Note that `value` depends on the batch."""
+        self._batched[value] = True
+        return value
 
     @property
     def anchors(self) -> list[Tensor]:
-        """The leaves that the taps hang from."""
+        """The leaves that the taps hang from, one a device."""
         return list(self._anchors.values())
 
     def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
         """Put a tap on `output`."""
-        tapped, tap = attach(output, self.anchor(output.device))
-        self._batched[tapped] = True
-        return tapped, tap
+        device = output.device
+        if device not in self._anchors:
+            self._anchors[device] = torch.zeros((), device=device, requires_grad=True)
+        tapped, tap = attach(output, self._anchors[device])
+        return self.mark(tapped), tap
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -171,13 +106,10 @@ class Recorder(TorchFunctionMode):
         if not involved:
             return func(*args, **kwargs)
         rule = self.rules.get(func)
-        if rule is not None:
-            out = rule(self, func, *args, **kwargs)
-            if out is not NotImplemented:
-                self._follow(func, involved, (out, args[:1]) if _writes(func) else out)
-                return out
-        out = func(*args, **kwargs)
-        self._follow(func, involved, (out, args[:1]) if _writes(func) else out)
+        out = NotImplemented if rule is None else rule(self, func, *args, **kwargs)
+        if out is NotImplemented:
+            out = func(*args, **kwargs)
+        self._follow(func, involved, (out, args[:1]) if func is torch.Tensor.__setitem__ else out)
         return out
 
     def _follow(self, func: Any, involved: list[Tensor], out: Any) -> None:
@@ -189,6 +121,8 @@ class Recorder(TorchFunctionMode):
         sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
         for result in results:
+            if result.is_floating_point():
+                self.precision = max(self.precision, torch.finfo(result.dtype).eps)
             if batched:
                 self._batched[result] = True
             elif names and id(result) not in self._sources and self._carries(names, result):
@@ -201,10 +135,6 @@ class Recorder(TorchFunctionMode):
         """Whether the values of the parameters `names` go into `result`."""
         frozen = not any(self.parameters[name].requires_grad for name in names)
         return result.is_floating_point() and (result.requires_grad or frozen)
-
-
-def _writes(func: Any) -> bool:
-    return func is torch.Tensor.__setitem__
 
 
 _SHAPE_ONLY = {

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_torch._assemble import assemble
 from lai_torch._batch import Loss, count, rows
 from lai_torch._record import Recording, record
-from lai_torch.trace import assemble, check_explained
+from lai_torch.trace import check_explained
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
 

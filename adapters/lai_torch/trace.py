@@ -1,15 +1,13 @@
 """From a model and a batch to a `lai_core.Trace`."""
 
-from collections.abc import Hashable
 from typing import Any
 
 from torch import nn
 
 import lai_core as lai
+from lai_torch._assemble import assemble
 from lai_torch._batch import Loss
-from lai_torch._layout import by_sample
 from lai_torch._record import Recording, record
-from lai_torch._recorder import Use
 
 
 def trace(
@@ -94,25 +92,3 @@ def check_explained(recording: Recording) -> None:
         "partial=True to leave them out, freeze them, or use lai_torch.exact_scores, which needs no trace"
     )
     raise ValueError(msg)
-
-
-def assemble(recording: Recording) -> lai.Trace:
-    """Turn a recording into the records of `lai_core`, the last layer last."""
-    uses = [use for use in recording.uses if use is not recording.last]
-    return lai.Trace(_layer(recording, use) for use in (*uses, recording.last))
-
-
-def _layer(recording: Recording, use: Use) -> lai.LayerTrace:
-    layout, samples = recording.layouts[use], recording.samples
-    gradient = use.tap.gradient
-    return lai.LayerTrace(
-        by_sample(use.inputs, layout, samples),
-        None if gradient is None else by_sample(gradient, layout, samples),
-        bias=use.bias is not None,
-        weight=_key(use),
-        name=use.name,
-    )
-
-
-def _key(use: Use) -> Hashable:
-    return use.weight.name

@@ -1,0 +1,157 @@
+"""From a recording to the records of `lai_core`: each parameter once, each layer where LAI sees it."""
+
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core import Record
+from lai_torch._gradients import built
+from lai_torch._layout import by_sample
+from lai_torch._record import Recording
+from lai_torch._rules import READ_BY_LAI
+from lai_torch._uses import Use
+
+
+def assemble(recording: Recording) -> lai.Trace:
+    """Return the trace: what LAI does not see first, then the layers in order, the last layer last."""
+    layers = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
+    layers.append(recording.last)
+    if not recording.every_layer:
+        return lai.Trace(_layer(recording, use) for use in layers)
+    plan = _Plan(recording)
+    vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
+    tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
+    return lai.Trace([*vectors, *tables, *(_layer(recording, use, own=plan.has(use)) for use in layers)])
+
+
+class _Plan:
+    """Which parameters have records of their own kind, and which are built sample by sample.
+
+    A parameter's record is exact where all its uses are of one kind (or an embedding and a layer tied
+    to it), and where each use has the same bias, which no other layer has. All else is built.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.uses: dict[str, list[Use]] = defaultdict(list)
+        self.biased: dict[str, list[Use]] = defaultdict(list)
+        for use in recording.uses:
+            for name in use.weight.names:
+                self.uses[name].append(use)
+            if use.bias is not None:
+                self.biased[use.bias.name].append(use)
+        self.trains = [name for name in recording.parameters if name not in recording.unexplained]
+        alone = recording.whole
+        self.own = {
+            name for name in self.trains if self.uses.get(name) and name not in alone and self._owned(name)
+        }
+        within = {use.bias.name for name in self.own for use in self.uses[name] if use.bias is not None}
+        self.built = [
+            name
+            for name in self.trains
+            if name not in self.own
+            and name not in within
+            and (name in alone or self.uses.get(name) or self.biased.get(name))
+        ]
+
+    def has(self, use: Use) -> bool:
+        """Whether the use's weight has a record of its own kind."""
+        return use.weight.name in self.own
+
+    def _owned(self, name: str) -> bool:
+        uses = self.uses[name]
+        if self.biased.get(name) or not all(use.weight.whole for use in uses):
+            return False
+        kinds = {(use.kind, use.transposed, str(sorted(use.options.items()))) for use in uses}
+        tied = all(use.kind == "embedding" or (use.kind == "dense" and not use.transposed) for use in uses)
+        if uses[0].kind == "direct" or (len(kinds) > 1 and not tied):
+            return False
+        biases = {None if use.bias is None else use.bias.name for use in uses if use.kind != "embedding"}
+        if biases <= {None}:
+            return True
+        (bias, *others) = biases
+        return (
+            not others
+            and bias in self.trains
+            and not self.uses.get(bias)
+            and set(map(id, self.biased[bias])) <= set(map(id, uses))
+        )
+
+
+def _layer(recording: Recording, use: Use, *, own: bool = True) -> Record:
+    """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
+    layout, samples = recording.layouts[use], recording.samples
+    gradient = use.tap.gradient
+    if gradient is None and recording.every_layer:
+        gradient = use.activations.new_zeros(_output_shape(use))
+    bias = use.bias is not None
+    if use.kind == "convolution":
+        return _convolution(use, gradient, last=use is recording.last, own=own)
+    kind = lai.LayerTrace if own else lai.ReadoutTrace
+    return kind(
+        by_sample(use.activations, layout, samples),
+        None if gradient is None else by_sample(gradient, layout, samples),
+        bias=bias,
+        weight=use.weight.name,
+        name=use.name,
+    )
+
+
+def _output_shape(use: Use) -> tuple[int, ...]:
+    """Return the shape of an output that reaches no loss."""
+    if use.kind == "convolution":
+        geometry = lai.ConvolutionTrace(use.activations, None, **use.options).geometry
+        space = geometry.output(use.activations.shape[2:])
+        return (use.activations.shape[0], use.weight.tensor.shape[0], *space)
+    rows, columns = use.weight.tensor.shape
+    return (*use.leading, columns if use.transposed else rows)
+
+
+def _convolution(use: Use, gradient: Tensor | None, *, last: bool, own: bool) -> Record:
+    """Return the record of a convolution; as the last layer, of one that is a matrix on every pixel.
+
+    Raises
+    ------
+    ValueError
+        If the last layer is a convolution over more than one pixel.
+    """
+    bias, name = use.bias is not None, use.name
+    pointwise = set(use.options["kernel"]) == {1} and use.options["groups"] == 1
+    plain = set(use.options["stride"]) == {1} and set(use.options["padding"]) == {(0, 0)}
+    if last and not (pointwise and plain):
+        msg = (
+            f"layer {name!r}: expected a last layer that is a matrix, got a convolution with {use.options}; "
+            "put a linear layer or a 1x1 convolution last, or name another with last="
+        )
+        raise ValueError(msg)
+    if own and not last:
+        options = use.options
+        return lai.ConvolutionTrace(
+            use.activations, gradient, **options, bias=bias, weight=use.weight.name, name=name
+        )
+    kind = lai.LayerTrace if own else lai.ReadoutTrace
+    outputs = None if gradient is None else _by_pixel(gradient)
+    return kind(_by_pixel(use.activations), outputs, bias=bias, weight=use.weight.name, name=name)
+
+
+def _by_pixel(maps: Tensor) -> Tensor:
+    """Return `(n, channels, *space)` as `(n, positions, channels)`."""
+    return torch.movedim(maps.flatten(2), 1, 2)
+
+
+def _table(recording: Recording, use: Use) -> lai.EmbeddingTrace:
+    layout, samples = recording.layouts[use], recording.samples
+    gradient = use.tap.gradient
+    if gradient is None:
+        shape = (*use.activations.shape, use.weight.tensor.shape[1])
+        gradient = use.weight.tensor.new_zeros(shape)
+    ids = by_sample(use.activations.unsqueeze(-1), layout, samples)
+    return lai.EmbeddingTrace(
+        ids.squeeze(-1),
+        by_sample(gradient, layout, samples),
+        use.weight.tensor.shape[0],
+        padding=use.options["padding"],
+        weight=use.weight.name,
+        name=use.name,
+    )

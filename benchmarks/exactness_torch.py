@@ -1,0 +1,404 @@
+"""Ghost on real architectures against one backward pass per sample, over all trainable parameters."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lai_torch
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn import functional
+
+import lai_core as lai
+from benchmarks.torch_models import (
+    CLASSES,
+    Case,
+    LowRank,
+    classification,
+    labels,
+    next_token,
+    resnet18,
+    settled,
+)
+
+BOUND = 1e-10
+COARSE_BOUND = 1e-6
+COMPUTES_IN_FLOAT32 = ("gpt_neo", "llama", "t5_encoder")
+"""Models that cast to float32 inside, whatever their own type."""
+SAMPLES = 4
+OUT = Path("build/exactness-torch.json")
+
+
+def mlp() -> Case:
+    """Linear layers with biases, LayerNorm and an in-place activation."""
+    model = nn.Sequential(
+        nn.Linear(6, 16),
+        nn.ReLU(inplace=True),
+        nn.LayerNorm(16),
+        nn.Linear(16, 12),
+        nn.GELU(),
+        nn.Linear(12, CLASSES),
+    )
+    return Case(model, classification, torch.randn(SAMPLES, 6), labels(SAMPLES))
+
+
+def cnn_groups() -> Case:
+    """Grouped, dilated, strided and reflecting convolutions, GroupNorm, PReLU."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
+        nn.GroupNorm(2, 8),
+        nn.PReLU(8),
+        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4, bias=False),
+        nn.InstanceNorm2d(12, affine=True),
+        nn.PReLU(),
+        nn.Conv2d(12, 12, (3, 2), dilation=(2, 1), groups=12),
+        nn.Flatten(2),
+        nn.Conv1d(12, 6, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.AdaptiveAvgPool1d(1),
+        nn.Flatten(),
+        nn.Linear(6, CLASSES),
+    )
+    return Case(model, classification, torch.randn(SAMPLES, 3, 12, 12), labels(SAMPLES))
+
+
+def resnet18_32() -> Case:
+    """ResNet-18 for 32x32 images, BatchNorm with running statistics."""
+    inputs = torch.randn(SAMPLES, 3, 32, 32)
+    return Case(settled(resnet18(stem="3x3"), inputs), classification, inputs, labels(SAMPLES))
+
+
+class Encoder(nn.Module):
+    """`nn.TransformerEncoder` under a class token and learned positions, padding masked."""
+
+    def __init__(self, *, batch_first: bool) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 24, 0.0, batch_first=batch_first, norm_first=batch_first)
+        self.embed = nn.Embedding(11, 16, padding_idx=0)
+        self.token = nn.Parameter(torch.randn(1, 1, 16))
+        self.place = nn.Parameter(torch.randn(SAMPLES + 1, 16) / 4)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, CLASSES)
+        self.batch_first = batch_first
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Classify the sequence from its class token."""
+        hidden = torch.cat([self.token.expand(len(ids), -1, -1), self.embed(ids)], 1) + self.place
+        mask = torch.cat([torch.zeros_like(ids[:, :1], dtype=torch.bool), ids == 0], 1)
+        hidden = hidden if self.batch_first else hidden.transpose(0, 1)
+        hidden = self.body(hidden, src_key_padding_mask=mask)
+        return self.head(hidden[:, 0] if self.batch_first else hidden[0])
+
+
+def padded_ids(vocabulary: int, length: int) -> tuple[Tensor, Tensor]:
+    """Token ids and their mask; later samples end earlier."""
+    ids = torch.randint(1, vocabulary, (SAMPLES, length))
+    mask = torch.arange(length) < (length - torch.arange(SAMPLES).unsqueeze(1) % 3)
+    return ids * mask, mask.long()
+
+
+def transformer_encoder() -> Case:
+    """As many positions as samples: shapes alone do not say which axis is which."""
+    return Case(Encoder(batch_first=True), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
+
+
+def transformer_encoder_time_first() -> Case:
+    """The same with positions on the first axis, in training mode without dropout."""
+    return Case(Encoder(batch_first=False), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
+
+
+class CrossAttention(nn.Module):
+    """`nn.MultiheadAttention` from queries to other keys and values, of other widths in one case."""
+
+    def __init__(self, width: int | None) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 2, kdim=width, vdim=width, add_bias_kv=True, batch_first=True)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
+        """Attend, average, classify."""
+        return self.head(self.attend(queries, memory, memory)[0].mean(1))
+
+
+def cross_attention() -> Case:
+    """One packed projection matrix, cut in three."""
+    inputs = torch.randn(SAMPLES, 3, 8), torch.randn(SAMPLES, 5, 8)
+    return Case(CrossAttention(None), classification, inputs, labels(SAMPLES))
+
+
+def cross_attention_widths() -> Case:
+    """Separate projections."""
+    inputs = torch.randn(SAMPLES, 3, 8), torch.randn(SAMPLES, 5, 6)
+    return Case(CrossAttention(6), classification, inputs, labels(SAMPLES))
+
+
+def language_model(model: nn.Module) -> Case:
+    """Next-token loss on padded sequences."""
+    ids, mask = padded_ids(model.config.vocab_size, 9)
+    return Case(
+        model,
+        next_token,
+        {"input_ids": ids, "attention_mask": mask, "use_cache": False},
+        ids.masked_fill(mask == 0, -100),
+    )
+
+
+def gpt2() -> Case:
+    """GPT-2: tied head, learned positions."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return language_model(
+        GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=31, n_positions=16, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+            )
+        )
+    )
+
+
+def gpt_neo() -> Case:
+    """GPT-Neo: global and local attention, tied head."""
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+    config = GPTNeoConfig(
+        vocab_size=31,
+        max_position_embeddings=16,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        window_size=4,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return language_model(GPTNeoForCausalLM(config))
+
+
+def llama() -> Case:
+    """Llama: RMSNorm, rotary positions, grouped-query attention."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=31,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+    )
+    return language_model(LlamaForCausalLM(config))
+
+
+def bert() -> Case:
+    """BERT for classification."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=31,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=16,
+        num_labels=CLASSES,
+    )
+    ids, mask = padded_ids(31, 9)
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    return Case(BertForSequenceClassification(config), classification, inputs, labels(SAMPLES))
+
+
+def t5_encoder() -> Case:
+    """T5's encoder: relative position bias, no biases."""
+    from transformers import T5Config, T5EncoderModel
+
+    config = T5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2)
+
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = T5EncoderModel(config), nn.Linear(16, CLASSES)
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
+
+    ids, mask = padded_ids(31, 9)
+    return Case(Classifier(), classification, {"input_ids": ids, "attention_mask": mask}, labels(SAMPLES))
+
+
+def vit() -> Case:
+    """Vision transformer: patches by convolution, class token, position table."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        image_size=16,
+        patch_size=4,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        num_labels=CLASSES,
+    )
+    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 16, 16)}
+    return Case(ViTForImageClassification(config), classification, inputs, labels(SAMPLES))
+
+
+def convnext() -> Case:
+    """ConvNeXt: depthwise convolutions, layer scale, channels-last linear layers."""
+    from transformers import ConvNextConfig, ConvNextForImageClassification
+
+    config = ConvNextConfig(
+        hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], num_labels=CLASSES, layer_scale_init_value=0.5
+    )
+    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 32, 32)}
+    return Case(ConvNextForImageClassification(config), classification, inputs, labels(SAMPLES))
+
+
+def lora() -> Case:
+    """GPT-2 with every weight frozen but low-rank adapters on attention and the norms' gains."""
+    case = gpt2()
+    case.model.requires_grad_(False)
+    for block in case.model.transformer.h:
+        for name, width in (("c_attn", 48), ("c_proj", 16)):
+            conv1d = getattr(block.attn, name)
+            base = nn.Linear(16, width)
+            base.load_state_dict({"weight": conv1d.weight.T, "bias": conv1d.bias})
+            setattr(block.attn, name, LowRank(base, 2))
+        block.ln_1.requires_grad_(True)
+    return case
+
+
+class Parametrized(nn.Module):
+    """Weight norm, a module used twice, a bare matrix product, a bare scale, a bias shared by two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(6, 8))
+        self.normed_conv = nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 2, 3))
+        self.twice = nn.Linear(8, 8)
+        self.mix = nn.Parameter(torch.randn(3, 8))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.head = nn.Linear(18, CLASSES, bias=False)
+        self.offset = nn.Parameter(torch.randn(CLASSES))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Use all of them."""
+        hidden = torch.tanh(self.twice(torch.tanh(self.twice(self.normed(inputs)))))
+        mixed = (self.mix @ hidden.T).T * self.scale.exp()
+        decoded = functional.linear(mixed, self.mix.T) @ self.mix.t()
+        pixels = self.normed_conv(hidden.unsqueeze(1)).flatten(1)
+        return self.head(torch.cat([decoded, mixed, pixels], 1)) + self.offset
+
+
+def parametrized() -> Case:
+    """What needs building sample by sample."""
+    return Case(Parametrized(), classification, torch.randn(SAMPLES, 6), labels(SAMPLES))
+
+
+MODELS: dict[str, Callable[[], Case]] = {
+    build.__name__: build
+    for build in (
+        mlp,
+        cnn_groups,
+        resnet18_32,
+        transformer_encoder,
+        transformer_encoder_time_first,
+        cross_attention,
+        cross_attention_widths,
+        gpt2,
+        gpt_neo,
+        llama,
+        bert,
+        t5_encoder,
+        vit,
+        convnext,
+        lora,
+        parametrized,
+    )
+}
+
+
+def per_sample_gradients(case: Case) -> Tensor:
+    """One backward pass per sample, in a plain loop."""
+    parameters = [p for p in case.model.parameters() if p.requires_grad]
+    rows = []
+    for index in range(SAMPLES):
+        inputs, targets = _sample(case.inputs, index), _sample(case.targets, index)
+        inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+        outputs = case.model(**inputs) if isinstance(inputs, dict) else case.model(*inputs)
+        gradients = torch.autograd.grad(case.loss(outputs, targets).sum(), parameters, allow_unused=True)
+        pairs = zip(gradients, parameters, strict=True)
+        rows.append(torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs]))
+    return torch.stack(rows)
+
+
+def _sample(tree: Any, index: int) -> Any:
+    if isinstance(tree, dict):
+        return {key: _sample(value, index) for key, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_sample(part, index) for part in tree)
+    if not isinstance(tree, Tensor):
+        return tree
+    return tree[index : index + 1]
+
+
+def measure(build: Callable[[], Case], seed: int = 0) -> dict[str, Any]:
+    """Compare Ghost's kernel of one model in float64 with the exact one."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        case = doubled(build())
+    trace = lai_torch.trace(case.model, case.loss, case.inputs, case.targets, gradients="all", partial=True)
+    kernel = lai.ghost_kernel(trace, trace)
+    gradients = per_sample_gradients(case)
+    exact = gradients @ gradients.T
+    covered = lai_torch.coverage(case.model, case.loss, case.inputs, case.targets)
+    return {
+        "relative_error": float((kernel - exact).abs().max() / exact.abs().max()),
+        "coverage": covered.share,
+        "parameters": covered.parameters,
+    }
+
+
+def doubled(case: Case) -> Case:
+    """Return the case in float64 and eval mode."""
+
+    def double(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {key: double(value) for key, value in tree.items()}
+        if isinstance(tree, tuple):
+            return tuple(double(part) for part in tree)
+        return tree.double() if isinstance(tree, Tensor) and tree.is_floating_point() else tree
+
+    return Case(copy.deepcopy(case.model).double().eval(), case.loss, double(case.inputs), case.targets)
+
+
+def bound(name: str) -> float:
+    """Relative error that a model may have."""
+    return COARSE_BOUND if name in COMPUTES_IN_FLOAT32 else BOUND
+
+
+def run() -> dict[str, Any]:
+    """Measure every model, print the table, write `build/exactness-torch.json`."""
+    torch.set_num_threads(1)
+    found = {name: measure(build) for name, build in MODELS.items()}
+    table = Table(
+        "model", "relative error", "coverage", "parameters", title="Ghost against per-sample autograd"
+    )
+    for name, row in found.items():
+        table.add_row(
+            name, f"{row['relative_error']:.1e}", f"{row['coverage']:.4f}", f"{row['parameters']:,}"
+        )
+    Console().print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({"models": found}, indent=2) + "\n")
+    failed = [
+        name for name, row in found.items() if row["relative_error"] > bound(name) or row["coverage"] < 1.0
+    ]
+    if failed:
+        Console().print(f"[red]not exact at full coverage: {', '.join(failed)}")
+        raise SystemExit(1)
+    return {"models": found}
