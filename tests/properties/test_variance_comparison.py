@@ -1,0 +1,234 @@
+"""Ghost against LAI: when each varies less, relative to the mean too, and about the conditional mean."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, target
+from hypothesis import strategies as st
+
+from lai_core import propagation, variance
+from tests.support.networks import ASSUMING, Shape
+from tests.support.outcomes import moments
+from tests.support.search import largest_margin
+
+seeds = st.integers(0, 2**20)
+LAYERS, OUTCOMES = 3, 5
+HALF = np.array([0.5, 0.5])
+
+
+def listed(backend, arrays):
+    return [backend.array(np.asarray(array)) for array in arrays]
+
+
+def any_law(seed):
+    """Draw similarities with any dependence: `(L, m)`, probabilities, alphas of any sign."""
+    rng = np.random.default_rng(seed)
+    similarities = rng.standard_normal((LAYERS, OUTCOMES)) + rng.standard_normal((LAYERS, 1))
+    return similarities, rng.dirichlet(np.ones(OUTCOMES)) * 0.9 + 0.1 / OUTCOMES, rng.standard_normal(LAYERS)
+
+
+def conditional_law(seed):
+    """Draw similarities with E[beta_l | beta*] = c_l beta*: noise that is centred given the signal."""
+    rng = np.random.default_rng(seed)
+    shared, chances = rng.standard_normal(3) + rng.choice([-2.0, 0.0, 2.0]), rng.dirichlet(np.ones(3))
+    gains = np.append(rng.standard_normal(LAYERS - 1), 1.0)
+    columns, weights = [], []
+    for value, chance in zip(shared, chances, strict=True):
+        rest = np.append(rng.standard_normal(LAYERS - 1), 0.0)
+        for sign in (1, -1):
+            columns.append(gains * value + sign * rest)
+            weights.append(chance / 2)
+    return np.array(columns).T, np.array(weights), rng.standard_normal(LAYERS), gains
+
+
+@pytest.mark.equation("regression-gain")
+@given(seed=seeds)
+def test_regression_gains_leave_signal_and_noise_uncorrelated(backend, seed):
+    similarities, weights, _ = any_law(seed)
+    arguments = listed(backend, (similarities, similarities[-1], weights))
+    gains = backend.numpy(variance.regression_gain(*arguments))
+    assert gains[-1] == pytest.approx(1.0)
+    design = np.sqrt(weights)[:, None] * np.stack([similarities[-1], np.ones(OUTCOMES)], axis=1)
+    slopes = np.linalg.lstsq(design, (np.sqrt(weights) * similarities).T, rcond=None)[0][0]
+    np.testing.assert_allclose(gains, slopes, rtol=1e-7, atol=1e-8)
+    rests = similarities - gains[:, None] * similarities[-1]
+    cross = variance.covariances(similarities[-1:], rests, weights)
+    np.testing.assert_allclose(cross, np.zeros((1, LAYERS)), atol=1e-9)
+
+
+@pytest.mark.equation("regression-gain")
+@given(seed=seeds)
+def test_regression_gain_is_the_conditional_gain_where_there_is_one(seed):
+    similarities, weights, _, gains = conditional_law(seed)
+    found = variance.regression_gain(similarities, similarities[-1], weights)
+    np.testing.assert_allclose(found, gains, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.equation("variance-criterion")
+@given(seed=seeds, conditional=st.booleans())
+def test_criterion_is_the_difference_of_the_variances(backend, seed, conditional):
+    if conditional:
+        similarities, weights, alpha, gains = conditional_law(seed)
+    else:
+        similarities, weights, alpha = any_law(seed)
+        gains = variance.regression_gain(similarities, similarities[-1], weights)
+    noise = alpha @ (similarities - gains[:, None] * similarities[-1])
+    signal = moments(similarities[-1], weights)[1]
+    inputs = listed(backend, (alpha, gains, signal, moments(noise, weights)[1]))
+    found = float(variance.variance_criterion(*inputs))
+    ghost = moments(alpha @ similarities, weights)[1]
+    lai = moments(alpha.sum() * similarities[-1], weights)[1]
+    assert found == pytest.approx(ghost - lai, rel=1e-7, abs=1e-7)
+
+
+@pytest.mark.equation("variance-criterion")
+@given(seed=seeds)
+def test_with_unit_gains_and_uncorrelated_noise_lai_varies_less(seed):
+    """What remains of the printed claim: c_l = 1 and Cov(beta*, Y) = 0, alphas of any sign."""
+    similarities, weights, alpha, gains = conditional_law(seed)
+    similarities = similarities + (1 - gains)[:, None] * similarities[-1]
+    noise = moments(alpha @ (similarities - similarities[-1]), weights)[1]
+    signal = np.asarray(moments(similarities[-1], weights)[1])
+    assert float(variance.variance_criterion(alpha, np.ones(LAYERS), signal, np.asarray(noise))) >= 0
+    ghost = moments(alpha @ similarities, weights)[1]
+    assert moments(alpha.sum() * similarities[-1], weights)[1] <= ghost * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.equation("variance-order")
+@given(seed=seeds)
+def test_ghost_varies_at_most_as_much_as_the_spreads_allow(backend, seed):
+    similarities, weights, alpha = any_law(seed)
+    spreads = np.sqrt([moments(row, weights)[1] for row in similarities])
+    bound, lai = (float(side) for side in variance.variance_order(*listed(backend, (alpha, spreads))))
+    exact = moments(alpha @ similarities, weights)[1]
+    target(exact / bound)
+    assert exact <= bound * (1 + 1e-9) + 1e-12
+    assert lai == pytest.approx(moments(alpha.sum() * similarities[-1], weights)[1], rel=1e-9)
+    assert bound == pytest.approx(np.sum(np.abs(alpha) * spreads) ** 2, rel=1e-9)
+
+
+@pytest.mark.equation("variance-order", "lai-lower-variance")
+@given(seed=seeds)
+def test_where_no_layer_spreads_more_than_the_last_lai_varies_more(seed):
+    similarities, weights, alpha = any_law(seed)
+    alpha = np.abs(alpha)
+    spreads = np.sqrt([moments(row, weights)[1] for row in similarities])
+    similarities = similarities * (np.minimum(spreads, spreads[-1]) / spreads)[:, None]
+    bound, lai = variance.variance_order(alpha, np.minimum(spreads, spreads[-1]))
+    ghost = moments(alpha @ similarities, weights)[1]
+    assert ghost <= float(bound) * (1 + 1e-9) <= float(lai) * (1 + 2e-9)
+
+
+@pytest.mark.equation("variance-order")
+@given(seed=seeds, family=st.sampled_from(("proportional", "orthogonal", "extremal")))
+def test_in_networks_with_decaying_gradients_lai_varies_more(seed, family):
+    """Random signs of each pair's residuals: beta varies, alpha does not, and no layer varies more."""
+    case = ASSUMING[family](np.random.default_rng(seed), Shape(n_val=1, n_train=1))
+    alpha, beta = case.alpha[0, :, 0, 0], case.beta[0, :, 0, 0]
+    similarities = np.outer(beta, [1.0, -1.0])
+    spreads = np.sqrt([moments(row, HALF)[1] for row in similarities])
+    bound, lai = (float(side) for side in variance.variance_order(alpha, spreads))
+    assert moments(alpha @ similarities, HALF)[1] <= bound * (1 + 1e-9) + 1e-15
+    assert bound <= lai * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.equation("lai-lower-variance")
+def test_counterexample_lai_varies_nine_times_as_much():
+    """Take beta = (0, beta*) with beta* = +-1 and alpha = (2, 1): Ghost is beta*, LAI 3 beta*."""
+    alpha, similarities = np.array([2.0, 1.0]), np.array([[0.0, 0.0], [1.0, -1.0]])
+    assert moments(alpha @ similarities, HALF)[1] == 1.0
+    assert float(variance.lai_variance(alpha, np.asarray(1.0))) == 9.0
+
+
+@pytest.mark.equation("lai-lower-variance")
+def test_counterexample_gradients_that_decay_as_assumed():
+    """With beta_l = rho^(2 (L - l)) beta*, rho = 4/5 and L = 6, Ghost varies by 0.186 of what LAI does."""
+    ratios = 0.8 ** (2 * np.arange(5, -1, -1))
+    similarities, ones = np.outer(ratios, [1.0, -1.0]), np.ones(6)
+    ghost = moments(ones @ similarities, HALF)[1]
+    ratio = ghost / float(variance.lai_variance(ones, np.asarray(1.0)))
+    assert ratio == pytest.approx(float((1 - Fraction(16, 25) ** 6) / (6 * (1 - Fraction(16, 25)))) ** 2)
+    assert round(ratio, 3) == 0.186
+
+
+@pytest.mark.equation("lai-lower-variance")
+def test_search_finds_counterexamples_with_gains_of_one_and_positive_alphas():
+    """c_l = 1 alone does not help: the noise may oppose the signal."""
+
+    def margin(seed):
+        similarities, weights, alpha = any_law(seed)
+        alpha = np.abs(alpha)
+        lai = moments(alpha.sum() * similarities[-1], weights)[1]
+        return lai / moments(alpha @ similarities, weights)[1]
+
+    assert largest_margin(seeds, margin, examples=100) > 10.0
+
+
+@pytest.mark.equation("scale-free-variance")
+@given(seed=seeds)
+def test_relative_to_its_mean_ghost_never_varies_less(backend, seed):
+    similarities, weights, alpha, gains = conditional_law(seed)
+    mean, signal = moments(similarities[-1], weights)
+    assume(min(abs(mean), abs(alpha @ gains), abs(alpha.sum())) > 1e-3)
+    noise = moments(alpha @ (similarities - gains[:, None] * similarities[-1]), weights)[1]
+    inputs = listed(backend, (alpha, gains, mean, signal, noise))
+    ghost, lai = (float(side) for side in variance.scale_free_variance(*inputs))
+    for found, outcomes in ((ghost, alpha @ similarities), (lai, alpha.sum() * similarities[-1])):
+        centre, spread = moments(outcomes, weights)
+        assert found == pytest.approx(spread / centre**2, rel=1e-6)
+    assert ghost >= lai * (1 - 1e-12)
+
+
+@pytest.mark.equation("scale-free-variance")
+def test_counterexample_without_the_conditional_mean_ghost_may_vary_less_relatively():
+    """Take beta = (1, beta*), beta* = 1/2 or 3/2: relative to the squared mean, Ghost 1/16 and LAI 1/4."""
+    similarities, ones = np.array([[1.0, 1.0], [0.5, 1.5]]), np.ones(2)
+    centre, spread = moments(ones @ similarities, HALF)
+    assert spread / centre**2 == 1 / 16
+    centre, spread = moments(2 * similarities[-1], HALF)
+    assert spread / centre**2 == 1 / 4
+
+
+@pytest.mark.equation("calibrated-error")
+@given(seed=seeds)
+def test_errors_about_the_conditional_mean(backend, seed):
+    similarities, weights, alpha, gains = conditional_law(seed)
+    layer_weights = np.random.default_rng(seed + 1).standard_normal(LAYERS)
+    aim = (alpha @ gains) * similarities[-1]
+    second = similarities[-1] ** 2 @ weights
+    for chosen in (layer_weights, np.ones(LAYERS), gains):
+        error = (((alpha @ chosen) * similarities[-1] - aim) ** 2) @ weights
+        found = float(variance.calibrated_error(*listed(backend, (alpha, gains, chosen, second))))
+        assert found == pytest.approx(error, rel=1e-8, abs=1e-12)
+    assert float(variance.calibrated_error(*listed(backend, (alpha, gains, gains, second)))) == 0.0
+    noise = moments(alpha @ (similarities - gains[:, None] * similarities[-1]), weights)[1]
+    assert ((alpha @ similarities - aim) ** 2) @ weights == pytest.approx(noise, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.equation("variance-criterion", "calibrated-error")
+def test_one_layer_of_independent_noise_end_to_end():
+    """J = (1 + s) I with s = +-1/2, independent for z and j: gain 1, and Ghost varies more than LAI."""
+    laws = [(np.stack([1.5 * np.eye(2), 0.5 * np.eye(2)]), HALF)]
+    g, h = np.array([1.0, 2.0]), np.array([2.0, 1.0])
+    sides = [propagation.propagated_moments(laws, vector) for vector in (g, h)]
+    noise = propagation.jacobian_noise_variance(*sides[0], *sides[1])
+    outcomes = [s * t * (g @ h) for s, t in itertools.product((1.5, 0.5), repeat=2)]
+    mean, spread = moments(outcomes, np.full(4, 0.25))
+    assert mean == g @ h
+    assert float(noise) == pytest.approx(spread)
+    ones = np.ones(2)
+    assert float(variance.variance_criterion(ones, ones, np.asarray(0.0), noise)) == pytest.approx(spread)
+
+
+def test_wrong_shapes_are_refused():
+    two, three, number = np.ones(2), np.ones(3), np.ones(())
+    with pytest.raises(ValueError, match="gains: expected shape"):
+        variance.variance_criterion(two, three, number, number)
+    with pytest.raises(ValueError, match="deviations: expected shape"):
+        variance.variance_order(two, three)
+    with pytest.raises(ValueError, match="weights: expected shape"):
+        variance.calibrated_error(two, two, three, number)
+    with pytest.raises(ValueError, match="similarities: expected shape"):
+        variance.regression_gain(np.ones((2, 3)), two, two)
