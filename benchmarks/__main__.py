@@ -1,0 +1,56 @@
+"""`python -m benchmarks NAME`: measure, print, and write JSON under `build/`."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import click
+
+FRAMEWORKS = click.Choice(["torch", "jax"])
+
+
+def _run(module: str) -> None:
+    """Import late: one benchmark needs torch, another jax."""
+    run: Callable[[], dict] = import_module(f"benchmarks.{module}").run
+    run()
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """Gather the commands."""
+
+
+@main.command()
+def scale() -> None:
+    """Time to score one batch, for validation sets of 100 to 100,000 samples."""
+    _run("scale")
+
+
+@main.command()
+@click.argument("framework", type=FRAMEWORKS)
+def exactness(framework: str) -> None:
+    """Compare Ghost with per-sample autograd, architecture by architecture."""
+    _run(f"exactness_{framework}")
+
+
+@main.command()
+@click.argument("framework", type=FRAMEWORKS)
+def cost(framework: str) -> None:
+    """Compare a curated step with a plain one: operations, time, memory."""
+    _run(f"cost_{framework}")
+
+
+@main.command(name="all")
+def everything() -> None:
+    """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
+    failed = []
+    for module in ("scale", "exactness_torch", "cost_torch", "exactness_jax", "cost_jax"):
+        try:
+            _run(module)
+        except SystemExit as error:
+            failed.append(f"{module} ({error})")
+    if failed:
+        raise SystemExit("bounds that did not hold: " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()
