@@ -94,7 +94,8 @@ class AtMost:
 
     def holds(self, values: Mapping[Any, Any]) -> bool:
         """Whether it is true at a point."""
-        slack = sp.nsimplify(_substitute(self.rhs, values) - _substitute(self.lhs, values))
+        slack = _substitute(self.rhs, values) - _substitute(self.lhs, values)
+        slack = slack if slack.is_Rational else sp.nsimplify(slack)
         return bool(slack > 0) if self.strict else bool(slack >= 0)
 
 
@@ -378,7 +379,7 @@ def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
 def _is_zero_number(value: Any) -> bool:
     if isinstance(value, sp.MatrixBase):
         return all(_is_zero_number(entry) for entry in value)
-    return bool(sp.simplify(value) == 0)
+    return bool(value == 0) if value.is_Rational else bool(sp.simplify(value) == 0)
 
 
 def _nested(argument: Any) -> Any:
