@@ -341,7 +341,7 @@ def test_counterexample_search_violates_the_relative_bound(family):
 
 @pytest.mark.equation("decays-with-depth")
 def test_counterexample_the_error_grows_with_depth():
-    """On the extremal network with rho = 0.5 LAI's relative error rises to 1; the printed bound rises, too."""
+    """On the extremal network with rho = 0.5 LAI's relative error rises to 1, the printed bound with it."""
     errors, printed = [], []
     for depth in (2, 3, 4, 8):
         beta = np.array([0.25 ** (depth - 1 - k) for k in range(depth)])[:, None, None]
