@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +23,12 @@ settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# Shapes in the signatures of what computes are checked at every call; the public functions before
+# them have their own messages, which a type checker's would hide.
+COMPUTING = ("_gradients", "_outer", "_estimators", "_positions")
+with install_import_hook([f"lai_core.{name}" for name in COMPUTING], "beartype.beartype"):
+    import lai_core  # noqa: F401
 
 from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set
 
