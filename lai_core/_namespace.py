@@ -70,6 +70,11 @@ def namespace_of(named: Mapping[str, Array]) -> Namespace:
     return xp
 
 
+def device_of(array: Array) -> Any:
+    """Return the device on which to create what meets `array`; None on jax, which places it by itself."""
+    return None if is_jax_array(array) else device(array)
+
+
 def is_half(dtype: DType) -> bool:
     """Whether `dtype` is a 16-bit floating type, decided by name: no standard function knows them all."""
     return str(dtype).rsplit(".", maxsplit=1)[-1] in _HALF

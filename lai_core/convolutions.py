@@ -6,7 +6,7 @@ from typing import Any
 
 from lai_core._checks import check_floating, check_not_empty
 from lai_core._gradients import ParameterGradient, VectorGradient, Workspace
-from lai_core._namespace import Array, DType, Namespace
+from lai_core._namespace import Array, DType, Namespace, device_of
 from lai_core._outer import OuterGradient
 from lai_core._positions import sum_positions
 from lai_core._records import Record
@@ -182,7 +182,7 @@ def _padded(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Arra
         if not length:
             continue
         shape = tuple(length if index == axis else size for index, size in enumerate(array.shape))
-        zeros = xp.zeros(shape, dtype=array.dtype, device=array.device)
+        zeros = xp.zeros(shape, dtype=array.dtype, device=device_of(array))
         parts = [zeros, *parts] if before else [*parts, zeros]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lai_core._checks import check_floating, check_not_empty
 from lai_core._gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._namespace import Array, Namespace, cast
+from lai_core._namespace import Array, Namespace, cast, device_of
 from lai_core._outer import OuterGradient
 from lai_core._positions import with_positions
 from lai_core._records import Record
@@ -160,7 +160,7 @@ class EmbeddingGradient:
         order = xp.argsort(ids)
         ordered = xp.take(xp.reshape(self.gradients, (n * t, d)), order, axis=0)
         sums = xp.concat([xp.zeros_like(ordered[:1, ...]), xp.cumulative_sum(ordered, axis=0)], axis=0)
-        rows = xp.arange(self.rows, dtype=ids.dtype, device=ids.device)
+        rows = xp.arange(self.rows, dtype=ids.dtype, device=device_of(ids))
         ordered_ids = xp.take(ids, order, axis=0)
         ends = (xp.searchsorted(ordered_ids, rows, side=side) for side in ("right", "left"))
         last, first = (xp.take(sums, end, axis=0) for end in ends)

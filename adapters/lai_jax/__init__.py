@@ -1,6 +1,9 @@
 """lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
 
 from lai_jax import _pytrees as _pytrees
+from lai_jax.coverage import Coverage, coverage
+from lai_jax.exact import exact_scores
+from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.trace import trace
 
-__all__ = ["trace"]
+__all__ = ["Coverage", "SelfCheck", "coverage", "exact_scores", "selfcheck", "trace"]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax import _control, _custom
-from lai_jax._errors import couples, unknown
+from lai_jax._errors import UnexplainedError, couples, unknown
 from lai_jax._primitives import ELEMENTWISE
 from lai_jax._program import Operation, Program, Site, Value, closed_of
 from lai_jax._rows import Rows
@@ -35,10 +35,14 @@ class Notebook:
         How many samples the batch has.
     differentiated
         Whether derivative rules matter: not where a program is itself a derivative.
+    partial
+        Whether to leave out parameters that cannot be followed, rather than raise.
     """
 
-    def __init__(self, samples: int, differentiated: bool = True) -> None:
+    def __init__(self, samples: int, differentiated: bool = True, partial: bool = False) -> None:
         self.samples = samples
+        self.partial = partial
+        self.left_out: dict[int, str] = {}
         self.differentiated = differentiated
         self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
@@ -114,24 +118,43 @@ class Reader:
 
     def equation(self, eqn: Any, slots: list[int]) -> list[int]:
         """Read one equation; return the slots of its outputs."""
-        name, values = eqn.primitive.name, [self.program.values[slot] for slot in slots]
+        values = [self.program.values[slot] for slot in slots]
         batched = any(value.batched for value in values)
         self.path = (*self.path, id(eqn))
         try:
-            if name in _CALLS or (name in ("remat2", "checkpoint", "remat") and not batched):
-                closed = closed_of(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
-                return self.inlined(closed.jaxpr, closed.consts, slots)
-            if not batched:
-                return self.emit(eqn, slots, unbatched(eqn, values))
-            if name in _REFUSED:
-                raise unknown(eqn, _REFUSED[name])
-            if name in _CUSTOM:
-                return _custom.read(self, eqn, slots, values)
-            if name in _control.READERS:
-                return _control.READERS[name](self, eqn, slots, values)
-            return self.touched(eqn, slots, values)
+            return self.followed(eqn, slots, values, batched)
+        except UnexplainedError as error:
+            leaves = frozenset[int]().union(*(value.leaves for value in values))
+            if not (self.notebook.partial and leaves and batched):
+                raise
+            self.notebook.left_out |= dict.fromkeys(leaves, str(error))
+            constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
+            return self.followed(
+                eqn, [self.known_as(s, v) for s, v in zip(slots, constants, strict=True)], constants, True
+            )
         finally:
             self.path = self.path[:-1]
+
+    def known_as(self, slot: int, value: Value) -> int:
+        """Change what is known of a slot from here on."""
+        self.program.values[slot] = value
+        return slot
+
+    def followed(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
+        """Read one equation by what it does."""
+        name = eqn.primitive.name
+        if name in _CALLS or (name in ("remat2", "checkpoint", "remat") and not batched):
+            closed = closed_of(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+            return self.inlined(closed.jaxpr, closed.consts, slots)
+        if not batched:
+            return self.emit(eqn, slots, unbatched(eqn, values))
+        if name in _REFUSED:
+            raise unknown(eqn, _REFUSED[name])
+        if name in _CUSTOM:
+            return _custom.read(self, eqn, slots, values)
+        if name in _control.READERS:
+            return _control.READERS[name](self, eqn, slots, values)
+        return self.touched(eqn, slots, values)
 
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
         """Append an operation; return the slots of its outputs."""

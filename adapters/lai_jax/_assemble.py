@@ -1,6 +1,5 @@
 """From a program, its plan and one run of it to the records of a trace."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +37,15 @@ class Measured:
     cotangents: Records
 
 
-def measure(model: Model, recorded: Sequence[Site], nudged: Sequence[Site]) -> Measured:
-    """Run the program once, and back as far as the first nudged site."""
+def measure(model: Model, plan: Plan, everything: bool) -> Measured:
+    """Run the program once, and back to the last layer's output, or to the outputs of `everything`."""
+    sites = model.program.sites()
+    nudged = [plan.uses[-1].site]
+    recorded = [site for site in sites if site.is_layer]
+    if everything:
+        biases = {use.site.bias for use in plan.uses if use.bias}
+        nudged = [site for site in sites if site not in biases]
+        recorded = [site for site in sites if site.kind != "lift"]
     keys: list[Site] = []
 
     def losses(nudges: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
@@ -68,6 +74,16 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
     if model.real == model.samples:
         return found
     return [_first(record, model.real) for record in found]
+
+
+def records_leaves(plan: Plan) -> list[frozenset[int]]:
+    """Return of each record of an `all` trace which parameters it explains."""
+    layers = []
+    for use in plan.uses:
+        own = frozenset[int]() if use.built or use.site.frozen else use.site.operand.leaves
+        bias = use.site.bias.operand.leaves if use.bias and use.site.bias is not None else frozenset[int]()
+        layers.append(own | bias)
+    return [*layers[:-1], *(frozenset((leaf,)) for leaf in plan.built), layers[-1]]
 
 
 def _first(record: Record, samples: int) -> Record:

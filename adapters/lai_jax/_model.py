@@ -31,6 +31,8 @@ class Model:
         How many samples the program was read for.
     real
         How many samples the batch has: 1 where the program was read for two copies of it.
+    left_out
+        Leaves that cannot be explained, and why.
     """
 
     program: Program
@@ -39,6 +41,7 @@ class Model:
     trainable: list[int]
     samples: int
     real: int
+    left_out: dict[int, str]
 
     @property
     def parameters(self) -> list[Any]:
@@ -129,7 +132,13 @@ def check_targets(inputs: Any, targets: Any) -> None:
 
 
 def read(
-    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], inputs: Any, targets: Any
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    partial: bool = False,
 ) -> Model:
     """Read the losses of one batch as a program.
 
@@ -173,9 +182,10 @@ def read(
         ),
         *(_datum(variable.aval) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
-    program = Reader(Notebook(samples)).whole(closed, known)
+    notebook = Notebook(samples, partial=partial)
+    program = Reader(notebook).whole(closed, known)
     _check_losses(program)
-    return Model(program, [*leaves, *arrays], names, trainable, samples, real)
+    return Model(program, [*leaves, *arrays], names, trainable, samples, real, notebook.left_out)
 
 
 def _doubled(leaf: Any) -> Any:

@@ -1,6 +1,5 @@
 """Gradients of parameters that are no plain factor of a layer: built sample by sample, pulled back."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,14 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lai_jax._errors import INSTEAD, UnexplainedError
 from lai_jax._evaluate import Records, apply_equation, operand_of_lift
 from lai_jax._model import Model
 from lai_jax._program import Operation, Program, Site, loop_parts
 from lai_jax._rows import split
-
-BUDGET = 1 << 31
-"""Bytes that the per-sample gradients of one parameter may take: 2 GiB."""
 
 
 def operands(
@@ -127,22 +122,8 @@ def built_gradients(
         The parameters.
     records, cotangents
         The recorded inputs and the output gradients of the sites.
-
-    Raises
-    ------
-    UnexplainedError
-        If the gradients of one parameter take more than `BUDGET` bytes.
     """
     values = model.parameters
-    for leaf in leaves:
-        entries, each = math.prod(jnp.shape(values[leaf])), jnp.result_type(values[leaf]).itemsize
-        if model.samples * entries * each > BUDGET:
-            msg = (
-                f"params: the gradient of {model.names[leaf]!r} has no factors where it is used, and as a whole "
-                f"takes {model.samples} x {entries} numbers, more than {BUDGET} bytes; trace fewer samples at "
-                f"once, or pass partial=True to leave it out; {INSTEAD}"
-            )
-            raise UnexplainedError(msg)
     own = [_operand_gradients(site, records, cotangents[site], model.samples) for site in sites]
     wanted = frozenset(sites)
     empty = [None] * (len(model.arguments) - len(values))

@@ -1,19 +1,25 @@
 """Which parameter is explained by which sites, and as what."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import jax.numpy as jnp
+
 from lai_jax._biases import fused_biases
-from lai_jax._errors import UnexplainedError
+from lai_jax._errors import INSTEAD, UnexplainedError
 from lai_jax._layouts import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
 from lai_jax._model import Model, final_layers
 from lai_jax._program import Site
 from lai_jax._views import View
 
 Iteration = tuple[int, ...]
+
+BUDGET = 1 << 31
+"""Bytes that the per-sample gradients of one parameter may take where they must be built: 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,13 @@ class Plan:
         The layers' and tables' records in order, the last layer at the end.
     built
         The leaves whose gradients are built sample by sample, and the sites that takes.
-    explained
-        Of each leaf, the names of what explains it.
+    left_out
+        Leaves that no record explains, and why.
     """
 
     uses: list[Use]
     built: dict[int, list[Site]] = field(default_factory=dict)
-    explained: dict[int, list[str]] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)
 
 
 def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
@@ -84,18 +90,38 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
         for leaf in site.operand.leaves:
             by_leaf[leaf].append(site)
     factored = {leaf for leaf, own in by_leaf.items() if _factorable(own)}
+    factored -= model.left_out.keys()
     uses = [
         replace(use, built=not use.site.operand.leaves <= factored) for use in _ordered(model, sites, last)
     ]
     uses = _shared([use for use in uses if use.site.is_layer or not use.built])
     fused = fused_biases(model.program, uses, by_leaf)
-    plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses])
+    plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses], left_out=dict(model.left_out))
     whole = {leaf for site in fused for leaf in site.operand.leaves}
     for leaf, own in by_leaf.items():
-        if leaf not in factored and leaf not in whole:
+        if leaf in factored | whole | model.left_out.keys():
+            continue
+        reason = _too_large(model, leaf)
+        if reason is None:
             plan.built[leaf] = own
-        plan.explained[leaf] = sorted({site.eqn.primitive.name for site in own})
+        elif partial:
+            plan.left_out[leaf] = reason
+        else:
+            raise UnexplainedError(reason)
     return plan
+
+
+def _too_large(model: Model, leaf: int) -> str | None:
+    """Say why the per-sample gradients of a leaf cannot be built; None if they can."""
+    value = model.parameters[leaf]
+    entries, each = math.prod(jnp.shape(value)), jnp.result_type(value).itemsize
+    if model.samples * entries * each <= BUDGET:
+        return None
+    return (
+        f"params: the gradient of {model.names[leaf]!r} has no factors where it is used, and "
+        f"as a whole takes {model.samples} x {entries} numbers, more than {BUDGET} bytes; trace fewer samples at once, or pass "
+        f"partial=True to leave it out; {INSTEAD}"
+    )
 
 
 def site_name(model: Model, site: Site) -> str:
@@ -133,8 +159,8 @@ def _loops_over_positions(site: Site, final: bool, samples: int) -> bool:
     invariant = site.operand.view is not None and not any(site.operand.view.loops)
     if final and not (invariant and site.kind == "dense"):
         msg = (
-            f"apply: the last layer ({site.eqn.primitive.name} in a scan) has another weight in every iteration, "
-            "so that there is no single last layer; unroll the scan, or apply the last layer after it"
+            f"apply: the last layer ({site.eqn.primitive.name} in a scan) has another weight "
+            "in each iteration, so that there is no single last one; unroll the scan, or apply the last layer after it"
         )
         raise UnexplainedError(msg)
     return final or (invariant and site.kind == "dense" and not has_positions(site, samples))

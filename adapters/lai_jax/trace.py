@@ -74,15 +74,6 @@ def trace(
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
     everything = gradients == "all"
-    model = read(apply, params, loss, inputs, targets)
+    model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial)
-    sites = model.program.sites()
-    if everything:
-        biases = {use.site.bias for use in plan.uses if use.bias}
-        nudged = [site for site in sites if site not in biases]
-        recorded = [site for site in sites if site.kind != "lift"]
-    else:
-        nudged = [plan.uses[-1].site]
-        recorded = [site for site in sites if site.is_layer]
-    measured = measure(model, recorded, nudged)
-    return lai.Trace(records_of(model, plan, measured, everything))
+    return lai.Trace(records_of(model, plan, measure(model, plan, everything), everything))

@@ -1,0 +1,171 @@
+"""The exact inner product of gradients for any model, by one forward-mode pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lai_jax._model import check_targets, losses_of
+
+Batch = tuple[Any, Any]
+
+
+def exact_scores(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    validation: Any,
+    training: Any,
+    *,
+    at: str = "start",
+    learning_rate: Any = None,
+    reduction: str = "mean",
+    optimizer: tuple[Any, Any] | None = None,
+) -> jax.Array:
+    r"""Score every training sample by the exact first-order change of the validation loss.
+
+    Implements :eq:`jvp-scores`. One gradient of the validation loss and one forward-mode pass over the
+    batch along it: any architecture, any parameter, no layers to find.
+
+    Parameters
+    ----------
+    apply
+        `apply(params, inputs)`: the model, a pure function.
+    params
+        Its parameters; the floating-point leaves move.
+    loss
+        `loss(outputs, targets) -> (n,)`: one unnormalised number a sample.
+    validation, training
+        `(inputs, targets)` each.
+    at
+        `start`: at the parameters as they are. `midpoint`: after half of the SGD step on the whole
+        batch, where the score is the one-step Shapley value up to second order in the step.
+    learning_rate
+        Of that step, for `midpoint`. With an `optimizer`, what the scores are divided by.
+    reduction
+        `mean` or `sum`: how the batch's losses make the training loss whose step is meant.
+    optimizer
+        `(tx, state)`: an optax transformation and its state before the step. The score is then the
+        exact derivative of the transformation's step, at the batch's own gradient: moments, weight
+        decay, clipping and schedules included. Clipping belongs into the chain.
+
+    Returns
+    -------
+    jax.Array
+        `(n_train,)`. Positive helps: the decrease of the summed validation loss per unit learning rate
+        per unit weight of that sample's loss. With an `optimizer` and no `learning_rate`, per step.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If an option is unknown, options exclude each other, or the loss is not one number a sample.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: inputs * params
+    >>> loss = lambda outputs, targets: (outputs - targets) ** 2 / 2
+    >>> batch = jnp.array([1.0, 1.0]), jnp.array([2.0, -2.0])
+    >>> print(lai_jax.exact_scores(apply, jnp.array(0.0), loss, (jnp.ones(1), jnp.ones(1)), batch))
+    [ 2. -2.]
+    """
+    _check_options(at, learning_rate, reduction, optimizer)
+    losses = losses_of(apply, loss)
+    for name, batch in (("validation", validation), ("training", training)):
+        if not isinstance(batch, tuple) or len(batch) != 2:
+            msg = f"{name}: expected a pair (inputs, targets), got {type(batch).__name__}"
+            raise TypeError(msg)
+        check_targets(*batch)
+    moving, restored = _moving(params)
+
+    def of(batch: Batch) -> Callable[[list[jax.Array]], jax.Array]:
+        return lambda values: losses(restored(values), *batch)
+
+    point, scale = moving, 1.0
+    if optimizer is not None:
+        return _optimizer_scores(of(validation), of(training), moving, restored, optimizer, reduction) / (
+            1.0 if learning_rate is None else learning_rate
+        )
+    if at == "midpoint":
+        step = jax.grad(lambda values: _reduced(of(training)(values), reduction))(moving)
+        point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
+    direction = jax.grad(lambda values: of(validation)(values).sum())(point)
+    return _along(of(training), moving, direction) * scale
+
+
+def _check_options(at: str, learning_rate: Any, reduction: str, optimizer: Any) -> None:
+    for name, value, choices in (
+        ("at", at, ("start", "midpoint")),
+        ("reduction", reduction, ("mean", "sum")),
+    ):
+        if value not in choices:
+            msg = f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
+            raise ValueError(msg)
+    if at == "midpoint" and optimizer is not None:
+        msg = "optimizer: at='midpoint' is of an SGD step; pass one or the other"
+        raise ValueError(msg)
+    if at == "midpoint" and learning_rate is None:
+        msg = "learning_rate: at='midpoint' needs the learning rate of the step, got None"
+        raise ValueError(msg)
+    if at == "start" and optimizer is None and learning_rate is not None:
+        msg = "learning_rate: scores at the start are per unit learning rate; leave it out"
+        raise ValueError(msg)
+    if optimizer is not None and not (isinstance(optimizer, tuple) and hasattr(optimizer[0], "update")):
+        msg = f"optimizer: expected a pair (tx, state) of optax, got {type(optimizer).__name__}"
+        raise TypeError(msg)
+
+
+def _moving(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
+    """Return the floating-point leaves, and how to put others in their place."""
+    leaves, tree = jax.tree.flatten(params)
+    places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
+
+    def restored(values: list[Any]) -> Any:
+        given = list(leaves)
+        for place, value in zip(places, values, strict=True):
+            given[place] = value
+        return jax.tree.unflatten(tree, given)
+
+    return [jnp.asarray(leaves[place]) for place in places], restored
+
+
+def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
+    return losses.mean() if reduction == "mean" else losses.sum()
+
+
+def _along(losses: Callable[[list[jax.Array]], jax.Array], at: list[jax.Array], direction: Any) -> jax.Array:
+    """Return the derivative of every loss along a direction of the parameters."""
+    try:
+        return jax.jvp(losses, (at,), (direction,))[1]
+    except TypeError as error:
+        if "custom_vjp" not in str(error):
+            raise
+    values, pull = jax.vjp(losses, at)  # no forward mode: the transpose of the transpose
+    transposed = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(values))[1]
+    return transposed(direction)[0]
+
+
+def _optimizer_scores(
+    validation: Callable[[list[jax.Array]], jax.Array],
+    training: Callable[[list[jax.Array]], jax.Array],
+    moving: list[jax.Array],
+    restored: Callable[[list[Any]], Any],
+    optimizer: tuple[Any, Any],
+    reduction: str,
+) -> jax.Array:
+    """Pull the validation gradient after the step back through the step, then along it."""
+    tx, state = optimizer
+    gradient = jax.grad(lambda values: _reduced(training(values), reduction))(moving)
+
+    def stepped(gradients: list[jax.Array]) -> list[jax.Array]:
+        updates, _ = tx.update(restored(gradients), state, restored(moving))
+        return [value + update for value, update in zip(moving, _moving(updates)[0], strict=True)]
+
+    after, pull = jax.vjp(stepped, gradient)
+    target = jax.grad(lambda values: validation(values).sum())(after)
+    (direction,) = pull(target)
+    return -_along(training, moving, direction)
