@@ -47,7 +47,7 @@ def mlp() -> Case:
 
 
 def cnn_groups() -> Case:
-    """Grouped, dilated, strided and reflecting convolutions, GroupNorm, PReLU."""
+    """Group, dilate, stride and reflect convolutions; GroupNorm, InstanceNorm, PReLU."""
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
         nn.GroupNorm(2, 8),
@@ -107,7 +107,7 @@ def transformer_encoder() -> Case:
 
 
 def transformer_encoder_time_first() -> Case:
-    """The same with positions on the first axis, in training mode without dropout."""
+    """Put positions on the first axis."""
     return Case(Encoder(batch_first=False), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
 
 
@@ -295,7 +295,7 @@ class Parametrized(nn.Module):
 
 
 def parametrized() -> Case:
-    """What needs building sample by sample."""
+    """Use parameters in ways that need building sample by sample."""
     return Case(Parametrized(), classification, torch.randn(SAMPLES, 6), labels(SAMPLES))
 
 

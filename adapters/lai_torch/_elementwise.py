@@ -42,19 +42,29 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
         layout for layout in candidates(free, recorder.samples, recorder.batch_axis) if free[layout.axis]
     ]
     if not layouts:
-        return None
+        return _own_rows(recorder, source, aligned, shape)
     expanded = list(aligned)
     for layout in layouts:
         expanded[layout.axis] = shape[layout.axis]
     return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded))
 
 
-def leaf(recorder: Recorder, source: Source, copies: Tensor) -> Tensor:
+def _own_rows(
+    recorder: Recorder, source: Source, aligned: tuple[int, ...], shape: torch.Size
+) -> Tensor | None:
+    """Return what already has a row per sample (a table read with constant ids): row i is sample i's."""
+    pairs = zip(aligned, shape, strict=True)
+    if source.whole or not any(size == length == recorder.samples for size, length in pairs):
+        return None
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned), own_rows=True)
+
+
+def leaf(recorder: Recorder, source: Source, copies: Tensor, *, own_rows: bool = False) -> Tensor:
     """Make `copies` of a parameter a leaf whose gradient is recorded."""
     copies = copies.detach().requires_grad_()
     use = Use("direct", source, Tap(), copies, batch_axis=recorder.batch_axis)
-    use.options["shape"] = tuple(source.tensor.shape)
-    recorder.uses.append(use)
+    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows)
+    recorder.note(use)
     return recorder.mark(copies)
 
 

@@ -1,5 +1,7 @@
 """Per-sample gradients of a parameter, built: for what has no record of its own kind."""
 
+from collections.abc import Iterable, Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import grad
@@ -26,7 +28,7 @@ def built(recording: Recording, name: str) -> Tensor:
     needed = recording.samples * parameter.numel() * parameter.element_size()
     if needed > BUDGET:
         msg = (
-            f"model: expected the per-sample gradients of {name!r} to fit {BUDGET} bytes, they take {needed}: "
+            f"model: expected per-sample gradients of {name!r} that fit {BUDGET} bytes, they take {needed}: "
             "it is computed from other parameters, or used in ways that share no record; trace fewer samples "
             "at once, freeze it, or use lai_torch.exact_scores"
         )
@@ -39,7 +41,7 @@ def built(recording: Recording, name: str) -> Tensor:
         if use.tap.gradient is None:
             continue
         if name in use.weight.names:
-            total += _pulled(use.weight, of_weight(use, layout, recording.samples), name, parameter)
+            total += _pulled(use.weight, of_weight(use, layout, recording.samples), parameter)
         if use.bias is not None and name in use.bias.names:
             total += of_bias(use, layout, recording.samples)
     return total.reshape(recording.samples, -1)
@@ -54,8 +56,8 @@ def of_bias(use: Use, layout: Layout, samples: int) -> Tensor:
     return rows if rows.ndim == 2 else rows.sum(1)
 
 
-def of_weight(use: Use, layout: Layout, samples: int) -> Tensor:
-    """Return every sample's gradient of what is used as the weight, `(n, *shape)`."""
+def of_weight(use: Use, layout: Layout, samples: int) -> Iterable[Tensor]:
+    """Return every sample's gradient of what is used as the weight, `(n, *shape)` or one by one."""
     gradient = _received(use)
     if use.kind == "dense":
         rows, columns = (by_sample(side, layout, samples) for side in (gradient, use.activations))
@@ -72,6 +74,8 @@ def of_weight(use: Use, layout: Layout, samples: int) -> Tensor:
         return table.scatter_add_(1, ids.unsqueeze(-1).expand_as(rows), rows)
     if use.kind == "convolution":
         return _of_kernel(use, gradient)
+    if use.options["own_rows"]:
+        return _of_rows(use, gradient, layout, samples)
     return _of_copies(use, gradient, layout, samples)
 
 
@@ -94,6 +98,15 @@ def _of_kernel(use: Use, gradient: Tensor) -> Tensor:
     return torch.stack(found)
 
 
+def _of_rows(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+    """Yield each sample's gradient of a tensor of which it sees its own row alone."""
+    for sample in range(samples):
+        alone = torch.zeros_like(gradient)
+        row = alone.select(layout.axis, sample)
+        row.copy_(gradient.select(layout.axis, sample))
+        yield alone.reshape(use.options["shape"])
+
+
 def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tensor:
     """Sum the gradients of a sample's copies into the shape of what was copied."""
     shape = tuple(use.options["shape"])
@@ -111,9 +124,9 @@ def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tens
     )
 
 
-def _pulled(source: Source, gradients: Tensor, name: str, parameter: Tensor) -> Tensor:
+def _pulled(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> Tensor:
     """Pull gradients of a tensor computed from parameters back to one of them, sample by sample."""
-    if source.whole:
+    if isinstance(gradients, Tensor) and source.whole:
         return gradients
     found = [
         torch.autograd.grad(source.tensor, parameter, one, retain_graph=True, allow_unused=True)[0]

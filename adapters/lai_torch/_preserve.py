@@ -1,6 +1,7 @@
 """Leave no trace: what a forward pass may change is put back, also when the model raises."""
 
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -26,6 +27,7 @@ def preserved(model: nn.Module) -> Iterator[None]:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
+        stack.enter_context(_without_backward_hooks(model))
         stack.callback(buffers.restore)
         yield
 
@@ -41,6 +43,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, flag in flags:
             module.training = flag
+
+
+@contextmanager
+def _without_backward_hooks(model: nn.Module) -> Iterator[None]:
+    """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
+    saved = [(module, module._backward_hooks, module._backward_pre_hooks) for module in model.modules()]
+    for module, _, _ in saved:
+        module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
+    try:
+        yield
+    finally:
+        for module, hooks, pre_hooks in saved:
+            module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
 
 
 class _Buffers:

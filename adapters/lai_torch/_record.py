@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
@@ -138,7 +137,7 @@ def _receive(recorder: Recorder, values: Tensor, trainable: dict[str, nn.Paramet
     """Send the gradient of the summed losses to the uses; return what reached parameters themselves."""
     copies = [use for use in recorder.uses if use.kind == "direct"]
     wanted = [*recorder.anchors, *(use.activations for use in copies), *trainable.values()]
-    found = torch.autograd.grad(values.sum(), wanted, retain_graph=True, allow_unused=True)
+    found = recorder.differentiate(values.sum(), wanted)
     found = found[len(recorder.anchors) :]
     for use, gradient in zip(copies, found, strict=False):
         use.tap.gradient = gradient
@@ -154,7 +153,7 @@ def _layouts(recorder: Recorder, values: Tensor, *, proved: bool) -> dict[Use, L
         for use in recorder.uses:
             use.tap.receive = use.tap.receive_second
         wanted = [*recorder.anchors, *(use.activations for use in copies)]
-        found = torch.autograd.grad((values * weights).sum(), wanted, retain_graph=True, allow_unused=True)
+        found = recorder.differentiate((values * weights).sum(), wanted)
         for use, gradient in zip(copies, found[len(recorder.anchors) :], strict=True):
             use.tap.second = gradient
     return {use: _layout(recorder, use, weights, proved=proved) for use in recorder.uses}

@@ -7,6 +7,7 @@ the parameter itself, and shows in the end as a gradient that no use explains. S
 silent.
 """
 
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,6 +57,7 @@ class Recorder(TorchFunctionMode):
         self.stuck: dict[str, str] = {}
         self.batch_axis: int | None = None
         self.precision = 0.0
+        self.replaying = False
         self.parameters = dict(model.named_parameters())
         self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
         self._sources = {
@@ -83,6 +85,34 @@ class Recorder(TorchFunctionMode):
         """Note that `value` depends on the batch."""
         self._batched[value] = True
         return value
+
+    def note(self, use: Use) -> None:
+        """Keep a use; what checkpointing runs again during a backward pass is no second use."""
+        if not self.replaying:
+            self.uses.append(use)
+
+    def differentiate(self, values: Tensor, wanted: list[Tensor]) -> tuple[Tensor | None, ...]:
+        """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
+
+        Raises
+        ------
+        ValueError
+            If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
+        """
+        self.replaying = True
+        try:
+            with self:
+                return opened(torch.autograd.grad)(values, wanted, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            if "use_reentrant" not in str(error):
+                raise
+            msg = (
+                "model: a checkpoint with use_reentrant=True cannot be traced; pass use_reentrant=False, or "
+                "call model.eval() where that turns checkpointing off"
+            )
+            raise ValueError(msg) from error
+        finally:
+            self.replaying = False
 
     @property
     def anchors(self) -> list[Tensor]:
@@ -125,6 +155,8 @@ class Recorder(TorchFunctionMode):
                 self.precision = max(self.precision, torch.finfo(result.dtype).eps)
             if batched:
                 self._batched[result] = True
+            elif result in self._batched:
+                continue
             elif names and id(result) not in self._sources and self._carries(names, result):
                 self._sources[id(result)] = Source(result, names, whole=False)
         if batched and any(result.requires_grad for result in results):
@@ -135,6 +167,14 @@ class Recorder(TorchFunctionMode):
         """Whether the values of the parameters `names` go into `result`."""
         frozen = not any(self.parameters[name].requires_grad for name in names)
         return result.is_floating_point() and (result.requires_grad or frozen)
+
+
+def opened(func: Any) -> Any:
+    """Copy a Python function of torch so that it runs its body rather than hand itself to the mode."""
+    globals_ = {**func.__globals__, "has_torch_function": lambda _: False}
+    copied = types.FunctionType(func.__code__, globals_, func.__name__, func.__defaults__, func.__closure__)
+    copied.__kwdefaults__ = func.__kwdefaults__
+    return copied
 
 
 _SHAPE_ONLY = {

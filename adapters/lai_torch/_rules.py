@@ -1,6 +1,5 @@
 """What each function does with a parameter: the rules of the recorder for layers."""
 
-import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lai_torch._elementwise import BROADCASTING, NORMS, broadcast
-from lai_torch._recorder import Recorder, Rule
+from lai_torch._recorder import Recorder, Rule, opened
 from lai_torch._uses import Source, Use
 
 
@@ -47,7 +46,7 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
     matrix = weight.detach().T if transposed else weight.detach()
     constant = bias.detach() if isinstance(bias, Tensor) and joined else None
     output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
-    recorder.uses.append(
+    recorder.note(
         Use(
             "dense",
             whole,
@@ -119,7 +118,7 @@ def _convolution(
         "groups": groups,
     }
     use = Use("convolution", source, tap, _as_computed(inputs), offset, options=geometry)
-    recorder.uses.append(use)
+    recorder.note(use)
     return output
 
 
@@ -152,12 +151,16 @@ def _embedding(
     source = recorder.source(weight)
     if source is None or not source.whole or not recorder.trains(source):
         return NotImplemented
-    own_rows = recorder.is_batched(input) or (input.ndim >= 2 and input.shape[0] == recorder.samples)
-    if not own_rows or recorder.samples not in input.shape or max_norm is not None or scale_grad_by_freq:
+    if (
+        not recorder.is_batched(input)
+        or recorder.samples not in input.shape
+        or max_norm is not None
+        or scale_grad_by_freq
+    ):
         return NotImplemented
     output, tap = recorder.tap(functional.embedding(input, weight.detach()))
     padding = None if padding_idx is None else padding_idx % weight.shape[0]
-    recorder.uses.append(Use("embedding", source, tap, input, options={"padding": padding}))
+    recorder.note(Use("embedding", source, tap, input, options={"padding": padding}))
     return output
 
 
@@ -174,17 +177,9 @@ def _attention(recorder: Recorder, func: Any, query: Any, *args: Any, **kwargs: 
     outside, recorder.batch_axis = recorder.batch_axis, 1
     try:
         with recorder:
-            return _opened(func)(query, *args, **kwargs)
+            return opened(func)(query, *args, **kwargs)
     finally:
         recorder.batch_axis = outside
-
-
-def _opened(func: Any) -> Any:
-    """Copy a function of `torch.nn.functional` so that it runs its body rather than ask the mode again."""
-    globals_ = {**func.__globals__, "has_torch_function": lambda _: False}
-    opened = types.FunctionType(func.__code__, globals_, func.__name__, func.__defaults__, func.__closure__)
-    opened.__kwdefaults__ = func.__kwdefaults__
-    return opened
 
 
 def _batch_norm(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:

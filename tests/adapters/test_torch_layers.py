@@ -1,0 +1,348 @@
+"""Every kind of layer and every way to use a parameter: exact, or refused by name."""
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import lai_core as lai
+from benchmarks import exactness_torch
+from tests.adapters.torch_oracle import exact_kernel
+
+N = 4
+LOSS = nn.CrossEntropyLoss(reduction="none")
+# the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
+ARCHITECTURES = sorted(set(exactness_torch.MODELS) - {"resnet18_32"})
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def labels(n=N):
+    return torch.arange(n) % 3
+
+
+def check_exact(model, inputs, targets=None, loss=LOSS, samples=N, tolerance=1e-10):
+    """Compare Ghost with per-sample autograd, and return the trace."""
+    targets = labels(samples) if targets is None else targets
+    trace = lai_torch.trace(model, loss, inputs, targets, gradients="all")
+    expected = exact_kernel(model, loss, inputs, targets, samples)
+    error = float((lai.ghost_kernel(trace, trace) - expected).abs().max() / expected.abs().max())
+    assert error <= tolerance
+    assert lai_torch.coverage(model, loss, inputs, targets).share == 1.0
+    return trace
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architectures_are_exact_over_all_parameters(name):
+    found = exactness_torch.measure(exactness_torch.MODELS[name])
+    assert found["relative_error"] <= exactness_torch.bound(name)
+    assert found["coverage"] == 1.0
+
+
+def test_a_residual_net_with_running_statistics_is_exact():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.norm = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            hidden = self.norm(self.stem(inputs))
+            hidden += inputs
+            return self.head(functional.relu(hidden, inplace=True).mean((2, 3)))
+
+    model = Residual().double()
+    model.norm.running_mean.normal_()
+    trace = check_exact(model.eval(), randn(N, 1, 5, 5))
+    assert [type(layer).__name__ for layer in trace.layers] == [
+        *("GainTrace", "GainTrace"),
+        *("ConvolutionTrace", "LayerTrace"),
+    ]
+
+
+def test_a_scored_summary_of_chunks_is_the_kernel_summed():
+    case = exactness_torch.doubled(exactness_torch.gpt2())
+    trace = lai_torch.trace(case.model, case.loss, case.inputs, case.targets, gradients="all")
+    parts = [
+        lai_torch.trace(
+            case.model,
+            case.loss,
+            {k: v[part] if isinstance(v, torch.Tensor) else v for k, v in case.inputs.items()},
+            case.targets[part],
+            gradients="all",
+        )
+        for part in (slice(0, 3), slice(3, 4))
+    ]
+    scores = lai.ghost_scores(lai.summarize(parts, "ghost"), trace)
+    torch.testing.assert_close(scores, lai.ghost_kernel(trace, trace).sum(0), rtol=1e-9, atol=1e-9)
+
+
+class Positions(nn.Module):
+    """Learned positions without a batch axis, as many as there are samples."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.words, self.places, self.head = nn.Embedding(7, 5), nn.Embedding(N, 5), nn.Linear(5, 3)
+        self.form = form
+
+    def forward(self, ids):
+        steps = torch.arange(ids.shape[1])
+        steps = {"vector": steps, "row": steps[None], "every sample": steps.expand(len(ids), -1)}[self.form]
+        return self.head(torch.tanh(self.words(ids) + self.places(steps)).mean(1))
+
+
+@pytest.mark.parametrize("form", ["vector", "row", "every sample"])
+def test_positions_without_a_batch_axis(form):
+    check_exact(Positions(form).double(), torch.randint(7, (N, N)))
+
+
+def test_one_sample_explains_everything():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memory, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
+            self.token = nn.Parameter(torch.randn(1, 1, 3))
+
+        def forward(self, inputs):
+            inputs = torch.cat([self.token.expand(len(inputs), -1, -1), inputs], 1)
+            return self.head(self.memory(inputs)[0][:, -1])
+
+    check_exact(Recurrent().double(), randn(1, 5, 3), samples=1)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing(reentrant):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(inplace=True), nn.Linear(6, 4)
+            )
+            self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(checkpoint(self.body, self.first(inputs), use_reentrant=reentrant))
+
+    model = Checkpointed().double()
+    inputs = randn(N, 4)
+    if reentrant:
+        with pytest.raises(ValueError, match=r"reentrant.*use_reentrant=False"):
+            lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+        return
+    check_exact(model, inputs)
+
+
+def test_autocast_outside_is_off_and_inside_is_followed():
+    class Cast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
+
+        def forward(self, inputs):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden = torch.relu(self.body(inputs))
+            return self.head(hidden.float())
+
+    inputs = torch.randn(N, 8)
+    check_exact(Cast(), inputs, tolerance=0.05)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    expected = exact_kernel(model, LOSS, inputs, labels(), N)
+    torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
+    calls = []
+
+    def backend(graph, _):
+        calls.append(1)
+        return graph.forward
+
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    inputs = randn(N, 4)
+    for compiled in (torch.compile(model, backend=backend), model):
+        if compiled is model:
+            model.compile(backend=backend)
+        compiled(inputs)
+        before = len(calls)
+        trace = lai_torch.trace(compiled, LOSS, inputs, labels(), gradients="all")
+        expected = exact_kernel(nn.Sequential(*model), LOSS, inputs, labels(), N)
+        torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected)
+        compiled(inputs)
+        assert len(calls) == before
+
+
+def test_frozen_layers_are_out_of_ghost_and_in_lai():
+    model = nn.Sequential(
+        nn.Conv1d(2, 3, 2), nn.Flatten(), nn.Linear(9, 6), nn.GELU(), nn.Linear(6, 3)
+    ).double()
+    inputs = randn(N, 2, 4)
+    whole = lai_torch.trace(model, LOSS, inputs, labels())
+    expected = lai.lai_kernel(whole, whole, positions="flatten")
+    model[0].requires_grad_(False)
+    model[2].weight.requires_grad_(False)
+    trace = check_exact(model, inputs)
+    torch.testing.assert_close(lai.lai_kernel(trace, trace, positions="flatten"), expected)
+
+
+def test_a_frozen_bias_under_a_trainable_weight():
+    model = nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 3)).double()
+    whole = lai_torch.trace(model, LOSS, inputs := randn(N, 4), labels())
+    model[0].bias.requires_grad_(False)
+    trace = check_exact(model, inputs)
+    torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(whole, whole))
+
+
+def test_a_weight_used_with_and_without_its_bias():
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(functional.linear(torch.tanh(self.body(inputs)), self.body.weight))
+
+    check_exact(Half().double(), randn(N, 4))
+
+
+def test_a_weight_that_is_also_added_and_read_as_a_table():
+    class Everywhere(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix, self.head = nn.Parameter(torch.randn(5, 4)), nn.Linear(5, 3)
+
+        def forward(self, inputs, ids):
+            read = self.matrix[ids].sum(1)
+            return self.head((inputs + read) @ self.matrix.T + functional.linear(read, self.matrix * 2))
+
+    check_exact(Everywhere().double(), (randn(N, 4), torch.randint(5, (N, 3))))
+
+
+@pytest.mark.parametrize("padding", [None, 0, -1])
+def test_the_padding_row_of_a_table_does_not_train(padding):
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = nn.Embedding(5, 4, padding_idx=padding), nn.Linear(4, 3)
+
+        def forward(self, ids):
+            return self.head(self.words(ids).mean(1))
+
+    model = Bag().double()
+    nn.init.normal_(model.words.weight)
+    check_exact(model, torch.randint(5, (N, 6)))
+
+
+def test_a_fully_convolutional_net_ends_in_a_matrix_on_every_pixel():
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    trace = check_exact(model.double(), randn(N, 1, 5, 5))
+    assert type(trace.layers[-1]) is lai.LayerTrace
+    wide = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Flatten(2)).double()
+    with pytest.raises(
+        ValueError, match=r"layer '0': expected a last layer that is a matrix, got a convolution"
+    ):
+        lai_torch.trace(wide, lambda outputs, _: outputs.sum((1, 2)), randn(N, 1, 5, 5), None)
+
+
+@pytest.mark.parametrize("share", ["T == n", "T != n"])
+def test_samples_on_the_second_axis(share):
+    length = N if share == "T == n" else 6
+    layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0)
+
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = layer, nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(self.body(inputs.transpose(0, 1))[0])
+
+    check_exact(Backwards().double(), randn(N, length, 4))
+
+
+def test_windows_merged_with_the_batch():
+    class Windows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.norm = nn.Linear(3, 5), nn.LayerNorm(5)
+            self.scale, self.head = nn.Parameter(torch.rand(5)), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            windows = inputs.reshape(len(inputs) * 2, 3, 3)
+            hidden = self.norm(torch.tanh(self.body(windows))) * self.scale
+            return self.head(hidden.reshape(len(inputs), 6, 5).mean(1))
+
+    check_exact(Windows().double(), randn(N, 6, 3))
+
+
+def test_layers_that_reach_no_loss_have_gradient_zero():
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.idle, self.table, self.head = (
+                nn.Linear(4, 4),
+                nn.Conv1d(1, 2, 2),
+                nn.Embedding(3, 2),
+                nn.Linear(4, 3),
+            )
+
+        def forward(self, inputs, ids):
+            self.idle(inputs[:, None])
+            self.table(ids)
+            return self.head(torch.tanh(self.body(inputs)))
+
+    check_exact(Idle().double(), (randn(N, 4), torch.randint(3, (N, 2))))
+
+
+def test_coverage_says_what_is_explained_frozen_and_not():
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memory, self.head = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(self.memory(inputs)[0][:, -1])
+
+    model = Partly().double()
+    model.head.bias.requires_grad_(False)
+    found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
+    assert found.explained == ("head.weight",)
+    assert found.frozen == ("head.bias",)
+    assert set(found.unexplained) == {name for name, _ in model.named_parameters() if "memory" in name}
+    assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert found.share == pytest.approx(12 / found.parameters)
+
+
+def test_built_gradients_that_are_too_large_are_refused(monkeypatch):
+    monkeypatch.setattr("lai_torch._gradients.BUDGET", 100)
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))).double()
+    with pytest.raises(
+        ValueError, match=r"per-sample gradients of .*original1.* that fit 100 bytes, they take"
+    ):
+        lai_torch.trace(model, LOSS, randn(N, 4), labels(), gradients="all")
+
+
+def test_hooks_of_the_user_still_work_afterwards():
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    seen = []
+    model[0].register_full_backward_hook(lambda *_: seen.append("module"))
+    model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
+    inputs = randn(N, 4)
+    lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    assert not seen
+    LOSS(model(inputs.requires_grad_()), labels()).sum().backward()
+    assert sorted(seen) == ["module", "parameter"]
