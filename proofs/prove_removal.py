@@ -17,7 +17,7 @@ from proofs._harness import AtMost, Equal, Statement, Steps
 
 SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
-PARAMETERS = (2,)
+PARAMETERS = (1, 2)
 
 
 def statement(slug: str, *, lowered: int, sign: int, solved_with: str = "all", samples: int = 1) -> Statement:
