@@ -1,0 +1,194 @@
+r"""Sums over a validation set: the summary, a sample's own vote, and what scoring costs.
+
+Aggregation. For the rows ``C`` of inputs and ``G`` of output gradients of a validation set of any size,
+``sum_z <c_z, c> <g_z, g> = (C c)' (G g) = g' (G' C) c``. A sum over layers or matrices is a sum of such
+terms, so that Ghost has one table per matrix and LAI one for all inputs side by side.
+
+Costs. On a chain of widths ``d_0, ..., d_L`` one forward pass is ``F = sum d_(l-1) d_l`` multiply-adds and
+Ghost's backward pass ``F - d_0 d_1`` more; LAI keeps ``sum d_(l-1) + d_L`` numbers of a sample and Ghost
+``sum (d_(l-1) + d_l)``. Twice LAI less Ghost is ``d_0 d_1`` and ``d_0 + d_L``: positive. One more layer
+adds equal amounts to both sides of these identities, which is the induction.
+"""
+
+from __future__ import annotations
+
+import pytest
+import sympy as sp
+
+from proofs._harness import AtMost, Equal, Statement, Steps
+
+SCOPE = "any number of validation samples, any widths, any depth"
+COST_SCOPE = "any depth, any widths, dense layers"
+IN, OUT = 2, 2
+
+
+def rows(name: str, count: int, width: int) -> sp.Matrix:
+    """Name a vector for each of several samples."""
+    return sp.Matrix(count, width, sp.symbols(f"{name}_:{count * width}", real=True))
+
+
+def aggregation(*, order: str = "products summed", sign: int = 1) -> Statement:
+    """State that one table serves any number of validation samples."""
+
+    def claim(count: int) -> Equal:
+        c_z, g_z, c, g = aggregation_arguments(count)
+        pairs = sp.Add(*((c_z * c.T)[z] * (g_z * g.T)[z] for z in range(count)))
+        table = g_z.T * c_z
+        if order == "sums multiplied":
+            ones = sp.ones(1, count)
+            table = (ones * g_z).T * (ones * c_z)
+        elif order == "means multiplied":
+            ones = sp.ones(1, count) / count
+            table = count * (ones * g_z).T * (ones * c_z)
+        return Equal(sign * pairs, (g * table * c.T)[0])
+
+    return Statement(
+        slug="aggregation",
+        scope=SCOPE,
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=aggregation_arguments,
+        parts={"order": order, "sign": sign},
+    )
+
+
+def aggregation_arguments(count: int) -> tuple:
+    """Name the validation samples' vectors, then the training sample's."""
+    return rows("C", count, IN), rows("G", count, OUT), rows("c", 1, IN), rows("g", 1, OUT)
+
+
+def aggregation_proof(statement: Statement, steps: Steps) -> None:
+    """Reorder one product of matrices of symbolic size, then join two validation sets."""
+    n, m, d_in, d_out = sp.symbols("n m D d", integer=True, positive=True)
+    c_z, g_z = sp.MatrixSymbol("C", n, d_in), sp.MatrixSymbol("G", n, d_out)
+    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    pairs = sp.Trace((c_z * c).T * (g_z * g))
+    steps.identity("reordered", statement.part.sign * pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
+    more, also = sp.MatrixSymbol("E", m, d_in), sp.MatrixSymbol("F", m, d_out)
+    joined = pairs + sp.Trace((more * c).T * (also * g))
+    steps.identity("two sets", joined, sp.Trace(g.T * (g_z.T * c_z + also.T * more) * c))
+    relation = statement.relations(2)[0]
+    steps.identity("two samples", relation.lhs, relation.rhs)
+
+
+AGGREGATION = aggregation()
+AGGREGATION_MUTANTS = {
+    "sums multiplied": aggregation(order="sums multiplied"),
+    "means multiplied": aggregation(order="means multiplied"),
+    "the printed sign": aggregation(sign=-1),
+}
+
+
+@pytest.mark.equation("aggregation")
+def prove_aggregation(settle):
+    """Show that a validation set can be summed before it is met."""
+    settle(AGGREGATION, aggregation_proof, AGGREGATION_MUTANTS)
+
+
+def own_vote(*, own: int = 1, others: int = 1) -> Statement:
+    """State that a batch's score of sample 0 is its own vote and the others'."""
+
+    def claim(count: int) -> tuple:
+        gradients = rows("g", count, IN)
+        first = gradients.row(0)
+        score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
+        rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
+        norm = sp.Add(*(entry**2 for entry in first))
+        return (Equal(score, others * rest + own * norm), AtMost(sp.S.Zero, own * first.dot(first)))
+
+    return Statement(
+        slug="self-exclusion",
+        scope="any batch size, any number of parameters",
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=lambda count: (rows("g", count, IN),),
+        parts={"own": own, "others": others},
+    )
+
+
+def own_vote_proof(statement: Statement, steps: Steps) -> None:
+    """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
+    part, p = statement.part, sp.Symbol("p", integer=True, positive=True)
+    g, rest = sp.MatrixSymbol("g", p, 1), sp.MatrixSymbol("r", p, 1)
+    score = sp.Trace((g + rest).T * g)
+    claimed = part.others * sp.Trace(rest.T * g) + part.own * sp.Trace(g.T * g)
+    steps.identity("split", score, claimed)
+    entry = sp.Symbol("x", real=True)
+    steps.nonnegative("one coordinate of the own vote", part.own * entry * entry, [entry**2])
+
+
+OWN = own_vote()
+OWN_MUTANTS = {
+    "no own vote": own_vote(own=0),
+    "against itself": own_vote(own=-1),
+    "the others alone, opposed": own_vote(others=-1),
+}
+
+
+@pytest.mark.equation("self-exclusion")
+def prove_self_exclusion(settle):
+    """Show that a sample's own vote is never against it, and what outvotes it."""
+    settle(OWN, own_vote_proof, OWN_MUTANTS)
+
+
+def costs(*, factor: int = 2, kept: str = "output gradients", skipped: int = 1) -> Statement:
+    """State that Ghost costs less than twice as much as LAI."""
+
+    def counts(depth: int) -> tuple:
+        d = cost_arguments(depth)
+        sizes = [d[layer] * d[layer + 1] for layer in range(depth)]
+        inputs, outputs = sp.Add(*d[:-1]), sp.Add(*d[1:])
+        ghost = inputs + outputs + (sp.Add(*sizes) if kept == "gradients" else 0)
+        passes = sp.Add(*sizes) + sp.Add(*sizes[skipped:])
+        return ghost, inputs + d[-1], passes, sp.Add(*sizes)
+
+    def claim(depth: int) -> tuple[AtMost, AtMost]:
+        ghost, lai, ghost_passes, lai_passes = counts(depth)
+        return (
+            AtMost(ghost, factor * lai, strict=True),
+            AtMost(ghost_passes, factor * lai_passes, strict=True),
+        )
+
+    return Statement(
+        slug="cost-ratio",
+        scope=COST_SCOPE,
+        claim=claim,
+        depths=(1, 2, 4),
+        arguments=lambda depth: (list(cost_arguments(depth)),),
+        parts={"factor": factor},
+    )
+
+
+def cost_arguments(depth: int) -> tuple:
+    """Name the widths."""
+    return sp.symbols(f"d:{depth + 1}", integer=True, positive=True)
+
+
+def cost_proof(statement: Statement, steps: Steps) -> None:
+    """Write twice LAI less Ghost as positive terms; one more layer leaves them as they are."""
+    for depth in (1, 2, 3):
+        d = cost_arguments(depth)
+        numbers, passes = statement.relations(depth)
+        steps.nonnegative(f"numbers, {depth} layers", numbers.rhs - numbers.lhs, [d[0], d[-1]])
+        steps.nonnegative(f"passes, {depth} layers", passes.rhs - passes.lhs, [d[0] * d[1]])
+    inputs, outputs, first, top, more = sp.symbols("I O d_0 d_L d_more", positive=True)
+    balance = {inputs: outputs + first - top}  # what every chain's inputs and outputs differ by
+    longer = statement.part.factor * (inputs + top + more) - (inputs + top + outputs + more)
+    steps.identity("one more layer, numbers", longer.subs(balance), first + more)
+    forward, bottom = sp.symbols("F f", positive=True)
+    step = statement.part.factor * (forward + top * more) - (2 * (forward + top * more) - bottom)
+    steps.identity("one more layer, passes", step, bottom)
+
+
+COSTS = costs()
+COSTS_MUTANTS = {
+    "less than LAI": costs(factor=1),
+    "gradients kept as matrices": costs(kept="gradients"),
+    "back through the first layer too": costs(skipped=0),
+}
+
+
+@pytest.mark.equation("cost-ratio")
+def prove_cost_ratio(settle):
+    """Show that Ghost's caches and passes stay below twice LAI's."""
+    settle(COSTS, cost_proof, COSTS_MUTANTS)
