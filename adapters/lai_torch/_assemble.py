@@ -26,6 +26,18 @@ def assemble(recording: Recording) -> lai.Trace:
     return lai.Trace([*vectors, *tables, *(_layer(recording, use, own=plan.has(use)) for use in layers)])
 
 
+def parameters_of(recording: Recording) -> dict[str, list[str]]:
+    """Return, per weight key of the trace, the names of the parameters that its records explain."""
+    plan = _Plan(recording)
+    found = {name: [name] for name in plan.built}
+    for use in recording.uses:
+        if plan.has(use):
+            names = found.setdefault(use.weight.name, [use.weight.name])
+            if use.bias is not None and use.bias.name not in names:
+                names.append(use.bias.name)
+    return found
+
+
 class _Plan:
     """Which parameters have records of their own kind, and which are built sample by sample.
 

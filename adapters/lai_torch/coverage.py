@@ -1,5 +1,6 @@
 """Which parameters Ghost explains."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,31 +16,31 @@ class Coverage:
 
     Attributes
     ----------
+    share
+        Share of all trainable scalars that Ghost explains, from 0 to 1.
+    parameters
+        How many trainable scalars there are.
     explained
-        Names of the trainable parameters whose per-sample gradients are exact.
+        Of each explained parameter, the kinds of its uses; none where the loss does not depend on it.
     unexplained
-        Names of the others, and the function that uses each.
+        Of each other trainable parameter, the function that uses it.
     frozen
         Names of the parameters that do not train.
-    parameters
-        Number of trainable scalars.
-    share
-        Share of them that is explained, 1.0 for all.
     """
 
-    explained: tuple[str, ...]
-    unexplained: dict[str, str]
-    frozen: tuple[str, ...]
-    parameters: int
     share: float
+    parameters: int
+    explained: Mapping[str, tuple[str, ...]]
+    unexplained: Mapping[str, str]
+    frozen: tuple[str, ...]
 
 
-def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Coverage:
+def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None) -> Coverage:
     """Say which parameters Ghost explains on a batch, and what share of all trainable scalars they are.
 
     Parameters
     ----------
-    model, loss, inputs, targets
+    model, loss, inputs, targets, last
         As for `trace`. Two samples are enough; one explains everything.
 
     Returns
@@ -62,10 +63,17 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Coverag
     >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).share
     1.0
     """
-    recording = record(model, loss, inputs, targets, every_layer=True)
+    recording = record(model, loss, inputs, targets, every_layer=True, last=last)
     sizes = {name: parameter.numel() for name, parameter in recording.parameters.items()}
-    explained = tuple(name for name in sizes if name not in recording.unexplained)
+    kinds: dict[str, dict[str, None]] = {name: {} for name in sizes if name not in recording.unexplained}
+    for use in recording.uses:
+        used = dict.fromkeys(use.weight.names, use.kind)
+        if use.bias is not None:
+            used[use.bias.name] = "bias"
+        for name, kind in used.items():
+            kinds.get(name, {})[kind] = None
     total = sum(sizes.values())
+    share = sum(sizes[name] for name in kinds) / total if total else 1.0
     frozen = tuple(name for name, parameter in model.named_parameters() if not parameter.requires_grad)
-    share = sum(sizes[name] for name in explained) / total if total else 1.0
-    return Coverage(explained, dict(recording.unexplained), frozen, total, share)
+    explained = {name: tuple(found) for name, found in kinds.items()}
+    return Coverage(share, total, explained, dict(recording.unexplained), frozen)

@@ -320,7 +320,7 @@ def test_coverage_says_what_is_explained_frozen_and_not():
     model = Partly().double()
     model.head.bias.requires_grad_(False)
     found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
-    assert found.explained == ("head.weight",)
+    assert found.explained == {"head.weight": ("dense",)}
     assert found.frozen == ("head.bias",)
     assert set(found.unexplained) == {name for name, _ in model.named_parameters() if "memory" in name}
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -12,7 +12,7 @@ def sample(tree: Any, index: int, samples: int) -> Any:
         return tree[index : index + 1] if tree.ndim and tree.shape[0] == samples else tree
     if isinstance(tree, dict):
         return {key: sample(value, index, samples) for key, value in tree.items()}
-    return tuple(sample(part, index, samples) for part in tree)
+    return tuple(sample(part, index, samples) for part in tree) if isinstance(tree, tuple) else tree
 
 
 def per_sample_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any, samples: int) -> Tensor:
