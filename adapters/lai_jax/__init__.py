@@ -2,8 +2,18 @@
 
 from lai_jax import _pytrees as _pytrees
 from lai_jax.coverage import Coverage, coverage
+from lai_jax.curated_update import Report, curated_update
 from lai_jax.exact import exact_scores
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.trace import trace
 
-__all__ = ["Coverage", "SelfCheck", "coverage", "exact_scores", "selfcheck", "trace"]
+__all__ = [
+    "Coverage",
+    "Report",
+    "SelfCheck",
+    "coverage",
+    "curated_update",
+    "exact_scores",
+    "selfcheck",
+    "trace",
+]

@@ -10,6 +10,7 @@ import numpy as np
 
 from lai_jax import _control, _custom
 from lai_jax._errors import UnexplainedError, couples, unknown
+from lai_jax._gathers import row_column
 from lai_jax._primitives import ELEMENTWISE
 from lai_jax._program import Operation, Program, Site, Value, closed_of
 from lai_jax._rows import Rows
@@ -192,7 +193,8 @@ class Reader:
             columns = joined_columns(eqn, values)
             shape = tuple(variable.aval.shape)
             outputs.append(Value(shape, variable.aval.dtype, own, columns=columns, layers=layers))
-        return self.emit(eqn, slots, outputs, site=site, lifts=lifts)
+        counted = row_column(eqn, values, self.samples) if eqn.primitive.name == "gather" else None
+        return self.emit(eqn, slots, outputs, site=site, lifts=lifts, row_column=counted)
 
     def product(self, eqn: Any, values: Sequence[Value]) -> Site | None:
         """Return the site if a parameter or a frozen weight is multiplied with, or read by, samples."""

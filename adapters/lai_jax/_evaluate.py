@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lai_jax._gathers import aligned_gather
 from lai_jax._program import Operation, Program, Site, loop_parts
 from lai_jax._rows import spread
 
@@ -29,7 +30,11 @@ def _bindings(eqn: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def run(
-    program: Program, arguments: Sequence[Any], nudges: Nudges, wanted: frozenset[Site]
+    program: Program,
+    arguments: Sequence[Any],
+    nudges: Nudges,
+    wanted: frozenset[Site],
+    slots: dict[int, Any] | None = None,
 ) -> tuple[list[Any], Records]:
     """Run a program.
 
@@ -43,6 +48,8 @@ def run(
         What to add to the outputs of sites: zeros, whose gradients are the sites' output gradients.
     wanted
         The sites whose batched inputs to record.
+    slots
+        Filled with every value of the program, by slot.
 
     Returns
     -------
@@ -51,29 +58,38 @@ def run(
     dict
         The recorded inputs; those of sites inside loops stacked along new first axes.
     """
-    slots: dict[int, Any] = dict(program.constants)
+    slots = {} if slots is None else slots
+    slots.update(program.constants)
     slots.update(zip(program.inputs, arguments, strict=True))
     records: Records = {}
     for operation in program.operations:
-        given = [slots[slot] for slot in operation.inputs]
-        for position, lift in operation.lifts.items():
-            given[position] = lifted(given[position], lift, nudges.get(lift))
-        if any(body.sites() for body in operation.bodies):
-            results, inner = _STRUCTURED[operation.eqn.primitive.name](operation, given, nudges, wanted)
-            records.update(inner)
-        else:
-            results = apply_equation(operation.eqn, given)
-        site = operation.site
-        if site is not None:
-            if site in wanted:
-                records[site] = given[site.data]
-            if site in nudges:
-                results = [results[0] + nudges[site]]
-        slots.update(zip(operation.outputs, results, strict=True))
+        records.update(perform(operation, slots, nudges, wanted))
     outputs = [slots[slot] for slot in program.outputs]
     for place, lift in program.output_lifts.items():
         outputs[place] = lifted(outputs[place], lift, nudges.get(lift))
     return outputs, records
+
+
+def perform(operation: Operation, slots: dict[int, Any], nudges: Nudges, wanted: frozenset[Site]) -> Records:
+    """Run one operation on the values in `slots`, and put its results there; return what it recorded."""
+    given = [slots[slot] for slot in operation.inputs]
+    records: Records = {}
+    for position, lift in operation.lifts.items():
+        given[position] = lifted(given[position], lift, nudges.get(lift))
+    if any(body.sites() for body in operation.bodies):
+        structured = _STRUCTURED[operation.eqn.primitive.name]
+        results, records = structured(operation, given, nudges, wanted)
+    elif operation.row_column is not None:
+        results = [aligned_gather(operation.eqn, given[0], given[1], *operation.row_column)]
+    else:
+        results = apply_equation(operation.eqn, given)
+    site = operation.site
+    if site is not None and site in wanted:
+        records[site] = given[site.data]
+    if site is not None and site in nudges:
+        results = [results[0] + nudges[site]]
+    slots.update(zip(operation.outputs, results, strict=True))
+    return records
 
 
 def operand_of_lift(value: jax.Array, site: Site) -> jax.Array:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lai_jax._errors import couples, unknown
 from lai_jax._program import Value
@@ -49,16 +52,54 @@ def _read_rows(eqn: Any, data: Value, indices: Value, outside: list[int], sample
         pair = numbers.operand_batching_dims.index(rows.axis)
         return rows.moved(outside[numbers.start_indices_batching_dims[pair]])
     if rows.axis in numbers.collapsed_slice_dims:
-        column = _index_columns(indices)[numbers.start_index_map.index(rows.axis)]
-        for axis in range(len(indices.shape) - 1):
-            if rows.inner == 1 and _counts_rows(column, Rows(axis), samples):
-                return Rows(outside[axis])
+        counted = row_column(eqn, (data, indices), samples)
+        if counted is not None:
+            return Rows(outside[counted[1]])
         raise couples(eqn, "picks samples of the batch by index")
     if eqn.params["slice_sizes"][rows.axis] != data.shape[rows.axis]:
         raise couples(eqn, "takes some samples of the batch")
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [axis for axis in range(len(data.shape)) if axis not in gone]
     return rows.moved(numbers.offset_dims[kept.index(rows.axis)])
+
+
+def row_column(eqn: Any, values: Sequence[Value], samples: int) -> tuple[int, int] | None:
+    """Return which column of the indices counts the samples, and along which axis of theirs; None if none."""
+    data, indices = values[:2]
+    numbers = eqn.params["dimension_numbers"]
+    if data.rows is None or data.rows.axis not in numbers.collapsed_slice_dims:
+        return None
+    column = numbers.start_index_map.index(data.rows.axis)
+    for axis in range(len(indices.shape) - 1):
+        if data.rows.inner == 1 and _counts_rows(_index_columns(indices)[column], Rows(axis), samples):
+            return column, axis
+    return None
+
+
+def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, axis: int) -> jax.Array:
+    """Read each sample's entries from its own row without counting rows, for a batch of any size."""
+    numbers, params = eqn.params["dimension_numbers"], eqn.params
+    row = numbers.start_index_map[column]
+    order = sorted(
+        (*zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True), (row, axis))
+    )
+    aligned = lax.GatherDimensionNumbers(
+        numbers.offset_dims,
+        tuple(dim for dim in numbers.collapsed_slice_dims if dim != row),
+        tuple(dim for dim in numbers.start_index_map if dim != row),
+        tuple(operand for operand, _ in order),
+        tuple(start for _, start in order),
+    )
+    rest = jnp.delete(indices, column, axis=-1, assume_unique_indices=True)
+    return lax.gather(
+        data,
+        rest,
+        aligned,
+        params["slice_sizes"],
+        unique_indices=False,
+        mode=params["mode"],
+        fill_value=params["fill_value"],
+    )
 
 
 def scatter(eqn: Any, values: Sequence[Value], samples: int) -> Rows:

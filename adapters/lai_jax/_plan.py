@@ -118,9 +118,9 @@ def _too_large(model: Model, leaf: int) -> str | None:
     if model.samples * entries * each <= BUDGET:
         return None
     return (
-        f"params: the gradient of {model.names[leaf]!r} has no factors where it is used, and "
-        f"as a whole takes {model.samples} x {entries} numbers, more than {BUDGET} bytes; trace fewer samples at once, or pass "
-        f"partial=True to leave it out; {INSTEAD}"
+        f"params: the gradient of {model.names[leaf]!r} has no factors where it is used, and as a "
+        f"whole takes {model.samples} x {entries} numbers, more than {BUDGET} bytes; trace fewer samples at "
+        f"once, or pass partial=True to leave it out; {INSTEAD}"
     )
 
 
@@ -160,7 +160,8 @@ def _loops_over_positions(site: Site, final: bool, samples: int) -> bool:
     if final and not (invariant and site.kind == "dense"):
         msg = (
             f"apply: the last layer ({site.eqn.primitive.name} in a scan) has another weight "
-            "in each iteration, so that there is no single last one; unroll the scan, or apply the last layer after it"
+            "in each iteration, so that there is no single last one; unroll the scan, or apply the last "
+            "layer after it"
         )
         raise UnexplainedError(msg)
     return final or (invariant and site.kind == "dense" and not has_positions(site, samples))

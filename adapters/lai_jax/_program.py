@@ -137,6 +137,7 @@ class Operation:
     bodies: tuple["Program", ...] = ()
     batched: bool = False
     loops: tuple[tuple[int, bool], ...] = ()
+    row_column: tuple[int, int] | None = None
 
 
 @dataclass(eq=False)

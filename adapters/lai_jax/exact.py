@@ -25,7 +25,7 @@ def exact_scores(
 ) -> jax.Array:
     r"""Score every training sample by the exact first-order change of the validation loss.
 
-    Implements :eq:`jvp-scores`. One gradient of the validation loss and one forward-mode pass over the
+    Implements :eq:`directional-derivative`. One gradient of the validation loss and one forward-mode pass over the
     batch along it: any architecture, any parameter, no layers to find.
 
     Parameters
