@@ -1,0 +1,62 @@
+"""Symbols that several proofs name: vectors, matrices, and laws with finitely many outcomes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sympy as sp
+
+
+def vector(name: str, width: int, **assumptions: bool) -> sp.Matrix:
+    """Name the entries of a vector."""
+    return sp.Matrix(sp.symbols(f"{name}:{width}", **{"real": True, **assumptions}))
+
+
+def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
+    """Name the entries of a matrix."""
+    return sp.Matrix(rows, columns, sp.symbols(f"{name}:{rows * columns}", real=True))
+
+
+def matrices(name: str, count: int, width: int = 2) -> list[sp.Matrix]:
+    """Name several square matrices."""
+    return [matrix(f"{name}{index}_", width, width) for index in range(count)]
+
+
+def product(factors: Sequence[Any]) -> Any:
+    """Multiply in order; the empty product is 1."""
+    result: Any = sp.Integer(1)
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def total(terms: Any) -> Any:
+    """Add; the empty sum is 0."""
+    return sum(terms, sp.Integer(0))
+
+
+def signs(count: int) -> Iterator[tuple[int, ...]]:
+    """List all choices of signs."""
+    return itertools.product((1, -1), repeat=count)
+
+
+def mean(outcomes: Sequence[tuple[Any, Any]]) -> Any:
+    """Expect a variable, given as pairs of value and probability."""
+    return total(value * weight for value, weight in outcomes)
+
+
+def covariance(left: Sequence[Any], right: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """Covariance of two variables by their values in each outcome."""
+    centres = [mean(list(zip(values, weights, strict=True))) for values in (left, right)]
+    products = (
+        (x - centres[0]) * (y - centres[1]) * weight
+        for x, y, weight in zip(left, right, weights, strict=True)
+    )
+    return total(products)
+
+
+def monomials(expression: Any) -> tuple[Any, ...]:
+    """Take an expression apart into the terms of its expansion."""
+    return sp.Add.make_args(sp.expand(expression))
