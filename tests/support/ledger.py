@@ -71,8 +71,9 @@ def read(root: Path = ROOT) -> dict[str, Entry]:
 def find(root: Path = ROOT) -> Links:
     """Find every link in the sources."""
     links = Links()
+    exported = _exported(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
-        for slug, name in _implementations(path, root):
+        for slug, name in _implementations(path, root, exported):
             links.functions.setdefault(slug, []).append(name)
     for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
         for path in sorted((root / folder).rglob("*.py")):
@@ -140,12 +141,25 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
         yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
 
 
-def _implementations(path: Path, root: Path) -> Iterator[tuple[str, str]]:
-    module = path.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str]]:
+    """Give slugs and the names by which a user finds the functions."""
+    parts = path.relative_to(root).with_suffix("").parts
+    module = ".".join(part for part in parts if not part.startswith("_"))
     for name, node in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+        home = "lai_core" if name.partition(".")[0] in exported else module
         for listed in _IMPLEMENTS.findall(ast.get_docstring(node) or ""):
             for slug in _ROLE.findall(listed):
-                yield slug, _public(module, name)
+                yield slug, f"{home}.{name}"
+
+
+def _exported(path: Path) -> set[str]:
+    """Read the names in ``__all__``."""
+    if not path.exists():
+        return set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
@@ -156,14 +170,6 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef):
                     yield f"{node.name}.{inner.name}", inner
-
-
-def _public(module: str, name: str) -> str:
-    """Where a user finds it: what a private module defines is exported by its package."""
-    parts = module.split(".")
-    while parts[-1].startswith("_"):
-        parts.pop()
-    return ".".join([*parts, name])
 
 
 def _marked(path: Path, root: Path) -> Iterator[tuple[str, str]]:
