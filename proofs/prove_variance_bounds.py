@@ -1,0 +1,215 @@
+r"""Bounds from below on the variance of signal plus noise.
+
+Cauchy and Schwarz: with standard deviations s and t of X and Y, the variance n of ``t X + s Y``
+is non-negative and equals ``2 s^2 t^2 + 2 s t Cov(X, Y)``. Hence ``Var(X + Y) = (s - t)^2 + n/(s t)``.
+For the signal's scale of either sign the same holds with the sign in the correlation. The
+other bounds drop a term that their assumption makes non-negative, and hold nowhere else:
+the slack is ``2 (sum a c) Cov(b, Y)`` itself.
+"""
+
+from __future__ import annotations
+
+import pytest
+import sympy as sp
+
+from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import monomials
+
+SCOPE = "any law with second moments"
+
+
+def opposed(*, inner: int = -1, power: int = 2, factor: int = 1) -> Statement:
+    """State the least variance of a sum, from the standard deviations of its terms."""
+
+    def arguments(depth: int) -> tuple:
+        return (*sp.symbols("s t", positive=True), sp.Symbol("n", nonnegative=True))
+
+    def sides(s, t, n):
+        covariance = (n - 2 * s**2 * t**2) / (2 * s * t)
+        return factor * (s + inner * t) ** power, s**2 + t**2 + 2 * covariance
+
+    return Statement(
+        slug="minkowski-lower-bound",
+        scope=f"{SCOPE}, neither term constant",
+        claim=lambda depth: AtMost(*sides(*arguments(depth))),
+        arguments=arguments,
+        parts={"sides": sides},
+    )
+
+
+def opposed_proof(statement: Statement, steps: Steps) -> None:
+    """Write the slack as the variance of ``t X + s Y`` over ``s t``."""
+    X, Y = sp.symbols("X Y", real=True)  # centred
+    s, t = sp.symbols("s t", positive=True)
+    n = sp.Symbol("n", nonnegative=True)
+    square = t**2 * X**2 + s**2 * Y**2 + 2 * s * t * X * Y
+    steps.identity("the variance n", (t * X + s * Y) ** 2, square)
+    least, variance = statement.part.sides(s, t, n)
+    steps.nonnegative("slack", variance - least, [n / (s * t)])
+
+
+OPPOSED = opposed()
+OPPOSED_MUTANTS = {
+    "deviations added": opposed(inner=1),
+    "fourth power": opposed(power=4),
+    "twice as much": opposed(factor=2),
+}
+
+
+@pytest.mark.equation("minkowski-lower-bound")
+def prove_minkowski_lower_bound(settle):
+    """Show that Var(X + Y) is at least the square of the deviations' difference."""
+    settle(OPPOSED, opposed_proof, OPPOSED_MUTANTS)
+
+
+def unconditional(*, absolute: bool = True, inner: int = -1, power: int = 1) -> Statement:
+    """State the bound with the signal's scale, of either sign, and any correlation."""
+
+    def arguments(depth: int) -> tuple:
+        signs = sp.Symbol("m", real=True), sp.Symbol("r", real=True)
+        return (*signs, *sp.symbols("s t", nonnegative=True))
+
+    def bound(scale, s, t):
+        return ((sp.Abs(scale) if absolute else scale) * s**power + inner * t**power) ** 2
+
+    def claim(depth: int) -> AtMost:
+        scale, r, s, t = arguments(depth)
+        return AtMost(bound(scale, s, t), scale**2 * s**2 + t**2 + 2 * scale * r * s * t)
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        _, r, _, _ = arguments(depth)
+        return AtMost(sp.Integer(-1), r), AtMost(r, sp.Integer(1))
+
+    return Statement(
+        slug="app-var-CS-lb",
+        scope=f"{SCOPE}, any alphas and gains, one validation sample, alpha a number",
+        claim=claim,
+        given=given,
+        arguments=arguments,
+        sample=lambda draw, depth: {sp.Symbol("r", real=True): sp.Rational(draw.randint(-4, 4), 4)},
+        parts={"bound": bound},
+    )
+
+
+def unconditional_proof(statement: Statement, steps: Steps) -> None:
+    """Take a positive and a negative scale apart; the correlation is at least -1, at most 1."""
+    m, s, t, x = sp.symbols("m s t x", nonnegative=True)
+    for name, scale, r in (("positive scale", m, x - 1), ("negative scale", -m, 1 - x)):
+        variance = scale**2 * s**2 + t**2 + 2 * scale * r * s * t
+        bound = statement.part.bound(scale, s, t)
+        steps.nonnegative(name, variance - bound, [2 * m * s * t * x])
+
+
+UNCONDITIONAL = unconditional()
+UNCONDITIONAL_MUTANTS = {
+    "scale without absolute value": unconditional(absolute=False),
+    "deviations added": unconditional(inner=1),
+    "variances for deviations": unconditional(power=2),
+}
+
+
+@pytest.mark.equation("app-var-CS-lb")
+def prove_app_var_cs_lb(settle):
+    """Show the lower bound on Ghost's variance that needs no sign."""
+    settle(UNCONDITIONAL, unconditional_proof, UNCONDITIONAL_MUTANTS)
+
+
+def conditional(*, product: bool = True, signal: int = 1, slack: int = 2) -> Statement:
+    """State the printed bound under the sign it needs; ``product=False`` is its printed assumption."""
+
+    def arguments(depth: int) -> tuple:
+        return sp.symbols("m q", real=True) + sp.symbols("V n", nonnegative=True)
+
+    def claim(depth: int) -> tuple:
+        scale, q, V, n = arguments(depth)
+        exact = scale**2 * V + n + 2 * scale * q
+        printed = signal * scale**2 * V + n
+        return AtMost(printed, exact), Equal(exact - printed, slack * scale * q)
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        scale, q, *_ = arguments(depth)
+        return (AtMost(sp.Integer(0), scale * q if product else q),)
+
+    return Statement(
+        slug="app-var-corr-lb",
+        scope=f"{SCOPE}, (sum alpha c) Cov(beta*, Y) >= 0, one validation sample, alpha a number",
+        claim=claim,
+        given=given,
+        arguments=arguments,
+        parts={"product": product, "signal": signal, "slack": slack},
+    )
+
+
+def conditional_proof(statement: Statement, steps: Steps) -> None:
+    """Name what is assumed to be non-negative; the slack is twice that."""
+    part = statement.part
+    scale, q = sp.symbols("m q", real=True)
+    k, V, n = sp.symbols("k V n", nonnegative=True)
+    exact, printed = scale**2 * V + n + 2 * scale * q, part.signal * scale**2 * V + n
+    steps.identity("slack", exact - printed, part.slack * scale * q)
+    term = 2 * k if part.product else 2 * scale * k  # k: the product, or the covariance alone
+    steps.nonnegative("sign", term, [term])
+
+
+CONDITIONAL = conditional()
+CONDITIONAL_MUTANTS = {
+    "covariance non-negative, as printed": conditional(product=False),
+    "signal counted twice": conditional(signal=2),
+    "slack once": conditional(slack=1),
+}
+
+
+@pytest.mark.equation("app-var-corr-lb")
+def prove_app_var_corr_lb(settle):
+    """Show that the printed bound holds where (sum alpha c) Cov(beta*, Y) >= 0, by just that much."""
+    settle(CONDITIONAL, conditional_proof, CONDITIONAL_MUTANTS)
+
+
+def signed(*, extreme=sp.Min, share: int = 2, floor: int = 1) -> Statement:
+    """State both bounds with the negative part of the covariance, without assumptions."""
+
+    def arguments(depth: int) -> tuple:
+        return sp.symbols("m q", real=True) + sp.symbols("V n", nonnegative=True)
+
+    def bounds(signal, n, cross):
+        opposed = extreme(0, sp.Rational(share, 2) * cross)
+        return floor * signal + n + opposed, n + opposed
+
+    def claim(depth: int) -> tuple[AtMost, ...]:
+        scale, q, V, n = arguments(depth)
+        cross = 2 * scale * q
+        exact = scale**2 * V + n + cross
+        return tuple(AtMost(bound, exact) for bound in bounds(scale**2 * V, n, cross))
+
+    return Statement(
+        slug="signed-covariance-bound",
+        scope=f"{SCOPE}, one validation sample, alpha a number",
+        claim=claim,
+        arguments=arguments,
+        parts={"bounds": bounds},
+    )
+
+
+def signed_proof(statement: Statement, steps: Steps) -> None:
+    """Take a non-negative and a non-positive covariance apart."""
+    signal, n, k = sp.symbols("S n k", nonnegative=True)
+    for name, cross in (("aligned", k), ("opposed", -k)):
+        for which, bound in zip(
+            ("with signal", "noise alone"), statement.part.bounds(signal, n, cross), strict=True
+        ):
+            slack = signal + n + cross - bound
+            steps.nonnegative(f"{name}, {which}", slack, monomials(slack))
+
+
+SIGNED = signed()
+SIGNED_MUTANTS = {
+    "the positive part": signed(extreme=sp.Max),
+    "half of the negative part": signed(share=1),
+    "signal counted twice": signed(floor=2),
+}
+
+
+@pytest.mark.equation("signed-covariance-bound")
+def prove_signed_covariance_bound(settle):
+    """Show both lower bounds with the negative part of the covariance."""
+    settle(SIGNED, signed_proof, SIGNED_MUTANTS)
