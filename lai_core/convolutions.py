@@ -16,7 +16,7 @@ from lai_core._records import Record
 class ConvolutionTrace(Record):
     r"""One use of one convolution kernel on one batch: its input map and the gradient of its output map.
 
-    A convolution is a matrix used at every output position on a
+    Implements :eq:`convolution-gradient`: a convolution is a matrix used at every output position on a
     patch of the input, so its inner product is :math:`\sum_{t,t'} \langle p_{zt}, p_{jt'}\rangle
     \langle g_{zt}, g_{jt'}\rangle` within each group. Patches are never held: the kernel's offsets
     are blocks of columns, each a strided slice of the input.

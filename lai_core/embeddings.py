@@ -16,10 +16,10 @@ from lai_core._records import Record
 class EmbeddingTrace(Record):
     r"""One use of an embedding table on one batch: which rows were read, and the gradients of what was read.
 
-    The inner product of two samples is :math:`\sum_{t,t'} [i_{zt} = i_{jt'}] \langle g_{zt}, g_{jt'}
-    \rangle`; a table that is also a layer's matrix (equal `weight` keys) has the cross terms
-    :math:`\sum_{t,t'} \langle a_{jt'}, g_{zt}\rangle\, g^{(l)}_{jt'}[i_{zt}]` too. Nothing of size
-    table x samples is ever built.
+    Implements :eq:`embedding-gradient`: the inner product of two samples is :math:`\sum_{t,t'}
+    [i_{zt} = i_{jt'}] \langle g_{zt}, g_{jt'} \rangle`; a table that is also a layer's matrix (equal
+    `weight` keys) has the cross terms :math:`\sum_{t,t'} \langle a_{jt'}, g_{zt}\rangle\,
+    g^{(l)}_{jt'}[i_{zt}]` too. Nothing of size table x samples is ever built.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from lai_core.layers import LayerTrace
 class GainTrace(Record):
     r"""One use of a vector that multiplies or is added: a normalisation's gain, an offset, a bare parameter.
 
-    The gradient of a gain is :math:`\sum_t g_t \circ \hat x_t`, of an
+    Implements :eq:`gain-gradient`: the gradient of a gain is :math:`\sum_t g_t \circ \hat x_t`, of an
     offset :math:`\sum_t g_t`. LAI sees nothing of it.
 
     Parameters

@@ -15,6 +15,7 @@ from proofs import (
     prove_removal,
     prove_shapley,
     prove_softmax,
+    prove_trace_kinds,
     prove_virtual_readout,
 )
 from proofs._harness import Statement
@@ -127,6 +128,34 @@ def test_ghost_with_positions(seed):
     close(ghost([([a], [g]), ([b], [h])]), expected)
     (a, b, g, h), expected = in_numbers(prove_ghost.BIAS, 3, seed)
     close(ghost([([a], [g]), ([b], [h])], bias=True), expected)
+
+
+@pytest.mark.equation("convolution-gradient", "embedding-gradient", "gain-gradient")
+def test_ghost_of_other_parameters(seed):
+    head = lai.LayerTrace(np.zeros((1, 1)), np.zeros((1, 1)))  # a last layer that adds nothing
+
+    def kernel(*records):
+        return lai.ghost_kernel(*(lai.Trace([*side, head]) for side in records))
+
+    (x, y, g, h), expected = in_numbers(prove_trace_kinds.CONVOLUTION, 3, seed, side="lhs")
+    sides = [
+        [lai.ConvolutionTrace(signal[None, None, :], up.T[None], kernel=(2,))]
+        for signal, up in ((x, g), (y, h))
+    ]
+    close(kernel(*sides), expected)
+    for index, ids in enumerate(([0, 0, 0], [0, 0, 0], [0, 1, 2], [0, 1, 2])):
+        drawn, expected = in_numbers(prove_trace_kinds.EMBEDDING, 3, seed, side="lhs", index=index)
+        g, h, a, b, up, down = drawn
+        sides = []
+        for read, inputs, outputs, places in ((g, a, up, ids), (h, b, down, ids[::-1])):
+            table = lai.EmbeddingTrace(np.array([places]), read[None], rows=3, weight="E")
+            tied = lai.LayerTrace(inputs[None], outputs[None], weight="E")
+            sides.append([table, tied] if index % 2 else [table])
+        close(kernel(*sides), expected)
+    for index in (0, 1):
+        (x, y, g, h), expected = in_numbers(prove_trace_kinds.GAIN, 2, seed, side="lhs", index=index)
+        sides = [[lai.GainTrace(None if index else seen[None], up[None])] for seen, up in ((x, g), (y, h))]
+        close(kernel(*sides), expected)
 
 
 @pytest.mark.equation("gradient2", "virtual-readout", "lli")

@@ -86,6 +86,7 @@ def check_all_forms(backend, validation, training, left, right, **close):
     np.testing.assert_allclose(backend.numpy(own), gram.sum(0) - np.diag(gram), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.equation("convolution-gradient")
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
 @FEW
 @given(seed=SEEDS)
@@ -160,6 +161,7 @@ def table(backend, reads, **options):
     return lai.EmbeddingTrace(backend.array(reads[0]), backend.array(reads[1]), ROWS, **options)
 
 
+@pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("positions", [None, 5])
 @pytest.mark.parametrize("padding", [None, 2])
 @FEW
@@ -172,6 +174,7 @@ def test_an_embedding_compares_ids(backend, positions, padding, seed):
     check_all_forms(backend, *records, *gradients)
 
 
+@pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("order", ["table first", "layer first"])
 @pytest.mark.parametrize("uses", [1, 2])
 @FEW
@@ -191,6 +194,7 @@ def test_a_table_tied_to_a_layer_has_cross_terms(backend, order, uses, seed):
     check_all_forms(backend, *records, *gradients)
 
 
+@pytest.mark.equation("gain-gradient")
 @pytest.mark.parametrize("positions", [None, 4])
 @FEW
 @given(seed=SEEDS)

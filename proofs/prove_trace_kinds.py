@@ -1,0 +1,226 @@
+r"""Ghost for parameters that are no dense layer: a convolution, an embedding table, a gain.
+
+Every gradient here is found by differentiating a loss that sees the layer's outputs through ``<g, .>``.
+
+A convolution's output at a position is its kernel times the patch below, so that it is one matrix used on
+patches, position by position; one more pair of positions is one more product of two similarities. Reading
+row i of a table is that matrix times the i-th unit vector, and unit vectors have similarity 1 or 0; if the
+table is also a layer's matrix, its gradient has the layer's ``g a'`` beside, and the product of ``h e_i'``
+(of symbolic size) with it is ``<h, a> g_i``. A gain multiplies each coordinate alone: its gradient there
+is ``sum_t g x``, and one more position is one more term of that sum.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from proofs._harness import Equal, Statement, Steps
+
+CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
+EMBEDDING_SCOPE = "any table, any number of positions; numbers on three rows"
+GAIN_SCOPE = "any width, any number of positions"
+KERNEL, ROWS, WIDTH = 2, 3, 2
+
+
+def rows(name: str, count: int, width: int) -> sp.Matrix:
+    """Name the vectors at every position."""
+    return sp.Matrix(count, width, sp.symbols(f"{name}_:{count * width}", real=True))
+
+
+def inner_product(left: sp.Expr, right: sp.Expr, entries: list) -> sp.Expr:
+    """Multiply two losses' derivatives over all entries of a parameter."""
+    return sp.Add(*(left.diff(entry) * right.diff(entry) for entry in entries))
+
+
+def convolution(*, pairs: str = "every", window: int = KERNEL) -> Statement:
+    """State the product for a kernel of two offsets, two channels out, one in."""
+
+    def claim(positions: int) -> Equal:
+        x, y, g, h = convolution_arguments(positions)
+        kernel = rows("w", 2, KERNEL)
+        losses = []
+        for signal, feedback in ((x, g), (y, h)):
+            outputs = [kernel * sp.Matrix(signal[t : t + KERNEL]) for t in range(positions)]
+            losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+        total = sp.S.Zero
+        for t, u in itertools.product(range(positions), repeat=2):
+            if pairs == "every" or t == u:
+                patches = sp.Matrix(x[t : t + window]).dot(sp.Matrix(y[u : u + window]))
+                total += patches * g.row(t).dot(h.row(u))
+        return Equal(total, inner_product(*losses, list(kernel)))
+
+    return Statement(
+        slug="convolution-gradient",
+        scope=CONVOLUTION_SCOPE,
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=convolution_arguments,
+    )
+
+
+def convolution_arguments(positions: int) -> tuple:
+    """Name both samples' signals and the gradients of their output maps."""
+    signals = (rows(name, positions + KERNEL - 1, 1) for name in "xy")
+    return *signals, *(rows(name, positions, 2) for name in "gh")
+
+
+def convolution_proof(statement: Statement, steps: Steps) -> None:
+    """Add one more position's patch to kernel gradients of symbolic size."""
+    d_out, size = sp.symbols("d_out k", integer=True, positive=True)
+    so_far, other = (sp.MatrixSymbol(name, d_out, size) for name in "ST")
+    g, h = (sp.MatrixSymbol(name, d_out, 1) for name in "gh")
+    p, q = (sp.MatrixSymbol(name, size, 1) for name in "pq")
+    moved = sp.MatrixSymbol("V", d_out, size)
+    steps.identity("one patch's gradient", sp.Trace(g.T * (moved * p)), sp.Trace(moved.T * (g * p.T)))
+    joined = sp.Trace((so_far + g * p.T).T * (other + h * q.T))
+    cross = sp.Trace(so_far.T * (h * q.T)) + sp.Trace((g * p.T).T * other)
+    alone = sp.Trace(so_far.T * other) + sp.Trace((g * p.T).T * (h * q.T))
+    steps.identity("one more position", joined, alone + cross)
+    for positions in (1, 2):
+        relation = statement.relations(positions)[0]
+        steps.identity(f"{positions} positions", relation.lhs, relation.rhs)
+
+
+CONVOLUTION = convolution()
+CONVOLUTION_MUTANTS = {
+    "each position with itself": convolution(pairs="equal"),
+    "pixels for patches": convolution(window=1),
+}
+
+
+@pytest.mark.equation("convolution-gradient")
+def prove_convolution_gradient(settle):
+    """Show that a convolution is a matrix used on every patch."""
+    settle(CONVOLUTION, convolution_proof, CONVOLUTION_MUTANTS)
+
+
+def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
+    """State the product for a table read at several positions, alone and tied to a layer."""
+
+    def claim(positions: int) -> tuple[Equal, ...]:
+        g, h, a, b, up, down = embedding_arguments(positions)
+        table = rows("E", ROWS, WIDTH)
+        relations = []
+        for ids in ((0,) * positions, tuple(t % ROWS for t in range(positions))):
+            others = ids[::-1]
+            reads = [
+                sp.Add(*(feedback.row(t).dot(table.row(i)) for t, i in enumerate(places)))
+                for feedback, places in ((g, ids), (h, others))
+            ]
+            pairs = list(itertools.product(enumerate(ids), enumerate(others)))
+            alone = sp.Add(*(g.row(t).dot(h.row(u)) for (t, i), (u, k) in pairs if i == k or not compared))
+            relations.append(Equal(alone, inner_product(*reads, list(table))))
+            uses = [up.dot(table * a), down.dot(table * b)]
+            mixed = sp.Add(*(g.row(t).dot(b.T) * down[i] for t, i in enumerate(ids)))
+            mixed += sp.Add(*(h.row(u).dot(a.T) * up[k] for u, k in enumerate(others)))
+            tied = [read + use for read, use in zip(reads, uses, strict=True)]
+            whole = alone + cross * mixed + a.dot(b) * up.dot(down)
+            relations.append(Equal(whole, inner_product(*tied, list(table))))
+        return tuple(relations)
+
+    return Statement(
+        slug="embedding-gradient",
+        scope=EMBEDDING_SCOPE,
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=embedding_arguments,
+        parts={"compared": compared, "cross": cross},
+    )
+
+
+def embedding_arguments(positions: int) -> tuple:
+    """Name the gradients of what was read, and the tied layer's inputs and output gradients."""
+    reads = (rows(name, positions, WIDTH) for name in "gh")
+    return *reads, *(rows(n, WIDTH, 1) for n in "ab"), *(rows(n, ROWS, 1) for n in ("up", "down"))
+
+
+def embedding_proof(statement: Statement, steps: Steps) -> None:
+    """Read one row as a product with a unit vector, for a table of symbolic size."""
+    part = statement.part
+    vocabulary, width = sp.symbols("V d", integer=True, positive=True)
+    e, f = (sp.MatrixSymbol(name, vocabulary, 1) for name in "ef")  # unit vectors of two ids
+    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
+    moved = sp.MatrixSymbol("M", vocabulary, width)
+    steps.identity("one row read", sp.Trace(g.T * (moved.T * e)), sp.Trace(moved.T * (e * g.T)))
+    steps.identity("two reads", sp.Trace((e * g.T).T * (f * h.T)), sp.Trace((e.T * f) * (h.T * g)))
+    a, up = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("u", vocabulary, 1)
+    mixed = sp.Trace((e * g.T).T * (up * a.T))
+    steps.identity("a read and the tied layer", mixed, part.cross * sp.Trace((e.T * up) * (a.T * g)))
+    for positions in (1, 2):
+        for index, relation in enumerate(statement.relations(positions)):
+            steps.identity(f"{positions} positions, case {index}", relation.lhs, relation.rhs)
+
+
+EMBEDDING = embedding()
+EMBEDDING_MUTANTS = {
+    "ids not compared": embedding(compared=False),
+    "cross terms of the tied layer left out": embedding(cross=0),
+    "cross terms subtracted": embedding(cross=-1),
+}
+
+
+@pytest.mark.equation("embedding-gradient")
+def prove_embedding_gradient(settle):
+    """Show that an embedding compares ids, with cross terms where it is tied."""
+    settle(EMBEDDING, embedding_proof, EMBEDDING_MUTANTS)
+
+
+def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
+    """State the product for a gain and an offset."""
+
+    def claim(positions: int) -> tuple[Equal, Equal]:
+        x, y, g, h = gain_arguments(positions)
+        gamma, offset = rows("gamma", 1, WIDTH), rows("beta", 1, WIDTH)
+        losses = []
+        for seen, feedback in ((x, g), (y, h)):
+            outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
+            losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+        ones = sp.ones(1, positions)
+        if form == "coordinates":
+            product = (ones * g.multiply_elementwise(x)).dot(ones * h.multiply_elementwise(y))
+        else:
+            product = (x * y.T).trace() * (g * h.T).trace()
+        return (
+            Equal(sign * product, inner_product(*losses, list(gamma))),
+            Equal((ones * g).dot(ones * h), inner_product(*losses, list(offset))),
+        )
+
+    return Statement(
+        slug="gain-gradient",
+        scope=GAIN_SCOPE,
+        claim=claim,
+        depths=(1, 2),
+        arguments=gain_arguments,
+        parts={"sign": sign},
+    )
+
+
+def gain_arguments(positions: int) -> tuple:
+    """Name both samples' normalised inputs and the gradients of the outputs."""
+    return tuple(rows(name, positions, WIDTH) for name in "xygh")
+
+
+def gain_proof(statement: Statement, steps: Steps) -> None:
+    """Differentiate one coordinate at one more position, then compare two positions."""
+    so_far, gamma, x, g, offset = sp.symbols("s gamma x g beta", real=True)
+    loss = so_far * gamma + g * (gamma * x + offset)
+    steps.identity("one more position, gain", loss.diff(gamma), so_far + g * x)
+    steps.identity("one more position, offset", loss.diff(offset), g)
+    for index, relation in enumerate(statement.relations(2)):
+        steps.identity(f"two positions, {index}", relation.lhs, relation.rhs)
+
+
+GAIN = gain()
+GAIN_MUTANTS = {
+    "alpha times beta": gain(form="similarities"),
+    "the printed sign": gain(sign=-1),
+}
+
+
+@pytest.mark.equation("gain-gradient")
+def prove_gain_gradient(settle):
+    """Show the product of gains and of offsets."""
+    settle(GAIN, gain_proof, GAIN_MUTANTS)
