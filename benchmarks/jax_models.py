@@ -165,29 +165,34 @@ def resnet() -> Model:
     return Model(apply, params, classification, _images(6, 3))
 
 
-def _layer_norm(values: Any, gain: Any, offset: Any) -> Any:
+def layer_norm(values: Any, gain: Any, offset: Any) -> Any:
+    """Normalise the last axis."""
     centred = values - values.mean(-1, keepdims=True)
     return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + offset
 
 
-def _attention(values: Any, block: Any, heads: int) -> Any:
+def attention(values: Any, block: Any, heads: int, reach: int | None = None) -> Any:
+    """Attend to what came before, at most `reach` positions back."""
     samples, length, width = values.shape
     query, key, value = jnp.split(values @ block["qkv"] + block["qkv_bias"], 3, axis=-1)
     shape = (samples, length, heads, width // heads)
     query, key, value = query.reshape(shape), key.reshape(shape), value.reshape(shape)
     scores = jnp.einsum("nthk,nshk->nhts", query, key) / np.sqrt(width // heads)
-    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
+    seen = jnp.tril(jnp.ones((length, length), bool))
+    if reach is not None:
+        seen = seen & jnp.triu(jnp.ones((length, length), bool), 1 - reach)
+    scores = jnp.where(seen, scores, -1e9)
     mixed = jnp.einsum("nhts,nshk->nthk", jax.nn.softmax(scores), value).reshape(values.shape)
     return mixed @ block["proj"] + block["proj_bias"]
 
 
 def _block(values: Any, block: Any, heads: int) -> Any:
-    values = values + _attention(_layer_norm(values, block["g1"], block["o1"]), block, heads)
-    hidden = jax.nn.gelu(_layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
+    values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads)
+    hidden = jax.nn.gelu(layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
     return values + hidden @ block["down"] + block["down_bias"]
 
 
-def block_params(draw: Callable[..., Any], width: int) -> dict[str, Any]:
+def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:
     """Draw the parameters of one transformer block."""
     return {
         "g1": 1.0 + 0.1 * draw(width),
@@ -198,9 +203,9 @@ def block_params(draw: Callable[..., Any], width: int) -> dict[str, Any]:
         "proj_bias": draw(width),
         "g2": 1.0 + 0.1 * draw(width),
         "o2": draw(width),
-        "up": draw(width, 2 * width),
-        "up_bias": draw(2 * width),
-        "down": draw(2 * width, width),
+        "up": draw(width, factor * width),
+        "up_bias": draw(factor * width),
+        "down": draw(factor * width, width),
         "down_bias": draw(width),
     }
 
@@ -240,7 +245,7 @@ def gpt_scan() -> Model:
         values = params["tokens"][ids] + params["places"][: ids.shape[1]]
         step = jax.checkpoint(lambda values, block: (_block(values, block, 2), None))
         values, _ = lax.scan(step, values, params["blocks"])
-        return _layer_norm(values, params["gain"], params["offset"]) @ params["tokens"].T
+        return layer_norm(values, params["gain"], params["offset"]) @ params["tokens"].T
 
     return Model(apply, params, next_token, _tokens(6, vocabulary))
 

@@ -96,6 +96,11 @@ def is_array(leaf: Any) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
+def is_batched(leaf: Any) -> bool:
+    """Whether a leaf of inputs or targets has one entry a sample: every array with an axis."""
+    return is_array(leaf) and len(leaf.shape) > 0
+
+
 def batch_size(inputs: Any) -> int:
     """Return how many samples the inputs hold.
 
@@ -104,7 +109,7 @@ def batch_size(inputs: Any) -> int:
     ValueError
         If there is no array, or arrays disagree.
     """
-    sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_array(leaf) and len(leaf.shape)}
+    sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_batched(leaf)}
     if len(sizes) != 1:
         found = f"first axes of sizes {sorted(sizes)}" if sizes else "no array with an axis"
         msg = f"inputs: expected arrays of one batch, with the samples along the first axis, got {found}"
@@ -126,7 +131,7 @@ def check_targets(inputs: Any, targets: Any) -> None:
     """
     samples = batch_size(inputs)
     for leaf in jax.tree.leaves(targets):
-        if is_array(leaf) and len(leaf.shape) and leaf.shape[0] != samples:
+        if is_batched(leaf) and leaf.shape[0] != samples:
             msg = f"targets: expected {samples} samples as in inputs, got shape {tuple(leaf.shape)}"
             raise ValueError(msg)
 
@@ -189,7 +194,7 @@ def read(
 
 
 def _doubled(leaf: Any) -> Any:
-    return jnp.concatenate([leaf, leaf]) if is_array(leaf) and len(leaf.shape) else leaf
+    return jnp.concatenate([leaf, leaf]) if is_batched(leaf) else leaf
 
 
 def _parameter(leaf: int, aval: Any, trainable: bool) -> Value:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_jax import _selective
 from lai_jax._assemble import Measured, measure, records_of
-from lai_jax._model import Model, read
+from lai_jax._model import Model, is_batched, losses_of, read
 from lai_jax._plan import Plan, make_plan
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
@@ -63,6 +63,7 @@ def curated_update(
     estimator: str = "lai",
     policy: Callable[[jax.Array], jax.Array] = lai.keep_positive,
     rows: int | float | None = None,
+    recompute: bool = False,
     decay: float = 0.999,
     exponent: float = 1.0,
     last: str | None = None,
@@ -86,6 +87,9 @@ def curated_update(
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's
         residuals are cut down to them, so that a step costs `1 + 2 rows / n` forward passes and not 3.
         None: all rows, those of weight 0 included.
+    recompute
+        With `rows`: run the chosen rows forward again, rather than keep the residuals of the whole
+        batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take.
     decay, exponent
         Of the second moment, for `preconditioned_lai`.
     last
@@ -129,17 +133,20 @@ def curated_update(
         model = read(apply, params, loss, inputs, targets)
         plan = make_plan(model, last)
         count = None if rows is None else _count(rows, model)
-        forward = _Forward(model, plan)
-        measured = measure(model, plan, everything=True) if estimator == "ghost" else forward.measured()
-        trace = lai.Trace(records_of(model, plan, measured, estimator == "ghost"))
+        everything = estimator == "ghost"
+        forward = None if recompute and count is not None else _Forward(model, plan)
+        measured = measure(model, plan, everything) if everything or forward is None else forward.measured()
+        trace = lai.Trace(records_of(model, plan, measured, everything))
         scores, moment = _scores(estimator, summary, trace, second_moment, decay, exponent)
         weights = policy(scores if count is None else _best(scores, count))
-        if count is None:
+        if forward is None:
+            gradients = _recomputed(apply, params, loss, (inputs, targets), model, weights, count)
+        elif count is None:
             gradients = forward.gradient(weights)
         else:
-            fewer = jax.tree.map(lambda leaf: leaf[:count] if jnp.ndim(leaf) else leaf, (inputs, targets))
+            fewer = jax.tree.map(lambda leaf: leaf[:count] if is_batched(leaf) else leaf, (inputs, targets))
             gradients = forward.gradient_of_rows(weights, count, read(apply, params, loss, *fewer))
-        losses = forward.losses[: model.real]
+        losses = measured.losses[: model.real]
         params, opt_state, skipped = _stepped(tx, params, opt_state, model, gradients, weights)
         used = jnp.where(weights > 0, losses, 0.0)
         return (
@@ -207,14 +214,38 @@ class _Forward:
         """Return the gradient of the weighted losses, by a backward pass for `count` rows."""
         if self.model.samples != self.model.real:
             return self.gradient(weights)
-        order = jnp.argsort(-weights)
-        size = small.samples
-        chosen = jnp.where(jnp.arange(size) < count, order[:size], order[0])
-        own = jnp.where(jnp.arange(size) < count, weights[chosen], 0.0)
-        chosen = jnp.where(own > 0, chosen, chosen[0])  # rows of weight 0 may hold what is not finite
+        chosen, own = _heaviest(weights, count, small.samples)
         return _selective.chosen_gradient(
             self.model, small, self.pull, self.moving, chosen, own.astype(self.losses.dtype)
         )
+
+
+def _heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
+    """Return the rows of the `count` largest weights, and these; `size` of both, the rest of weight 0."""
+    order = jnp.argsort(-weights)
+    counted = jnp.arange(size) < count
+    chosen = jnp.where(counted, order[:size], order[0])
+    own = jnp.where(counted, weights[chosen], 0.0)
+    return jnp.where(own > 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite
+
+
+def _recomputed(
+    apply: Any, params: Any, loss: Any, batch: Any, model: Model, weights: jax.Array, count: int | None
+) -> list[jax.Array]:
+    """Return the gradient of the weighted losses of the heaviest rows, run forward once more."""
+    rows = model.real if count is None else count
+    chosen, own = _heaviest(weights, rows, rows)
+    inputs, targets = jax.tree.map(lambda leaf: leaf[chosen] if is_batched(leaf) else leaf, batch)
+    leaves, tree = jax.tree.flatten(params)
+
+    def weighted(moving: list[jax.Array]) -> jax.Array:
+        given = list(leaves)
+        for leaf, value in zip(model.trainable, moving, strict=True):
+            given[leaf] = value
+        values = losses_of(apply, loss)(jax.tree.unflatten(tree, given), inputs, targets)
+        return jnp.sum(own.astype(values.dtype) * values)
+
+    return jax.grad(weighted)([jnp.asarray(leaves[leaf]) for leaf in model.trainable])
 
 
 def _scores(

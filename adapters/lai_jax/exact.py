@@ -25,8 +25,8 @@ def exact_scores(
 ) -> jax.Array:
     r"""Score every training sample by the exact first-order change of the validation loss.
 
-    Implements :eq:`directional-derivative`. One gradient of the validation loss and one forward-mode pass over the
-    batch along it: any architecture, any parameter, no layers to find.
+    Implements :eq:`directional-derivative`. One gradient of the validation loss and one forward-mode
+    pass over the batch along it: any architecture, any parameter, no layers to find.
 
     Parameters
     ----------
@@ -40,7 +40,8 @@ def exact_scores(
         `(inputs, targets)` each.
     at
         `start`: at the parameters as they are. `midpoint`: after half of the SGD step on the whole
-        batch, where the score is the one-step Shapley value up to second order in the step.
+        batch, where the score is the one-step Shapley value up to second order in the step, and exactly
+        for a quadratic loss (:eq:`midpoint`).
     learning_rate
         Of that step, for `midpoint`. With an `optimizer`, what the scores are divided by.
     reduction

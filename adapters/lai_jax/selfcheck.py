@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_jax._assemble import measure, records_leaves, records_of
-from lai_jax._model import batch_size, check_targets, is_array, losses_of, read
+from lai_jax._model import batch_size, check_targets, is_batched, losses_of, read
 from lai_jax._plan import make_plan
 
 
@@ -123,6 +123,4 @@ def sample_gradients(
 
 def sample_of(batch: Any, index: int) -> Any:
     """Return a batch of one sample; settings that are no arrays as they are."""
-    return jax.tree.map(
-        lambda leaf: leaf[index : index + 1] if is_array(leaf) and len(leaf.shape) else leaf, batch
-    )
+    return jax.tree.map(lambda leaf: leaf[index : index + 1] if is_batched(leaf) else leaf, batch)
