@@ -10,32 +10,36 @@ from torch.autograd import forward_ad
 from lai_torch._functional import Function, Point, plain_attention
 from lai_torch._preserve import preserved
 
+Pair = tuple[Tensor, Tensor]
+Derivative = tuple[Tensor, Tensor, str]
 
-def along(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> tuple[Tensor, str]:
-    """Return the derivatives `(n,)` and how they were found: the first way that the model allows."""
+
+def along(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Derivative:
+    """Return the derivatives and the losses, `(n,)`, and the way by which they were found."""
     ways = (("forward", _forward), ("double backward", _double_backward), ("differences", _differences))
-    failure: Exception | None = None
-    for name, way in ways:
+    for name, way in ways[:-1]:
         try:
             with preserved(function.model), plain_attention():
-                return way(function, point, direction, batch), name
-        except (RuntimeError, NotImplementedError) as error:
-            failure = failure or error
-    msg = "exact_scores: no way of differentiating the model along a direction succeeded"
-    raise RuntimeError(msg) from failure
+                return (*way(function, point, direction, batch), name)
+        except (RuntimeError, NotImplementedError):  # an operation without such a derivative
+            continue
+    name, way = ways[-1]
+    with preserved(function.model), plain_attention():
+        return (*way(function, point, direction, batch), name)
 
 
-def _forward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Tensor:
+def _forward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
     """One forward pass with dual numbers."""
     with forward_ad.dual_level(), torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # torch's own rules
         duals = {name: forward_ad.make_dual(value, direction[name]) for name, value in point.items()}
         values = function(duals, batch)
         tangent = forward_ad.unpack_dual(values).tangent
-        return torch.zeros_like(values) if tangent is None else tangent.detach().clone()
+        losses = forward_ad.unpack_dual(values).primal.detach().clone()
+        return torch.zeros_like(losses) if tangent is None else tangent.detach().clone(), losses
 
 
-def _double_backward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Tensor:
+def _double_backward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
     """Transpose the transpose: the gradient of `sum_j w_j l_j`, along the direction, is linear in w."""
     leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
     values = function(leaves, batch)
@@ -46,10 +50,10 @@ def _double_backward(function: Function, point: Point, direction: Point, batch: 
     pairs = zip(found, direction.values(), strict=True)
     terms = [(piece * part).sum() for piece, part in pairs if piece is not None]
     (scores,) = torch.autograd.grad(sum(terms, start=torch.zeros_like(values).sum()), weights)
-    return scores
+    return scores, values.detach()
 
 
-def _differences(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Tensor:
+def _differences(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
     """Central differences, with the step that balances rounding against curvature."""
     length = torch.stack([part.norm() for part in direction.values()]).norm()
     size = torch.stack([value.norm() for value in point.values()]).norm()
@@ -60,4 +64,4 @@ def _differences(function: Function, point: Point, direction: Point, batch: tupl
         moved = {name: value + sign * step * direction[name] for name, value in point.items()}
         with preserved(function.model), torch.no_grad():
             sides.append(function(moved, batch))
-    return (sides[0] - sides[1]) / (2.0 * step)
+    return (sides[0] - sides[1]) / (2.0 * step), (sides[0] + sides[1]) / 2.0

@@ -1,89 +1,213 @@
 """The estimators as the curator uses them: sum a validation set up, score a batch against it."""
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_torch._along import along
 from lai_torch._assemble import assemble
-from lai_torch._batch import Loss, count, rows
-from lai_torch._record import Recording, record
+from lai_torch._batch import Loss, call, check_losses, count, rows
+from lai_torch._functional import Function, Point, gradient
+from lai_torch._preserve import preserved
+from lai_torch._record import record
 from lai_torch.trace import check_explained
 
-ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
+TRACED = ("ghost", "lai", "lli", "preconditioned_lai")
+ESTIMATORS = (*TRACED, "exact", "midpoint")
+Batch = tuple[Any, Any]
 
 
-def traced(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: str, *, verify: bool
-) -> tuple[lai.Trace, Tensor]:
-    """Return the trace an estimator needs, and the losses."""
-    every_layer = estimator == "ghost"
-    recording: Recording = record(model, loss, *batch, every_layer=every_layer, verify=verify)
-    check_explained(recording)
-    return assemble(recording), recording.losses
+@dataclass(frozen=True)
+class Scored:
+    """Scores and losses of a batch, `(n,)`, and the meaning of positions that was used."""
+
+    scores: Tensor
+    losses: Tensor
+    positions: str | None
 
 
-def finite_chunks(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: str, *, size: int, verify: bool
-) -> Iterator[tuple[lai.Trace, int]]:
-    """Trace a validation set at most `size` rows at a time, without the samples whose loss is not finite.
+class Scorer(ABC):
+    """One estimator on one model."""
 
-    Yields
-    ------
-    tuple
-        A trace, and how many samples were left out of it.
-    """
-    samples = count(*batch)
-    for start in range(0, samples, size):
-        part = slice(start, min(start + size, samples))
-        chunk = rows(batch, part, samples)
-        trace, losses = traced(model, loss, chunk, estimator, verify=verify)
+    def __init__(self, model: nn.Module, loss: Loss, estimator: str, positions: str | None) -> None:
+        self.model, self.loss, self.estimator, self.positions = model, loss, estimator, positions
+
+    @abstractmethod
+    def summarize(self, validation: Batch, size: int) -> Any:
+        """Sum a validation set up, at most `size` rows at a time, without what is not finite."""
+
+    @abstractmethod
+    def score(self, summary: Any, batch: Batch) -> Scored:
+        """Score every sample of a batch; NaN where it is not finite."""
+
+    def finite(self, batch: Batch) -> Batch | None:
+        """Return the rows whose loss is finite; None if there are none."""
+        samples = count(*batch)
+        with preserved(self.model), torch.no_grad():
+            losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
+        kept = torch.isfinite(losses).nonzero().squeeze(1)
+        return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)
+
+    def chunks(self, batch: Batch, size: int) -> Iterator[Batch]:
+        """Cut a batch into consecutive parts of at most `size` rows."""
+        samples = count(*batch)
+        for start in range(0, samples, size):
+            yield rows(batch, slice(start, min(start + size, samples)), samples)
+
+
+def nothing_finite() -> ValueError:
+    """Build the error of a validation set without a single finite loss."""
+    return ValueError("validation: expected at least one sample with a finite loss, got none")
+
+
+class TraceScorer(Scorer):
+    """Ghost, LAI, LLI and preconditioned LAI, from traces."""
+
+    def __init__(self, model: nn.Module, loss: Loss, estimator: str, positions: str | None) -> None:
+        super().__init__(model, loss, estimator, positions)
+        self.second_moment: Tensor | None = None
+        self.proved = False
+
+    def trace(self, batch: Batch) -> tuple[lai.Trace, Tensor]:
+        """Return the trace the estimator needs, and the losses."""
+        every_layer = self.estimator == "ghost"
+        recording = record(self.model, self.loss, *batch, every_layer=every_layer, verify=not self.proved)
+        check_explained(recording)
+        return assemble(recording), recording.losses
+
+    def summarize(self, validation: Batch, size: int) -> lai.ValidationSummary:
+        """Sum the chunks' summaries.
+
+        Raises
+        ------
+        ValueError
+            If no validation sample has a finite loss.
+        """
+        summary: lai.ValidationSummary | None = None
+        for chunk in self.chunks(validation, size):
+            trace, losses = self.trace(chunk)
+            if not bool(torch.isfinite(losses).all()):
+                finite = self.finite(chunk)
+                if finite is None:
+                    continue
+                trace, _ = self.trace(finite)
+            positions = self._positions_for(trace) if summary is None else summary.positions
+            one = lai.summarize(trace, self.estimator, positions=positions or "tokens")
+            summary = one if summary is None else summary + one
+        if summary is None:
+            raise nothing_finite()
+        return summary
+
+    def score(self, summary: lai.ValidationSummary, batch: Batch) -> Scored:
+        """Score against a summary."""
+        return self._scored(summary, batch, exclude_self=False)
+
+    def score_itself(self, batch: Batch, *, exclude_self: bool) -> Scored:
+        """Score a batch against its own summed gradient, each sample left out of its own score or not."""
+        return self._scored(None, batch, exclude_self=exclude_self)
+
+    def _scored(self, summary: lai.ValidationSummary | None, batch: Batch, *, exclude_self: bool) -> Scored:
+        trace, losses = self.trace(batch)
         finite = torch.isfinite(losses)
-        dropped = int((~finite).sum())
-        if dropped == losses.shape[0]:
-            continue
-        if dropped:
-            chunk = rows(chunk, finite.nonzero().squeeze(1), losses.shape[0])
-            trace, _ = traced(model, loss, chunk, estimator, verify=verify)
-        yield trace, dropped
+        scores = torch.full_like(losses, torch.nan)
+        if not bool(finite.any()):
+            return Scored(scores, losses, None if summary is None else summary.positions)
+        if not bool(finite.all()):
+            kept = finite.nonzero().squeeze(1)
+            trace, _ = self.trace(rows(batch, kept, losses.shape[0]))
+        self.proved = True
+        if self.estimator == "preconditioned_lai":
+            outputs: Any = trace.layers[-1].output_gradients
+            self.second_moment = lai.update_second_moment(self.second_moment, outputs)
+        found, positions = self._against(summary, trace, exclude_self=exclude_self)
+        scores = scores.to(found.dtype)
+        scores[finite] = found
+        return Scored(scores, losses, positions)
+
+    def _against(
+        self, summary: lai.ValidationSummary | None, trace: lai.Trace, *, exclude_self: bool
+    ) -> tuple[Tensor, str | None]:
+        side = trace if summary is None else summary
+        if self.estimator == "ghost":
+            return lai.ghost_scores(side, trace, exclude_self=exclude_self), None
+        if self.estimator == "lli":
+            return lai.lli_scores(side, trace, exclude_self=exclude_self), None
+        positions = self._positions_for(trace) if summary is None else summary.positions
+        options: dict[str, Any] = {"positions": positions, "exclude_self": exclude_self}
+        if self.estimator == "lai":
+            return lai.lai_scores(side, trace, **options), positions
+        return lai.preconditioned_lai_scores(side, trace, self.second_moment, **options), positions
+
+    def _positions_for(self, trace: lai.Trace) -> str:
+        """Return the meaning of positions: `tokens` if every layer has the last layer's, else `mean`."""
+        if self.positions is not None:
+            return self.positions
+        return "tokens" if "tokens" in lai.fitting_positions(trace) else "mean"
 
 
-def summarize(
-    traces: Iterable[tuple[lai.Trace, int]], estimator: str, positions: str | None
-) -> lai.ValidationSummary:
-    """Sum the chunks of a validation set up for `estimator`.
+class ExactScorer(Scorer):
+    """Exact scores along the validation gradient; the summary is that gradient."""
 
-    Raises
-    ------
-    ValueError
-        If no validation sample has a finite loss.
-    """
-    summary: lai.ValidationSummary | None = None
-    for trace, _ in traces:
-        positions = positions or default_positions(trace)
-        one = lai.summarize(trace, estimator, positions=positions)
-        summary = one if summary is None else summary + one
-    if summary is None:
-        msg = "validation: expected at least one sample with a finite loss, got none"
-        raise ValueError(msg)
-    return summary
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__(model, loss, "exact", None)
+        self.function = Function(model, loss)
+
+    def summarize(self, validation: Batch, size: int) -> Point:
+        """Return the gradient of the summed validation loss."""
+        return self.gradient_at(self.function.point(), validation, size)
+
+    def gradient_at(self, point: Point, validation: Batch, size: int) -> Point:
+        """Return the gradient of the summed validation loss at `point`.
+
+        Raises
+        ------
+        ValueError
+            If no validation sample has a finite loss.
+        """
+        total: Point | None = None
+        for chunk in self.chunks(validation, size):
+            if (finite := self.finite(chunk)) is not None:
+                one = gradient(self.function, point, finite, reduction="sum")
+                total = one if total is None else {name: total[name] + one[name] for name in one}
+        if total is None:
+            raise nothing_finite()
+        return total
+
+    def score(self, summary: Point, batch: Batch) -> Scored:
+        """Score along the gradient."""
+        found, losses, _ = along(self.function, self.function.point(), summary, batch)
+        return Scored(torch.where(torch.isfinite(losses), found, torch.nan), losses, None)
 
 
-def default_positions(trace: lai.Trace) -> str:
-    """Return `tokens` if every layer has the last layer's positions, else `mean`."""
-    return "tokens" if "tokens" in lai.fitting_positions(trace) else "mean"
+class MidpointScorer(ExactScorer):
+    """Exact scores along the validation gradient after half of the tentative SGD step."""
 
+    def __init__(self, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(model, loss)
+        self.estimator, self.optimizer = "midpoint", optimizer
 
-def score(
-    estimator: str, summary: lai.ValidationSummary, trace: lai.Trace, second_moment: Tensor | None
-) -> Tensor:
-    """Score every sample of `trace`; positive helps."""
-    if estimator == "ghost":
-        return lai.ghost_scores(summary, trace)
-    if estimator == "lli":
-        return lai.lli_scores(summary, trace)
-    if estimator == "lai":
-        return lai.lai_scores(summary, trace)
-    return lai.preconditioned_lai_scores(summary, trace, second_moment)
+    def summarize(self, validation: Batch, size: int) -> Any:
+        """Keep the set: its gradient is taken at a point that depends on the batch."""
+        return validation, size
+
+    def score(self, summary: Any, batch: Batch) -> Scored:
+        """Score along the gradient at the middle of the batch's step, each group at its learning rate."""
+        validation, size = summary
+        start, finite = self.function.point(), self.finite(batch)
+        middle = start
+        if finite is not None:
+            step = gradient(self.function, start, finite, reduction="mean")
+            names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+            rates = {
+                names[id(parameter)]: float(group["lr"])
+                for group in self.optimizer.param_groups
+                for parameter in group["params"]
+                if id(parameter) in names
+            }
+            middle = {name: value - 0.5 * rates.get(name, 0.0) * step[name] for name, value in start.items()}
+        return super().score(self.gradient_at(middle, validation, size), batch)

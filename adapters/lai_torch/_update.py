@@ -1,5 +1,6 @@
-"""One optimizer step on the kept rows of a batch that cannot make a parameter non-finite."""
+"""Optimizer steps on the kept rows of batches that cannot make a parameter non-finite."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,71 +12,124 @@ from lai_torch._batch import Loss, call, check_losses, count, rows
 
 @dataclass(frozen=True)
 class Update:
-    """What an update did.
+    """What became of one batch.
 
     Attributes
     ----------
     weights
-        `(n,)`: the weights it used; zeros where a sample was dropped, all zeros if it was skipped.
+        `(n,)`: the weights it was trained with; zeros where a sample was dropped.
     losses
-        `(n,)`: the losses of the rows it ran on, NaN elsewhere.
+        `(n,)`: the losses of the rows the model ran on, NaN elsewhere.
     dropped
         How many rows with a positive weight were left out, their loss being not finite.
-    taken
+    used
+        Whether the batch contributed a gradient.
+    updated
         Whether the optimizer stepped.
     """
 
     weights: Tensor
     losses: Tensor
     dropped: int
-    taken: bool
+    used: bool
+    updated: bool
 
     @property
     def loss(self) -> float:
-        """The weighted loss that the step minimised; NaN if there was no step."""
-        used = self.weights > 0
-        if not self.taken:
+        """The weighted loss that was minimised; NaN if there was none."""
+        if not self.used:
             return float("nan")
-        return float((self.weights[used] * self.losses[used].to(self.weights)).sum())
+        kept = self.weights > 0
+        return float((self.weights[kept] * self.losses[kept].to(self.weights)).sum())
 
 
-def update(
-    model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer, inputs: Any, targets: Any, weights: Tensor
-) -> Update:
-    """Step on `sum_j weights_j loss_j`, running the model on the rows with a positive weight alone.
+class Updater:
+    """Accumulates the gradients of `accumulate` batches, then steps.
 
-    Rows whose loss is not finite are dropped and their weight is spread over the others. If the
-    gradient is not finite all the same, nothing is stepped.
+    Parameters
+    ----------
+    model, loss, optimizer
+        What to train.
+    accumulate
+        How many batches make a step; each counts with one part in so many.
+    autocast
+        Type to compute the forward pass in. None: the model's own.
+    scaler
+        A `torch.amp.GradScaler`, for half precision.
     """
-    samples = count(inputs, targets)
-    positive = weights > 0
-    losses = torch.full_like(weights, float("nan"))
-    kept = positive.nonzero().squeeze(1)
-    values = None
-    for _ in range(2):
-        if not kept.numel():
-            break
-        batch = (inputs, targets) if kept.numel() == samples else rows((inputs, targets), kept, samples)
-        values = check_losses(loss(call(model, batch[0]), batch[1]), kept.numel())
-        losses[kept] = values.detach().to(losses)
-        finite = torch.isfinite(values.detach()).to(kept.device)
-        if bool(finite.all()):
-            break
-        kept, values = kept[finite], None
-    dropped = int(positive.sum()) - kept.numel()
-    if values is None or not kept.numel():
-        return Update(torch.zeros_like(weights), losses, int(positive.sum()), taken=False)
-    used = torch.zeros_like(weights)
-    used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
-    optimizer.zero_grad(set_to_none=True)
-    (values * used[kept].to(values)).sum().backward()
-    if not _finite_gradients(optimizer):
-        optimizer.zero_grad(set_to_none=True)
-        return Update(torch.zeros_like(weights), losses, dropped, taken=False)
-    optimizer.step()
-    return Update(used, losses, dropped, taken=True)
 
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        accumulate: int,
+        autocast: torch.dtype | None,
+        scaler: Any,
+    ) -> None:
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.accumulate, self.autocast, self.scaler = accumulate, autocast, scaler
+        self.batches = self.contributions = 0
 
-def _finite_gradients(optimizer: torch.optim.Optimizer) -> bool:
-    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    return all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    def __call__(self, inputs: Any, targets: Any, weights: Tensor) -> Update:
+        """Add the gradient of `sum_j weights_j loss_j`, running the model on the kept rows alone.
+
+        Rows whose loss is not finite are dropped and their weight is spread over the others. If the
+        gradient is not finite all the same, nothing is stepped.
+        """
+        if self.batches == 0:
+            self.optimizer.zero_grad(set_to_none=True)
+        positive = weights > 0
+        losses = torch.full_like(weights, float("nan"))
+        kept, values = self._finite(inputs, targets, positive.nonzero().squeeze(1), losses)
+        used = torch.zeros_like(weights)
+        if values is not None:
+            used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
+            total = (values * used[kept].to(values)).sum() / self.accumulate
+            (total if self.scaler is None else self.scaler.scale(total)).backward()
+            self.contributions += 1
+        dropped = int(positive.sum()) - kept.numel()
+        self.batches += 1
+        if self.batches < self.accumulate:
+            return Update(used, losses, dropped, values is not None, updated=False)
+        updated = self.contributions > 0 and self._step()
+        if not updated:
+            self.optimizer.zero_grad(set_to_none=True)
+        contributed = values is not None and updated
+        self.batches = self.contributions = 0
+        return Update(used if contributed else torch.zeros_like(used), losses, dropped, contributed, updated)
+
+    def _finite(
+        self, inputs: Any, targets: Any, kept: Tensor, losses: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the model on the rows `kept`, once more without those whose loss is not finite."""
+        samples = count(inputs, targets)
+        for _ in range(2):
+            if not kept.numel():
+                break
+            whole = kept.numel() == samples
+            batch = (inputs, targets) if whole else rows((inputs, targets), kept, samples)
+            with self._autocast(losses.device):
+                values = check_losses(self.loss(call(self.model, batch[0]), batch[1]), kept.numel())
+            losses[kept] = values.detach().to(losses)
+            finite = torch.isfinite(values.detach())
+            if bool(finite.all()):
+                return kept, values
+            kept = kept[finite]
+        return kept[:0], None
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        return nullcontext() if self.autocast is None else torch.autocast(device.type, self.autocast)
+
+    def _step(self) -> bool:
+        """Step if every gradient is finite."""
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"]]
+        finite = all(bool(torch.isfinite(gradient).all()) for gradient in gradients if gradient is not None)
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        elif finite:
+            self.optimizer.step()
+        return finite

@@ -1,58 +1,26 @@
 """The training loop: score a batch, select, update."""
 
+import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._batch import Loss, count, rows
+from lai_torch._batch import Loss, count
+from lai_torch._groups import dropped_shares, with_floor
+from lai_torch._options import check_groups, check_ids, check_options
 from lai_torch._preserve import evaluating
-from lai_torch._scoring import ESTIMATORS, finite_chunks, score, summarize, traced
-from lai_torch._update import update
+from lai_torch._scoring import ExactScorer, MidpointScorer, Scored, Scorer, TraceScorer
+from lai_torch._state import packed_summary, unpacked_summary
+from lai_torch._update import Updater
+from lai_torch._validation import Validation
+from lai_torch.report import Report, write_audit
 
 Policy = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one step did.
-
-    Attributes
-    ----------
-    step
-        Number of the step, from 0.
-    scores
-        `(n,)`; positive helps: the first-order decrease of the summed validation loss per unit
-        learning rate, on the parameters the estimator sees. NaN for dropped samples. None in warm-up.
-    weights
-        `(n,)`: the update minimised `sum_j weights_j loss_j`.
-    losses
-        `(n,)`, each sample's loss when it was scored; in warm-up, when it was trained on.
-    loss
-        `sum_j weights_j loss_j`; NaN if nothing was kept.
-    kept
-        How many samples have a positive weight.
-    dropped
-        How many were left out because their score or loss was not finite.
-    skipped
-        Whether there was no update: no sample kept, or a gradient that is not finite.
-    positions
-        What LAI's product means on layers with positions; None where it does not matter.
-    """
-
-    step: int
-    scores: Tensor | None
-    weights: Tensor
-    losses: Tensor
-    loss: float
-    kept: int
-    dropped: int
-    skipped: bool
-    positions: str | None
 
 
 class Curator:
@@ -65,17 +33,23 @@ class Curator:
     Parameters
     ----------
     model
-        The model.
+        The model; a compiled one is scored eagerly and trained compiled.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
     optimizer
         Steps on the model's parameters. None for those who only call `score`.
     validation
-        `(inputs, targets)`, or a `ValidationSummary` of this model, which is then never refreshed.
+        `(inputs, targets)`; a loader of such pairs, of which each refresh takes the next and which
+        starts again when it runs dry (one that cannot leaves its last summary in use); a
+        `ValidationSummary` of this model, which is never refreshed; `"batch"`: each batch itself,
+        every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
+        prints it.
     estimator
-        `ghost`, `lai`, `lli` or `preconditioned_lai`.
+        `ghost`, `lai`, `lli`, `preconditioned_lai`, `exact`, or `midpoint` (at the middle of the SGD
+        step that the optimizer's learning rates make).
     policy
-        From scores `(n,)`, positive helps, to weights `(n,)`, for example `lai_core.keep_positive`.
+        From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
+        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
     positions
         What LAI's product means on layers with positions; None: `tokens` if every layer has the last
         layer's positions, else `mean`; the report says which.
@@ -87,18 +61,28 @@ class Curator:
         The share of the validation set that each refresh draws, in (0, 1].
     generator
         For that draw; a CPU generator. None: torch's default one.
+    accumulate
+        How many calls of `step` make one optimizer step. Scores do not depend on it.
+    autocast
+        Type in which training, not scoring, computes its forward pass.
+    scaler
+        A `torch.amp.GradScaler` for training.
+    group_floor
+        Share of every group (see `step`) that is kept at least, in [0, 1].
+    audit
+        A file to which one JSON line per sample and step is appended.
 
     Attributes
     ----------
     steps, skipped, dropped
-        Counters: steps taken, steps without an update, samples left out as not finite.
+        Counters: steps taken, batches that contributed nothing, samples left out as not finite.
 
     Raises
     ------
     TypeError
-        If `validation` is neither of the two.
+        If `validation` is of no known kind.
     ValueError
-        If an option is unknown or out of range.
+        If an option is unknown or out of range, or two do not go together.
 
     Examples
     --------
@@ -129,24 +113,45 @@ class Curator:
         refresh: int = 1,
         share: float = 1.0,
         generator: torch.Generator | None = None,
+        accumulate: int = 1,
+        autocast: torch.dtype | None = None,
+        scaler: Any = None,
+        group_floor: float = 0.0,
+        audit: str | Path | None = None,
     ) -> None:
-        _check(validation, estimator, positions, warmup=warmup, refresh=refresh, share=share)
-        self.model, self.loss, self.optimizer, self.validation = model, loss, optimizer, validation
-        self.estimator, self.policy, self.positions = estimator, policy, positions
-        self.warmup, self.refresh, self.share, self.generator = warmup, refresh, share, generator
+        self._validation = Validation(validation, share, generator)
+        check_options(
+            self._validation,
+            optimizer,
+            estimator=estimator,
+            positions=positions,
+            group_floor=group_floor,
+            counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
+        )
+        self.model, self.validation, self.policy = model, validation, policy
+        self.warmup, self.refresh, self.group_floor = warmup, refresh, group_floor
+        self.audit = None if audit is None else Path(audit)
         self.steps = self.skipped = self.dropped = 0
-        self._summary: lai.ValidationSummary | None = None
+        self._scorer: Scorer = _scorer(model, loss, optimizer, estimator, positions)
+        self._updater = (
+            None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
+        )
+        self._summary: Any = None
         self._age = 0
-        self._second_moment: Tensor | None = None
-        self._proved = False
 
-    def step(self, inputs: Any, targets: Any) -> Report:
+    def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
 
         Parameters
         ----------
         inputs, targets
             One batch, as for `lai_torch.trace`.
+        ids
+            What the samples are called in the audit, `(n,)`; None: their place in the batch. The same
+            id may come again.
+        groups
+            `(n,)` integers, for example classes: the report says which share of each was dropped, and
+            `group_floor` applies to each.
 
         Returns
         -------
@@ -156,134 +161,165 @@ class Curator:
         Raises
         ------
         ValueError
-            If the curator has no optimizer.
+            If the curator has no optimizer, or ids or groups do not fit the batch.
         """
-        if self.optimizer is None:
+        if self._updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
-        weigh = self._warm if self.steps < self.warmup else self.score
-        weights, scored = weigh(inputs, targets)
-        done = update(self.model, self.loss, self.optimizer, inputs, targets, weights)
-        report = Report(
-            step=self.steps,
-            scores=scored.scores,
+        check_ids(ids, count(inputs, targets))
+        if self.steps < self.warmup:
+            weights, scored = self._warm(inputs, targets, groups)
+        else:
+            weights, scored = self.score(inputs, targets, groups=groups)
+        done = self._updater(inputs, targets, weights)
+        report = dataclasses.replace(
+            scored,
             weights=done.weights,
             losses=done.losses if scored.scores is None else scored.losses,
             loss=done.loss,
             kept=int((done.weights > 0).sum()),
             dropped=scored.dropped + done.dropped,
-            skipped=not done.taken,
-            positions=scored.positions,
+            skipped=not done.used,
+            updated=done.updated,
+            group_drops=None if groups is None else dropped_shares(done.weights, groups),
         )
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped
+        if self.audit is not None:
+            write_audit(self.audit, report, ids)
         return report
 
-    def score(self, inputs: Any, targets: Any) -> tuple[Tensor, Report]:
+    def score(self, inputs: Any, targets: Any, *, groups: Tensor | None = None) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
 
         Parameters
         ----------
-        inputs, targets
-            One batch, as for `lai_torch.trace`.
+        inputs, targets, groups
+            One batch, as for `step`.
 
         Returns
         -------
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        samples = count(inputs, targets)
+        check_groups(groups, count(inputs, targets))
         with evaluating(self.model):
-            summary = self._current(samples)
-            trace, losses = traced(
-                self.model, self.loss, (inputs, targets), self.estimator, verify=not self._proved
-            )
-        self._proved = True
-        finite = torch.isfinite(losses)
-        if self.estimator == "preconditioned_lai" and bool(finite.any()):
-            outputs: Any = trace.layers[-1].output_gradients
-            self._second_moment = lai.update_second_moment(self._second_moment, outputs[finite])
-        scores = self._scored(summary, trace, losses)
-        finite = finite & torch.isfinite(scores)
-        scores = torch.where(finite, scores, torch.full_like(scores, math.nan))
+            found = self._scored((inputs, targets))
+        finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
+        scores = torch.where(finite, found.scores, torch.full_like(found.scores, math.nan))
         weights = torch.where(finite, self.policy(scores), torch.zeros_like(scores))
+        if groups is not None and self.group_floor > 0:
+            weights = with_floor(weights, scores, groups, self.group_floor)
         used = weights > 0
+        loss = float((weights[used] * found.losses[used].to(weights)).sum()) if bool(used.any()) else math.nan
         report = Report(
             step=self.steps,
             scores=scores,
             weights=weights,
-            losses=losses,
-            loss=float((weights[used] * losses[used].to(weights)).sum()) if bool(used.any()) else math.nan,
+            losses=found.losses,
+            loss=loss,
             kept=int(used.sum()),
             dropped=int((~finite).sum()),
             skipped=False,
-            positions=summary.positions,
+            updated=False,
+            positions=found.positions,
+            age=max(self._age - 1, 0),
+            group_drops=None if groups is None else dropped_shares(weights, groups),
         )
         return weights, report
 
-    def _warm(self, inputs: Any, targets: Any) -> tuple[Tensor, Report]:
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as tensors and plain values (`torch.load(weights_only=True)`).
+
+        Model, optimizer, scaler and a loader's place have states of their own, and gradients that
+        still accumulate are in the parameters: save between optimizer steps.
+
+        Returns
+        -------
+        dict
+            Counters, second moment, summary and its age, the generator's state.
+        """
+        generator = self._validation.generator
+        return {
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "dropped": self.dropped,
+            "age": self._age,
+            "summary": packed_summary(self._summary),
+            "second_moment": getattr(self._scorer, "second_moment", None),
+            "generator": None if generator is None else generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a state that `state_dict` returned.
+
+        Parameters
+        ----------
+        state
+            That state, from a curator with the same options.
+        """
+        self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
+        self._summary, self._age = unpacked_summary(state["summary"]), state["age"]
+        if isinstance(self._scorer, TraceScorer):
+            self._scorer.second_moment = state["second_moment"]
+        if self._validation.generator is not None and state["generator"] is not None:
+            self._validation.generator.set_state(state["generator"])
+
+    def _warm(self, inputs: Any, targets: Any, groups: Tensor | None) -> tuple[Tensor, Report]:
         """Weigh every sample alike, unscored."""
         samples = count(inputs, targets)
+        check_groups(groups, samples)
         device = next(self.model.parameters()).device
         weights = torch.full((samples,), 1.0 / samples, device=device)
-        unseen = torch.full_like(weights, math.nan)
-        return weights, Report(self.steps, None, weights, unseen, math.nan, samples, 0, False, None)
+        nothing = Report(
+            step=self.steps,
+            scores=None,
+            weights=weights,
+            losses=torch.full_like(weights, math.nan),
+            loss=math.nan,
+            kept=samples,
+            dropped=0,
+            skipped=False,
+            updated=False,
+            positions=None,
+            age=0,
+        )
+        return weights, nothing
 
-    def _scored(self, summary: lai.ValidationSummary, trace: lai.Trace, losses: Tensor) -> Tensor:
-        if self.estimator == "preconditioned_lai" and self._second_moment is None:
-            return torch.full_like(losses, math.nan)
-        return score(self.estimator, summary, trace, self._second_moment)
+    def _scored(self, batch: tuple[Any, Any]) -> Scored:
+        """Score a batch against the validation set, or itself."""
+        if not self._validation.is_batch:
+            return self._scorer.score(self._current(count(*batch)), batch)
+        if isinstance(self._scorer, TraceScorer):
+            return self._scorer.score_itself(batch, exclude_self=self._validation.source == "batch")
+        return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
 
-    def _current(self, size: int) -> lai.ValidationSummary:
-        """Return the validation summary, traced again when it is `refresh` steps old."""
-        if isinstance(self.validation, lai.ValidationSummary):
-            return self.validation
+    def _current(self, size: int) -> Any:
+        """Return the validation summary, made again when it is `refresh` steps old."""
+        if self._validation.is_summary:
+            return self._validation.source
         if self._summary is None or self._age >= self.refresh:
-            chunks = finite_chunks(
-                self.model, self.loss, self._drawn(), self.estimator, size=size, verify=not self._proved
-            )
-            self._summary = summarize(chunks, self.estimator, self.positions)
-            self._age = 0
+            drawn = self._validation.draw()
+            if drawn is not None:
+                self._summary = self._scorer.summarize(drawn, size)
+                self._age = 0
+            elif self._summary is None:
+                msg = "validation: expected at least one batch from the loader, got none"
+                raise ValueError(msg)
         self._age += 1
         return self._summary
 
-    def _drawn(self) -> tuple[Any, Any]:
-        """Return the share of the validation set that this refresh uses."""
-        inputs, targets = self.validation
-        if self.share == 1.0:
-            return inputs, targets
-        samples = count(inputs, targets)
-        order = torch.randperm(samples, generator=self.generator)
-        return rows((inputs, targets), order[: math.ceil(self.share * samples)], samples)
 
-
-def _check(
-    validation: Any, estimator: str, positions: str | None, *, warmup: int, refresh: int, share: float
-) -> None:
-    """Raise unless the options of a curator are sound."""
-    if not isinstance(validation, lai.ValidationSummary) and not (
-        isinstance(validation, tuple) and len(validation) == 2
-    ):
-        msg = (
-            f"validation: expected (inputs, targets) or a ValidationSummary, got {type(validation).__name__}"
-        )
-        raise TypeError(msg)
-    if estimator not in ESTIMATORS:
-        msg = f"estimator: expected one of {ESTIMATORS}, got {estimator!r}"
-        raise ValueError(msg)
-    if positions not in {None, "tokens", "mean"}:
-        way_out = (
-            "; 'flatten' has no summary: trace and use lai_core.lai_scores" if positions == "flatten" else ""
-        )
-        msg = f"positions: expected None, 'tokens' or 'mean', got {positions!r}{way_out}"
-        raise ValueError(msg)
-    if not isinstance(warmup, int) or warmup < 0:
-        msg = f"warmup: expected a number of steps, 0 or more, got {warmup!r}"
-        raise ValueError(msg)
-    if not isinstance(refresh, int) or refresh < 1:
-        msg = f"refresh: expected a number of steps, 1 or more, got {refresh!r}"
-        raise ValueError(msg)
-    if not 0.0 < share <= 1.0:
-        msg = f"share: expected a share in (0, 1], got {share!r}"
-        raise ValueError(msg)
+def _scorer(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer | None,
+    estimator: str,
+    positions: str | None,
+) -> Scorer:
+    if estimator == "exact":
+        return ExactScorer(model, loss)
+    if estimator == "midpoint" and optimizer is not None:
+        return MidpointScorer(model, loss, optimizer)
+    return TraceScorer(model, loss, estimator, positions)

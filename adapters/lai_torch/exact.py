@@ -97,7 +97,7 @@ def exact_scores(
         direction = validation_gradient(function, middle, validation, training)
     else:
         direction = validation_gradient(function, start, validation, training)
-    scores, method = along(function, start, direction, training)
+    scores, _, method = along(function, start, direction, training)
     scores.method = method  # type: ignore[attr-defined]  # says how, without changing what is returned
     return scores
 

@@ -1,0 +1,82 @@
+"""What a curator's options must be."""
+
+from typing import Any
+
+from torch import Tensor
+
+from lai_torch._scoring import ESTIMATORS
+from lai_torch._validation import Validation
+
+
+def check_options(
+    validation: Validation,
+    optimizer: Any,
+    *,
+    estimator: str,
+    positions: str | None,
+    group_floor: float,
+    counts: dict[str, tuple[Any, int]],
+) -> None:
+    """Raise unless the options of a curator are sound and go together.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    if estimator not in ESTIMATORS:
+        msg = f"estimator: expected one of {', '.join(map(repr, ESTIMATORS))}, got {estimator!r}"
+        raise ValueError(msg)
+    _check_together(validation, optimizer, estimator)
+    if positions not in {None, "tokens", "mean"}:
+        way_out = "; for 'flatten', trace and use lai_core.lai_scores" if positions == "flatten" else ""
+        msg = f"positions: expected None, 'tokens' or 'mean', got {positions!r}{way_out}"
+        raise ValueError(msg)
+    for name, (value, least) in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
+            raise ValueError(msg)
+    if not 0.0 <= group_floor <= 1.0:
+        msg = f"group_floor: expected a share in [0, 1], got {group_floor!r}"
+        raise ValueError(msg)
+
+
+def _check_together(validation: Validation, optimizer: Any, estimator: str) -> None:
+    if estimator == "midpoint" and optimizer is None:
+        msg = "optimizer: estimator 'midpoint' needs the optimizer's learning rates, got None"
+        raise ValueError(msg)
+    if estimator in {"exact", "midpoint"} and validation.is_summary:
+        msg = f"validation: estimator {estimator!r} has no ValidationSummary; pass (inputs, targets)"
+        raise ValueError(msg)
+    if estimator in {"exact", "midpoint"} and validation.source == "batch":
+        msg = (
+            f"validation: estimator {estimator!r} cannot leave a sample out of its own score; pass "
+            "'batch+self', or use 'ghost'"
+        )
+        raise ValueError(msg)
+
+
+def check_ids(ids: Any, samples: int) -> None:
+    """Raise unless there is one id per sample.
+
+    Raises
+    ------
+    ValueError
+        If there is not.
+    """
+    if ids is not None and len(ids) != samples:
+        msg = f"ids: expected one per sample ({samples}), got {len(ids)}"
+        raise ValueError(msg)
+
+
+def check_groups(groups: Tensor | None, samples: int) -> None:
+    """Raise unless there is one group per sample.
+
+    Raises
+    ------
+    ValueError
+        If there is not.
+    """
+    if groups is not None and tuple(groups.shape) != (samples,):
+        msg = f"groups: expected shape ({samples},), got {tuple(groups.shape)}"
+        raise ValueError(msg)

@@ -1,0 +1,375 @@
+"""The curator around the loop: sources of validation, accumulation, precision, groups, audit, resuming."""
+
+import copy
+import functools
+import io
+import json
+import math
+import re
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def network(*between):
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def data(n):
+    inputs = torch.randn(n, 4, dtype=torch.float64)
+    return inputs, inputs[:, :3].argmax(1)
+
+
+def sgd(model, lr=0.1):
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+
+def curated(model, validation, **options):
+    return lai_torch.Curator(model, LOSS, sgd(model), validation, **options)
+
+
+def same(left, right):
+    for mine, theirs in zip(left.parameters(), right.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_exact_and_midpoint_estimators_are_the_exact_scores():
+    model, validation, batch = network(nn.Dropout(0.5)), data(11), data(7)
+    _, report = curated(model, validation, estimator="exact").score(*batch)
+    model.eval()
+    torch.testing.assert_close(report.scores, lai_torch.exact_scores(model, LOSS, validation, batch))
+    _, report = curated(model.train(), validation, estimator="midpoint").score(*batch)
+    model.eval()
+    expected = lai_torch.exact_scores(model, LOSS, validation, batch, at="midpoint", learning_rate=0.1)
+    torch.testing.assert_close(report.scores, expected)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "midpoint"])
+def test_exact_estimators_drop_what_is_not_finite(estimator):
+    model, validation, batch = network(), data(11), data(7)
+    keep = torch.arange(7) != 3
+    clean = (batch[0][keep], batch[1][keep])
+    expected = curated(model, (validation[0][1:], validation[1][1:]), estimator=estimator).score(*clean)[1]
+    validation[0][0], batch[0][3] = math.nan, math.inf
+    report = curated(model, validation, estimator=estimator).step(*batch)
+    assert report.dropped == 1
+    torch.testing.assert_close(report.scores[keep], expected.scores)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "preconditioned_lai"])
+def test_a_batch_scores_itself_with_and_without_each_sample(estimator):
+    model, batch = network(), data(7)
+    trace = lai_torch.trace(model, LOSS, *batch, gradients="all")
+    functions = {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}
+    if estimator == "preconditioned_lai":
+        moment = lai.update_second_moment(None, trace.layers[-1].output_gradients)
+        function = functools.partial(lai.preconditioned_lai_scores, second_moment=moment)
+    else:
+        function = functions[estimator]
+    for source, left_out in (("batch", True), ("batch+self", False)):
+        report = curated(model, source, estimator=estimator).step(*batch)
+        expected = function(trace, trace, exclude_self=left_out)
+        torch.testing.assert_close(report.scores, expected)
+        model = copy.deepcopy(model)
+        trace = lai_torch.trace(model, LOSS, *batch, gradients="all")
+        if estimator == "preconditioned_lai":
+            moment = lai.update_second_moment(None, trace.layers[-1].output_gradients)
+            function = functools.partial(lai.preconditioned_lai_scores, second_moment=moment)
+
+
+def test_exact_estimators_score_a_batch_with_its_own_samples_alone():
+    model, batch = network(), data(7)
+    _, report = curated(model, "batch+self", estimator="exact").score(*batch)
+    torch.testing.assert_close(report.scores, lai_torch.exact_scores(model, LOSS, batch, batch))
+
+
+def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
+    parts = [data(5) for _ in range(2)]
+    batch, model = data(7), network()
+    curator = curated(model, parts, refresh=2)
+    expected = [curated(model, part).score(*batch)[1].scores for part in parts]
+    found = [curator.score(*batch)[1] for _ in range(6)]
+    for report, which in zip(found, (0, 0, 1, 1, 0, 0), strict=True):
+        torch.testing.assert_close(report.scores, expected[which])
+    assert [report.age for report in found] == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
+    part, batch, model = data(5), data(7), network()
+    curator = curated(model, iter([part]))
+    first, second = (curator.score(*batch)[1] for _ in range(2))
+    torch.testing.assert_close(first.scores, second.scores)
+    assert (first.age, second.age) == (0, 1)
+    with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
+        curated(model, []).score(*batch)
+    with pytest.raises(TypeError, match="validation: expected the loader to give pairs"):
+        curated(model, [data(5)[0]]).score(*batch)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "exact"])
+def test_scores_do_not_depend_on_how_the_batch_is_cut(estimator):
+    model, validation, batch = network(), data(11), data(12)
+    whole = curated(model, validation, estimator=estimator).score(*batch)[1].scores
+    for size in (1, 5):
+        curator = curated(model, validation, estimator=estimator, accumulate=3)
+        parts = [
+            curator.score(batch[0][start : start + size], batch[1][start : start + size])[1].scores
+            for start in range(0, 12, size)
+        ]
+        torch.testing.assert_close(torch.cat(parts), whole)
+
+
+def test_accumulated_steps_are_one_step_on_their_mean():
+    model, validation, parts = network(), data(11), [data(4) for _ in range(3)]
+    twin = copy.deepcopy(model)
+    keep_all = functools.partial(lai.keep_top, fraction=1.0)
+    curator = curated(model, validation, policy=keep_all, accumulate=3)
+    reports = [curator.step(*part) for part in parts]
+    assert [report.updated for report in reports] == [False, False, True]
+    optimizer = sgd(twin)
+    (sum(LOSS(twin(x), y).mean() for x, y in parts) / 3).backward()
+    optimizer.step()
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_dropped_micro_batch_leaves_the_others_gradient():
+    model, part = network(), data(4)
+    twin, weights = copy.deepcopy(model), iter([torch.full((4,), 0.25), torch.zeros(4)])
+    curator = curated(model, data(11), policy=lambda scores: next(weights).to(scores), accumulate=2)
+    reports = [curator.step(*part) for _ in range(2)]
+    assert [report.skipped for report in reports] == [False, True]
+    assert reports[1].updated
+    optimizer = sgd(twin)
+    (LOSS(twin(part[0]), part[1]).mean() / 2).backward()
+    optimizer.step()
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_grad_scaler_changes_no_score_and_no_step():
+    validation, batch = data(11), data(7)
+    found = []
+    for scale in (None, 2.0**4, 2.0**10):
+        torch.manual_seed(3)
+        model = network()
+        scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
+        report = curated(model, validation, scaler=scaler).step(*batch)
+        found.append((report.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
+def test_autocast_is_for_training_and_not_for_scoring():
+    validation, batch = data(11), data(7)
+    model = network().float()
+    seen = []
+    model[0].register_forward_hook(lambda _, __, out: seen.append(out.dtype))
+    single = [(x.float(), y) for x, y in (validation, batch)]
+    curated(model, single[0], autocast=torch.bfloat16).step(*single[1])
+    assert seen[:-1] == [torch.float32] * (len(seen) - 1)
+    assert seen[-1] is torch.bfloat16
+
+
+def test_a_compiled_model_is_curated():
+    model, validation, batch = network(), data(11), data(7)
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="aot_eager", dynamic=True)
+    for _ in range(2):
+        left = lai_torch.Curator(compiled, LOSS, sgd(model), validation).step(*batch)
+        right = lai_torch.Curator(twin, LOSS, sgd(twin), validation).step(*batch)
+        torch.testing.assert_close(left.scores, right.scores)
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_scoring_is_as_if_it_had_not_happened():
+    def trained(curate):
+        torch.manual_seed(5)
+        model = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
+        validation = data(11)
+        keep_all = functools.partial(lai.keep_top, fraction=1.0)
+        curator = curated(model, validation, policy=keep_all, warmup=0 if curate else 100)
+        for _ in range(4):
+            curator.step(*data(8))
+        return model
+
+    curated_model, plain = trained(True), trained(False)
+    for key, value in curated_model.state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
+
+
+def test_an_exception_in_the_model_leaves_everything_as_it_was():
+    class Faulty(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.fail = nn.Sequential(network(), nn.Dropout()), False
+
+        def forward(self, inputs):
+            out = self.body(inputs)
+            if self.fail:
+                raise RuntimeError("broken")
+            return out
+
+    model = Faulty()
+    curator = curated(model, data(11))
+    curator.step(*data(7))
+    before = copy.deepcopy((model.state_dict(), curator.state_dict(), torch.get_rng_state()))
+    batch = data(7)
+    state = torch.get_rng_state()
+    model.fail = True
+    with pytest.raises(RuntimeError, match="broken"):
+        curator.step(*batch)
+    assert model.training
+    assert model.body[1].training
+    torch.testing.assert_close(model.state_dict(), before[0])
+    assert curator.state_dict()["steps"] == before[1]["steps"]
+    assert torch.equal(torch.get_rng_state(), state)
+    model.fail = False
+    assert not curator.step(*batch).skipped
+
+
+def test_groups_are_reported_and_have_a_floor():
+    model, batch = network(), data(12)
+    groups = torch.arange(12) % 3
+    scores = torch.linspace(-3, -1, 12, dtype=torch.float64)
+    scores[groups == 0] = 1.0
+
+    def policy(_):
+        return lai.keep_positive(scores)
+
+    plain = curated(model, data(11), policy=policy).step(*batch, groups=groups)
+    assert plain.group_drops == {0: 0.0, 1: 1.0, 2: 1.0}
+    curator = curated(model, data(11), policy=policy, group_floor=0.5)
+    weights, report = curator.score(*batch, groups=groups)
+    assert report.group_drops == {0: 0.0, 1: 0.5, 2: 0.5}
+    assert float(weights.sum()) == pytest.approx(1.0)
+    for group in (1, 2):
+        members = groups == group
+        own = report.scores[members]
+        assert torch.equal(weights[members] > 0, own >= own.sort(descending=True).values[1])
+
+
+def test_the_audit_has_one_line_per_sample_and_step(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    curator = curated(network(), data(11), warmup=1, audit=path)
+    inputs, targets = data(3)
+    curator.step(inputs, targets, ids=["a", "b", "a"])
+    inputs[1] = math.nan
+    report = curator.step(inputs, targets, ids=torch.tensor([7, 8, 7]))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["step"], line["id"]) for line in lines] == [
+        *((0, "a"), (0, "b"), (0, "a")),
+        *((1, 7), (1, 8), (1, 7)),
+    ]
+    assert [line["score"] for line in lines[:3]] == [None] * 3
+    assert lines[4]["score"] is None
+    assert lines[4]["decision"] == "dropped"
+    for line, score, weight in zip(lines[3:], report.scores.tolist(), report.weights.tolist(), strict=True):
+        assert line["weight"] == weight
+        assert line["decision"] == ("kept" if weight > 0 else "dropped")
+        assert math.isnan(score) or line["score"] == score
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "preconditioned_lai", "exact", "midpoint"])
+def test_an_interrupted_run_resumes_bit_for_bit(estimator):
+    def parts():
+        torch.manual_seed(7)
+        model = nn.Sequential(nn.Conv1d(1, 3, 2), nn.Flatten(), nn.Linear(9, 3)).double()
+        validation = tuple(part[:, None] if part.ndim == 2 else part for part in data(20))
+        batches = [tuple(part[:, None] if part.ndim == 2 else part for part in data(6)) for _ in range(7)]
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        curator = lai_torch.Curator(
+            model,
+            LOSS,
+            optimizer,
+            validation,
+            estimator=estimator,
+            warmup=1,
+            refresh=3,
+            share=0.5,
+            generator=torch.Generator().manual_seed(1),
+        )
+        return model, optimizer, curator, batches
+
+    whole, _, curator, batches = parts()
+    expected = [curator.step(*batch) for batch in batches]
+    model, optimizer, curator, batches = parts()
+    for batch in batches[:3]:
+        curator.step(*batch)
+    file = io.BytesIO()
+    torch.save([model.state_dict(), optimizer.state_dict(), curator.state_dict()], file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed, optimizer, curator, _ = parts()
+    for owner, state in zip((resumed, optimizer, curator), saved, strict=True):
+        owner.load_state_dict(state)
+    for batch, report in zip(batches[3:], expected[3:], strict=True):
+        found = curator.step(*batch)
+        assert torch.equal(found.scores, report.scores)
+        assert (found.step, found.age, found.kept) == (report.step, report.age, report.kept)
+    same(resumed, whole)
+
+
+def test_a_threshold_keeps_what_is_above_it():
+    scores = torch.tensor([0.5, 1.5, math.nan, 2.0])
+    assert lai_torch.KeepAbove(1.0)(scores).tolist() == [0.0, 0.5, 0.0, 0.5]
+    assert lai_torch.KeepAbove(1.0, normalize="batch")(scores).tolist() == [0.0, 0.25, 0.0, 0.25]
+
+
+def test_drawing_from_a_pool_is_unbiased():
+    scores = torch.tensor([3.0, 0.0, 1.0, -2.0, math.nan], dtype=torch.float64)
+    losses = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    index, weights = lai_torch.draw(scores, 200_000, floor=0.5, generator=generator)
+    assert float((weights * losses[index]).sum()) == pytest.approx(float(losses[:4].mean()), rel=0.01)
+    counts = torch.bincount(index, minlength=5) / 200_000
+    torch.testing.assert_close(counts, torch.tensor([0.5, 0.125, 0.25, 0.125, 0.0]), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lai_torch.draw(torch.ones(3), 0), "size: expected a number of samples, 1 or more, got 0"),
+        (lambda: lai_torch.draw(torch.ones(3), 1, floor=0.0), "floor: expected a share in (0, 1], got 0.0"),
+        (lambda: made("itself"), "validation: expected one of 'batch', 'batch+self'"),
+        (lambda: made([data(3)], share=0.5), "share: expected 1.0 unless validation is (inputs, targets)"),
+        (lambda: made("batch", estimator="exact"), "cannot leave a sample out of its own score"),
+        (
+            lambda: made(optimizer=None, estimator="midpoint"),
+            "needs the optimizer's learning rates, got None",
+        ),
+        (lambda: made(summarized(), estimator="exact"), "estimator 'exact' has no ValidationSummary"),
+        (lambda: made(group_floor=2.0), "group_floor: expected a share in [0, 1], got 2.0"),
+        (lambda: made(accumulate=0), "accumulate: expected a whole number, 1 or more, got 0"),
+        (lambda: made().step(*data(3), ids=[1]), "ids: expected one per sample (3), got 1"),
+        (lambda: made().score(*data(3), groups=torch.ones(2)), "groups: expected shape (3,), got (2,)"),
+    ],
+)
+def test_bad_options_are_named(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def made(validation=None, *, optimizer="sgd", **options):
+    model = network()
+    chosen = None if optimizer is None else sgd(model)
+    return lai_torch.Curator(model, LOSS, chosen, data(3) if validation is None else validation, **options)
+
+
+def summarized():
+    return lai.summarize(lai_torch.trace(network(), LOSS, *data(3)), "lai")
