@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import html
 import json
+import re
 from collections import defaultdict
 
 from docutils import nodes
@@ -54,7 +55,7 @@ class Known:
         """Say in a few words what the last full run found."""
         outcomes = self.outcomes(slug, node)
         if not outcomes:
-            return "not in a recorded full run"
+            return "not run" if self.run else ""
         bad = sorted({outcome for outcome in outcomes.values() if outcome != "passed"})
         runs = f" ({len(outcomes)} cases)" if len(outcomes) > 1 else ""
         return f"{', '.join(bad) if bad else 'passed'}{runs}"
@@ -160,8 +161,8 @@ class Verdict(SphinxDirective):
             _reference("obj", "py", name, nodes.literal("", name), self.env)
             for name in known.links.functions.get(slug, [])
         ]
-        tests = [self._evidence(slug, node, known) for node in known.links.tests.get(slug, [])]
-        proofs = [self._evidence(slug, node, known) for node in known.links.proofs.get(slug, [])]
+        tests = self._evidence(slug, known.links.tests, known)
+        proofs = self._evidence(slug, known.links.proofs, known)
         corrected = [_title(other, self.env) for other in entry.corrected]
         scope = known.run.get(slug, {}).get("scope")
         for name, found in (
@@ -180,10 +181,17 @@ class Verdict(SphinxDirective):
             rows += nodes.list_item("", nodes.paragraph("", f"Why it has no proof: {entry.reason}"))
         return rows
 
-    def _evidence(self, slug, node, known):
-        holder = nodes.inline("", "", _source(node))
-        holder += nodes.inline("", f" {known.summary(slug, node)}", classes=["verdict-outcome"])
-        return holder
+    def _evidence(self, slug, links, known):
+        """Name the first three, counterexamples before others; number the rest."""
+        ordered = sorted(links.get(slug, []), key=lambda node: not ledger.is_counterexample(node))
+        shown = []
+        for count, node in enumerate(ordered, start=1):
+            holder = nodes.inline("", "", _source(node, None if count <= 3 else f"{count}"))
+            outcome = known.summary(slug, node)
+            if outcome and (count <= 3 or not outcome.startswith("passed")):
+                holder += nodes.inline("", f" {outcome}", classes=["verdict-outcome"])
+            shown.append(holder)
+        return shown
 
 
 class StatementRole(SphinxRole):
@@ -204,8 +212,9 @@ class EvidenceRole(SphinxRole):
         found = []
         for slug in self.text.split(","):
             for word, nodes_ in (("test", known.links.tests), ("proof", known.links.proofs)):
+                exact = known.entries[slug.strip()].verdict == "exact"
                 chosen = nodes_.get(slug.strip(), [])
-                pinned = [node for node in chosen if ledger.is_counterexample(node)]
+                pinned = [node for node in chosen if ledger.is_counterexample(node) and not exact]
                 for node in (pinned or chosen)[:2]:
                     found += [
                         nodes.Text(" · ") if found else nodes.Text(""),
@@ -269,6 +278,10 @@ def resolve(app, doctree, docname):
             else nodes.inline("", "", *children)
         )
         link.replace_self(new)
+    for link in doctree.findall(nodes.reference):
+        _, _, slug = (link.get("refuri") or "#" + link.get("refid", "")).partition("#equation-")
+        if slug in known.entries and re.fullmatch(r"\(\d+\)", link.astext()):
+            link.children = [nodes.inline("", known.entries[slug].title)]
     for place in list(doctree.findall(index_table)):
         place.replace_self(nodes.raw("", _table(known, statement_uri, app, docname), format="html"))
 
@@ -349,6 +362,11 @@ def _nodes(found, app, docname):
     return " ".join(links)
 
 
+def outdated(app, env, added, changed, removed):
+    """Read every page again: what the ledger knows may have changed where the page did not."""
+    return [name for name in env.found_docs if name.startswith(("theory/", "reference/"))]
+
+
 def source_pages(app):
     """Show every proof and every marked test, with an anchor at each function."""
     known = _known(app.env)
@@ -378,6 +396,7 @@ def setup(app):
     app.add_directive("public-modules", PublicModules)
     app.add_role("statement", StatementRole())
     app.add_role("evidence", EvidenceRole())
+    app.connect("env-get-outdated", outdated)
     app.connect("doctree-resolved", resolve)
     app.connect("html-collect-pages", source_pages)
     return {"parallel_read_safe": False, "parallel_write_safe": False}
