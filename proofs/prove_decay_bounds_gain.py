@@ -1,0 +1,97 @@
+r"""Gradient decay bounds the gains of the noise model: rho near 0 and gains near 1 exclude each other.
+
+The backward operator from the last layer to one k layers below is ``A = B + D`` with a mean B and
+noise D of mean zero, independent of the gradients g. A1 says ``|A g|^2 <= rho^(2k) |g|^2`` for all
+of them. Then ``E |A g|^2 = |B g|^2 + E |D g|^2`` bounds ``|B g|^2``, and summed over gradients of
+second moment S that is ``tr(B'B S) <= rho^(2k) tr S``; for S proportional to the identity the gain
+``tr(B'B)/d`` is at most ``rho^(2k)``.
+
+In numbers, the noise is D or -D with equal chances, and gradients are the axes: S is the identity.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import sympy as sp
+
+from proofs._harness import AtMost, Statement, Steps
+
+SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
+WIDTH = 2
+RHO = sp.symbols("rho", nonnegative=True)
+
+
+def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whole: int = 1) -> Statement:
+    """State that the gain is at most rho^(2k); the arguments make mutants."""
+    mean, noise = (sp.Matrix(WIDTH, WIDTH, sp.symbols(f"{name}:{WIDTH**2}", real=True)) for name in "BD")
+
+    def claim(depth: int) -> AtMost:
+        return AtMost(whole * (mean.T * mean).trace() / WIDTH, RHO ** (2 * depth + extra))
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        operators = (mean + noise, mean - noise) if centred else (mean + noise,)
+        lengths = [(a.T * a)[i, i] for a in operators for i in range(WIDTH)]
+        return tuple(AtMost(length, RHO ** (2 * depth)) for length in lengths) if decays else ()
+
+    def sample(draw: random.Random, depth: int) -> dict:
+        rho = sp.Rational(draw.randint(1, 5), 4)
+        size = rho**depth if decays else sp.Integer(3)
+        axes = draw.choice((sp.eye(2), sp.Matrix([[0, 1], [-1, 0]]), sp.Matrix([[3, 4], [-4, 3]]) / 5))
+        share = draw.choice((sp.Integer(0), sp.Rational(1, 3)))
+        values = dict(zip(mean, axes * size * (1 - share), strict=True))
+        turned = axes * size * (share if centred else -sp.Rational(1, 2))
+        if not centred:
+            values = dict(zip(mean, axes * size * sp.Rational(3, 2), strict=True))
+        return values | dict(zip(noise, turned, strict=True)) | {RHO: rho}
+
+    return Statement(
+        slug="decay-bounds-gain",
+        scope=SCOPE,
+        claim=claim,
+        given=given,
+        depths=(1, 2, 3),
+        arguments=lambda depth: (RHO, mean, noise),
+        sample=sample,
+        parts={
+            "mixed": 0 if centred else 1,
+            "slack": sp.symbols("s", **{"nonnegative" if decays else "real": True}),
+            "extra": extra,
+            "whole": whole,
+        },
+    )
+
+
+def proof(statement: Statement, steps: Steps) -> None:
+    """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
+    part = statement.part
+    d = sp.symbols("d", integer=True, positive=True)
+    B, D = (sp.MatrixSymbol(name, d, d) for name in "BD")
+    S = sp.MatrixSymbol("S", d, d)
+    whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
+    steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
+    noise, kept = sp.symbols("N g", nonnegative=True)
+    mixed = sp.symbols("x", real=True)
+    slack = part.slack
+    mean = kept - slack - noise - part.mixed * mixed  # |B g|^2, as E |A g|^2 = kept - slack
+    steps.nonnegative("what A1 leaves", kept - part.whole * mean, [slack, noise])
+    k = sp.symbols("k", integer=True, positive=True)
+    power = RHO ** (2 * k + 2 + part.extra)
+    steps.identity("one more layer's decay of a squared norm", power, RHO ** (2 * k) * RHO**2)
+    trace = sp.Trace(B.T * B * sp.Identity(d))
+    steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
+
+
+STATEMENT = statement()
+MUTANTS = {
+    "one power more": statement(extra=1),
+    "noise that is not centred": statement(centred=False),
+    "norms that do not decay": statement(decays=False),
+    "twice the gain": statement(whole=2),
+}
+
+
+@pytest.mark.equation("decay-bounds-gain")
+def prove_decay_bounds_gain(settle):
+    settle(STATEMENT, proof, MUTANTS)
