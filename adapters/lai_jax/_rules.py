@@ -85,10 +85,10 @@ def _broadcast_in_dim(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
 
 
 def _reshape(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
-    if eqn.params.get("dimensions") is not None:
-        raise unknown(eqn, "reshape with a permutation")
-    rows = common_rows(eqn, values)
-    moved = reshaped(rows, values[0].shape, eqn.outvars[0].aval.shape, samples)
+    rows, shape = common_rows(eqn, values), values[0].shape
+    if (order := eqn.params.get("dimensions")) is not None:  # transposed first
+        rows, shape = rows.moved(tuple(order).index(rows.axis)), tuple(shape[axis] for axis in order)
+    moved = reshaped(rows, shape, eqn.outvars[0].aval.shape, samples)
     if moved is None:
         raise couples(eqn, "spreads the samples over several axes")
     return moved
@@ -205,9 +205,8 @@ RULES: dict[str, Rule] = {
     "dot_general": dot_general,
     "conv_general_dilated": conv_general_dilated,
     "gather": gather,
-    "scatter": scatter,
-    "scatter_add": scatter,
-    "scatter-add": scatter,
+    **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), scatter),
+    **dict.fromkeys(("scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter_sub"), scatter),
 }
 
 

@@ -49,8 +49,11 @@ def rearranged(eqn: Any, view: View | None) -> View | None:
         return None
     if name in ("convert_element_type", "copy", "copy_p", "stop_gradient", "sharding_constraint", "name"):
         return view
-    if (name in ("reshape", "squeeze") and params.get("dimensions") is None) or name == "squeeze":
-        return view.changed(lambda cells: np.reshape(cells, shape, copy=False))
+    if name in ("reshape", "squeeze"):
+        order = params.get("dimensions") if name == "reshape" else None
+        return view.changed(
+            lambda cells: np.reshape(np.transpose(cells, order) if order else cells, shape, copy=False)
+        )
     if name == "transpose":
         return view.changed(lambda cells: np.transpose(cells, params["permutation"]))
     if name == "rev":
