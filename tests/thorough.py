@@ -23,6 +23,7 @@ from lai_core import bounds, calibration, certificates, corrected_bounds, guaran
 from lai_core.assumptions import decay_rate
 from tests.support.backends import jax  # with 64 bits enabled
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Case, Shape
+from tests.support.noise_claims import claims_of_noise
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 CHUNK = 1000
@@ -205,7 +206,7 @@ def check(networks: int, seed: int) -> tuple[dict[str, Tally], int]:
         shape = SHAPES[seen // CHUNK // len(FAMILIES) % len(SHAPES)]
         for family, draw in FAMILIES.items():
             facts = Facts(draw(rng, shape))
-            kinds = [claims_of_any_network]
+            kinds = [claims_of_any_network, claims_of_noise]
             kinds += [claims_under_the_assumptions, claims_as_printed] if family in ASSUMING else []
             kinds += [claims_with_aligned_embeddings] if family in ALIGNED else []
             for kind in kinds:

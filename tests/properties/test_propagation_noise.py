@@ -8,6 +8,7 @@ from hypothesis import given, target
 from hypothesis import strategies as st
 
 from lai_core import propagation
+from lai_core.variance import noise_variance
 from tests.support.networks import Shape, unconstrained
 from tests.support.outcomes import jointly, moments, product, random_law
 from tests.support.search import largest_margin
@@ -234,6 +235,16 @@ def test_counterexample_the_variance_grows_ever_more_slowly():
 
 
 @pytest.mark.equation("variance-depth-growth")
+@pytest.mark.parametrize("layers", [2, 5, 20, 80])
+def test_counterexample_uncorrelated_noise_that_decays_is_bounded_at_every_depth(layers):
+    """Var epsilon_l = rho^(4 (L - l)) for l < L with rho^4 = 1/2: below 1, where linear growth would be L."""
+    energies = np.append(0.5 ** np.arange(layers - 1, 0, -1), 0.0)
+    noise = float(noise_variance(np.ones(layers), np.diag(energies)))
+    assert noise == pytest.approx(1 - 0.5 ** (layers - 1))
+    assert noise <= 0.5 / (1 - 0.5)
+
+
+@pytest.mark.equation("variance-depth-growth")
 def test_search_finds_counterexamples_to_faster_than_linear_growth():
     """The last of three steps in depth is shorter than the first, though covariances are non-negative."""
 
@@ -266,6 +277,16 @@ def test_layers_covary_without_opposition_where_mean_parts_are_isotropic(seed):
     gain = float(propagation.trace_gain([turn]))
     variance = moments(above, weight)[1]
     assert centre @ weight == pytest.approx(gain * variance, rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.equation("jacobian-noise-bound")
+def test_counterexample_layers_may_covary_negatively_where_a_mean_part_is_anisotropic():
+    """P = diag(1, 0), h_z = +-(1, -2), h_j = (1, 1): beta_1 = +-1 and beta_2 = -+1, covariance -1."""
+    P, h_z, h_j = np.diag([1.0, 0.0]), np.array([1.0, -2.0]), np.ones(2)
+    below = [(P @ (sign * h_z)) @ (P @ h_j) for sign in (1, -1)]
+    above = [(sign * h_z) @ h_j for sign in (1, -1)]
+    assert np.mean(np.array(below) * np.array(above)) == -1.0
+    assert float(propagation.trace_gain([P])) == 0.5  # a positive gain does not help
 
 
 def test_wrong_shapes_are_refused():

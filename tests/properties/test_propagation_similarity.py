@@ -208,6 +208,20 @@ def test_trace_gain_is_the_nearest_multiple_of_the_identity(backend, widths, see
     assert printed == pytest.approx(gain * widths[-1] / widths[0], rel=1e-9)
 
 
+@pytest.mark.equation("trace-gain")
+@given(seed=seeds, below=st.integers(1, 3), last=st.integers(1, 6))
+def test_wide_outputs_leave_the_isotropic_part_the_smaller_one(seed, below, last):
+    """The remainder's squared norm is at least d_L/d_l - 1 times that of c I, attained by isometries."""
+    rng = np.random.default_rng(seed)
+    for average in (rng.standard_normal((below, last)), np.eye(below, last)):
+        gain = float(propagation.trace_gain([average]))
+        rest = average.T @ average - gain * np.eye(last)
+        ratio = np.sum(rest**2) / (gain**2 * last)
+        assert ratio >= (last / below - 1) * (1 - 1e-9) - 1e-12
+    if last >= below:
+        assert ratio == pytest.approx(last / below - 1)
+
+
 @pytest.mark.equation("isotropic-gain")
 def test_counterexample_an_isometry_has_the_printed_gain_one_half():
     """J = (3/5, 4/5) keeps lengths, from one output to two units: M = 1, printed gain 1/2."""
