@@ -1,0 +1,1 @@
+"""Benchmarks: exactness, cost and scale, each with its figures as JSON under `build/`."""
