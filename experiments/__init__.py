@@ -1,0 +1,1 @@
+"""Studies that train models: the paper's tables and figures, and our own."""
