@@ -35,7 +35,8 @@ What ``settle`` demands, so that nothing passes by accident:
 * every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
   what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
-  step fails only with numbers in hand at which it is wrong. Any other exception, and a
+  step fails only with numbers in hand at which it is wrong (``implied``: where the symbols'
+  assumptions decide against it). Any other exception, and a
   step that can be neither shown nor refuted (`UndecidedError`), is an error for the
   statement and for the mutant alike: a typo rejects nothing.
 

@@ -62,8 +62,9 @@ class Known:
 
     def namespaces(self, slug: str) -> list[str]:
         """Name the array namespaces on which its tests ran."""
-        names = " ".join(self.run.get(slug, {}).get("tests", {}))
-        return [name for name in NAMESPACES if name in names]
+        cases = {case for test in self.run.get(slug, {}).get("tests", {}) for case in test.split("[")[1:]}
+        words = {word for case in cases for word in re.split(r"\W+", case)}
+        return [name for name in NAMESPACES if name in words]
 
     def verified(self, slug: str) -> str:
         """Give one word for the last full run."""
@@ -362,6 +363,12 @@ def _nodes(found, app, docname):
     return " ".join(links)
 
 
+def plain_property(app, what, name, obj, options, lines):
+    """Keep napoleon from reading a type off the colon in a property's first line."""
+    if what == "property":
+        lines.insert(0, "")
+
+
 def outdated(app, env, added, changed, removed):
     """Read every page again: what the ledger knows may have changed where the page did not."""
     return [name for name in env.found_docs if name.startswith(("theory/", "reference/"))]
@@ -396,6 +403,7 @@ def setup(app):
     app.add_directive("public-modules", PublicModules)
     app.add_role("statement", StatementRole())
     app.add_role("evidence", EvidenceRole())
+    app.connect("autodoc-process-docstring", plain_property, priority=1)
     app.connect("env-get-outdated", outdated)
     app.connect("doctree-resolved", resolve)
     app.connect("html-collect-pages", source_pages)
