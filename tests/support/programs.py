@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lai_core as lai
+from lai_core.gates import gate_lai_scores
 
 Function = Callable[[Any, Any, Any, Any], Any]
 """Of validation activations and output gradients, then of training ones, both `(2, n, t, d)`: two layers."""
@@ -27,12 +28,22 @@ def _preconditioned(*arrays: Any) -> Any:
     return lai.preconditioned_lai_scores(lai.summarize(validation, "lai"), training, moment, exponent=0.5)
 
 
+def _gated(*arrays: Any) -> Any:
+    traces = [
+        lai.Trace([lai.LayerTrace(a[0, :, 0, :]), lai.LayerTrace(a[1, :, 0, :], g[1, :, 0, :])])
+        for a, g in (arrays[:2], arrays[2:])
+    ]
+    slopes = [[g[0, :, 0, :]] for g in (arrays[1], arrays[3])]
+    return gate_lai_scores(*traces, *slopes, [arrays[0][0, 0, 0, :] ** 2])
+
+
 PROGRAMS: dict[str, Function] = {
     "ghost_kernel": lambda *arrays: lai.ghost_kernel(*_traces(*arrays)),
     "lai_kernel": lambda *arrays: lai.lai_kernel(*_traces(*arrays), positions="mean"),
     "lli_scores": lambda *arrays: lai.lli_scores(*_traces(*arrays)),
     "ghost_scores": lambda *arrays: lai.ghost_scores(*_traces(*arrays), memory_budget=2**12),
     "self": lambda *arrays: lai.lai_scores(*[_traces(*arrays)[1]] * 2, exclude_self=True),
+    "gate_lai": _gated,
     "flatten": lambda *arrays: lai.lai_scores(
         *_traces(*arrays), positions="flatten", layer_weights=[0.5, 2.0]
     ),
