@@ -15,6 +15,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "anchors",
     "statements",
 ]
 exclude_patterns = ["_ext", "_static"]

@@ -94,6 +94,11 @@ def _short(node: str) -> str:
     return f"{path.rpartition('/')[2]}::{name.replace('::', '.')}"
 
 
+def _formula(slug: str) -> str:
+    """Spell the anchor that Sphinx gives a labelled formula."""
+    return nodes.make_id(f"equation-{slug}")
+
+
 class source_link(nodes.General, nodes.Inline, nodes.TextElement):  # noqa: N801
     """A link to a function in a source page; resolved once the page's address is known."""
 
@@ -264,7 +269,7 @@ def resolve(app, doctree, docname):
         target = labels.get(slug)
         if target is None:
             return None
-        return f"{app.builder.get_relative_uri(docname, target[0])}#equation-{slug}"
+        return f"{app.builder.get_relative_uri(docname, target[0])}#{_formula(slug)}"
 
     for link in list(doctree.findall(source_link)):
         if "statement" in link:
@@ -279,9 +284,10 @@ def resolve(app, doctree, docname):
             else nodes.inline("", "", *children)
         )
         link.replace_self(new)
+    slugs = {_formula(slug): slug for slug in known.entries}
     for link in doctree.findall(nodes.reference):
-        _, _, slug = (link.get("refuri") or "#" + link.get("refid", "")).partition("#equation-")
-        if slug in known.entries and re.fullmatch(r"\(\d+\)", link.astext()):
+        slug = slugs.get((link.get("refuri") or "#" + link.get("refid", "")).rpartition("#")[2])
+        if slug and re.fullmatch(r"\(\d+\)", link.astext()):
             link.children = [nodes.inline("", known.entries[slug].title)]
     for place in list(doctree.findall(index_table)):
         place.replace_self(nodes.raw("", _table(known, statement_uri, app, docname), format="html"))
