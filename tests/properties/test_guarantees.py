@@ -136,6 +136,13 @@ def test_the_bound_on_the_regret_is_attained():
     assert guarantees.selection_regret_bound(exact, approximate) == 2.0
 
 
+@pytest.mark.equation("selection-regret")
+def test_the_best_scale_is_a_median_of_the_quotients():
+    """Of 7, 0, 5, 1, 6 it is 5, at a distance of 12."""
+    bound = guarantees.selection_regret_bound(np.array([7.0, 0.0, 5.0, 1.0, 6.0]), np.ones(5))
+    assert bound == 12.0
+
+
 @pytest.mark.equation("identical-ranking")
 @given(SEEDS, st.sampled_from([2, 3, 6]))
 def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
