@@ -13,6 +13,7 @@ from lai_core.gates import (
     gate_lai_kernel,
     gate_lai_scores,
     gate_step_error,
+    relu_gates,
     squared_column_norms,
 )
 from tests.support.networks import Networks, Shape, unconstrained
@@ -95,6 +96,17 @@ def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
     for z, j in np.ndindex(2, 3):
         left, right = (slopes[:, None] * weight.T for slopes in (theirs[z], ours[j]))
         assert backend.numpy(found)[z, j] == pytest.approx(np.trace(left.T @ right) / 4, rel=1e-9)
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds)
+def test_gates_of_relu_layers_are_read_off_the_trace(backend, seed):
+    gated = Gated(seed, backend.array)
+    if not gated.case.networks.relu:
+        return
+    for trace, gates in zip(gated.traces, gated.gates, strict=True):
+        for found, expected in zip(relu_gates(trace), gates, strict=True):
+            np.testing.assert_array_equal(backend.numpy(found), expected)
 
 
 def directions(norms, rows):

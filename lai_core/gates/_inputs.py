@@ -40,8 +40,8 @@ def gate_inputs(
     """
     validation, training = traces
     work = check_lai_pair(validation, training, "mean", memory_budget)
-    _check_dense("validation", validation, work)
-    _check_dense("training", training, work)
+    check_dense("validation", validation, work)
+    check_dense("training", training, work)
     theirs, ours = ([layer.embedding(work.xp) for layer in trace.layers] for trace in traces)
     outputs: tuple[Array, Array] = (
         validation.layers[-1].output_gradients,
@@ -73,7 +73,14 @@ def gate_inputs(
     return GateInputs(wide, (theirs, ours), constants, right, scaled, outputs)
 
 
-def _check_dense(role: str, trace: Trace, work: Workspace) -> None:
+def check_dense(role: str, trace: Trace, work: Workspace) -> None:
+    """Raise unless every layer is dense, without positions, with a matrix of its own.
+
+    Raises
+    ------
+    ValueError
+        If one is not.
+    """
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
         embedding: Any = layer.embedding(work.xp)

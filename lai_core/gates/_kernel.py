@@ -1,93 +1,16 @@
-r"""Gate-corrected LAI: what one forward pass knows of the layers' gains, pair by pair.
-
-Ghost's similarity shrinks or grows on its way down, :math:`\beta^{(t)} = \sum_i \phi'(s^{(t)}_{z,i})
-\phi'(s^{(t)}_{j,i})\, (W^{(t+1)}_{:,i} \cdot g^{(t+1)}_z)(W^{(t+1)}_{:,i} \cdot g^{(t+1)}_j)`. Where
-the columns of W point in no preferred direction, each product of projections is
-:math:`\|W_{:,i}\|^2 \beta^{(t+1)} / d_{t+1}` on average, which needs no backward pass:
-:math:`\beta^{(t)} \approx \gamma_t \beta^{(t+1)}`. Plain LAI sets every :math:`\gamma_t` to 1.
-
-The functions take what a model's forward pass can record beside a trace: the derivatives
-:math:`\phi'(s^{(t)})` of every layer but the last, `(n, d_t)`, and of the weights only the squared
-norms of the columns of every matrix but the first, `(d_t,)`.
-"""
+r"""The gate-corrected kernel, and its sums."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from jaxtyping import Float
 
 from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._gate_inputs import GateInputs, gate_inputs
 from lai_core._gradients import spans
 from lai_core._namespace import Array, cast
-from lai_core._prepared import check_chain, check_shape, dot, prepared
+from lai_core._prepared import dot
 from lai_core._records import Trace
 from lai_core._trace_checks import check_same_samples
-
-__all__ = ["gate_factors", "gate_lai_kernel", "gate_lai_scores", "gate_step_error", "squared_column_norms"]
-
-
-def squared_column_norms(weight: Array, /) -> Float[Array, " d_in"]:
-    r"""Squared norms of a matrix's columns, what the gates need to know of the layer above.
-
-    Parameters
-    ----------
-    weight
-        :math:`W^{(t+1)}`, `(d_(t+1), d_t)`.
-
-    Returns
-    -------
-    array
-        :math:`\|W^{(t+1)}_{:,i}\|^2`, `(d_t,)`.
-
-    Raises
-    ------
-    ValueError
-        If it is no matrix.
-    TypeError
-        If it is no array of real floats.
-    """
-    xp, (weight,) = prepared({"weight": weight})
-    if weight.ndim != 2:
-        msg = f"weight: expected shape (d_out, d_in), got {tuple(weight.shape)}"
-        raise ValueError(msg)
-    return xp.sum(weight * weight, axis=0)
-
-
-def gate_factors(
-    validation: Array, training: Array, column_norms: Array, /, *, width: int
-) -> Float[Array, "n_val n_train"]:
-    r"""Estimate the gain of one layer's similarity, for every pair of samples.
-
-    Implements :eq:`gate-corrected`, its factors: :math:`\gamma_t(z, j) = \frac{1}{d_{t+1}} \sum_i
-    \|W^{(t+1)}_{:,i}\|^2 \phi'(s^{(t)}_{z,i}) \phi'(s^{(t)}_{j,i})`, the normalised trace of
-    :math:`J_z^\top J_j`.
-
-    Parameters
-    ----------
-    validation, training
-        :math:`\phi'(s^{(t)})`, `(n_val, d_t)` and `(n_train, d_t)`.
-    column_norms
-        :math:`\|W^{(t+1)}_{:,i}\|^2`, `(d_t,)`.
-    width
-        :math:`d_{t+1}`, the number of rows of :math:`W^{(t+1)}`.
-
-    Returns
-    -------
-    array
-        `(n_val, n_train)`, a pure number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
-    """
-    named = {"validation": validation, "training": training, "column_norms": column_norms}
-    xp, (validation, training, column_norms) = prepared(named)
-    for name, derivatives in (("validation", validation), ("training", training)):
-        check_shape(name, derivatives, (derivatives.shape[0], column_norms.shape[-1]))
-    return xp.matmul(validation * column_norms, xp.matrix_transpose(training)) / width
+from lai_core.gates._inputs import GateInputs, gate_inputs
 
 
 def gate_lai_kernel(
@@ -195,64 +118,6 @@ def gate_lai_scores(
         return scores
     check_same_samples(validation, training)
     return scores - _diagonal(inputs)
-
-
-def gate_step_error(
-    weight: Array, validation_gates: Array, training_gates: Array, validation: Array, training: Array, /
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""Error that one gate factor makes, and a bound on it that holds for every weight matrix.
-
-    Implements :eq:`gate-step-error`: :math:`|\beta^{(t)} - \gamma_t \beta^{(t+1)}| \le
-    \|N - \tfrac{\mathrm{tr} N}{d_{t+1}} I\|_2\, \|g^{(t+1)}_z\|\, \|g^{(t+1)}_j\|` with
-    :math:`N = W^{(t+1)} \mathrm{Diag}(\phi'_z \phi'_j) W^{(t+1)\top}`.
-
-    Parameters
-    ----------
-    weight
-        :math:`W^{(t+1)}`, `(d_(t+1), d_t)`.
-    validation_gates, training_gates
-        :math:`\phi'(s^{(t)})` of z and of j, `(..., d_t)`.
-    validation, training
-        :math:`g^{(t+1)}` of z and of j, `(..., d_(t+1))`.
-
-    Returns
-    -------
-    tuple of array
-        The error and its bound, each `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
-    """
-    named = {
-        "weight": weight,
-        "validation_gates": validation_gates,
-        "training_gates": training_gates,
-        "validation": validation,
-        "training": training,
-    }
-    xp, (weight, theirs, ours, g_z, g_j) = prepared(named)
-    check_chain("weight", [weight])
-    height, width = weight.shape
-    for name, array, length in (
-        ("validation_gates", theirs, width),
-        ("training_gates", ours, width),
-        ("validation", g_z, height),
-        ("training", g_j, height),
-    ):
-        check_shape(name, array, (*array.shape[:-1], length))
-    gates = (theirs * ours)[..., None, :]
-    operator = xp.matmul(weight * gates, xp.matrix_transpose(weight))
-    gamma = xp.sum(xp.sum(weight * weight, axis=0) * theirs * ours, axis=-1) / height
-    ones = xp.ones_like(operator)
-    identity = xp.tril(ones) - xp.tril(ones, k=-1)  # `eye` would have to be told the device
-    rest = operator - gamma[..., None, None] * identity
-    error = xp.abs(xp.sum(g_z * xp.matmul(rest, g_j[..., None])[..., 0], axis=-1))
-    norms = xp.sqrt(dot(xp, g_z, g_z) * dot(xp, g_j, g_j))
-    return error, xp.linalg.matrix_norm(rest, ord=2) * norms
 
 
 def _columns(inputs: GateInputs) -> Iterator[slice]:
