@@ -21,9 +21,9 @@ from lai_jax._views import View
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
 _CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 _REFUSED = {
-    "shard_map": "the body of a shard_map is not followed",
-    "ragged_dot": "a ragged product is not followed",
-    "ragged_dot_general": "a ragged product is not followed",
+    "shard_map": "the body of a shard_map",
+    "ragged_dot": "a ragged product",
+    "ragged_dot_general": "a ragged product",
 }
 
 
@@ -127,7 +127,7 @@ class Reader:
         except UnexplainedError as error:
             leaves = frozenset[int]().union(*(value.leaves for value in values))
             if not (self.notebook.partial and leaves and batched):
-                raise
+                raise error.located(eqn) from None
             self.notebook.left_out |= dict.fromkeys(leaves, str(error))
             constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
             return self.followed(

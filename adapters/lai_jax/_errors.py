@@ -11,15 +11,29 @@ INSTEAD = "lai_jax.exact_scores works for any model in which samples do not meet
 class UnexplainedError(ValueError):
     """The program does something whose per-sample gradients are not known exactly."""
 
+    def located(self, eqn: Any) -> "UnexplainedError":
+        """Return the error with the user's line that called what raised it, if it names none."""
+        message, line = str(self), _line(eqn)
+        head, colon, rest = message.partition(": ")
+        name, space, how = rest.partition(" ")
+        if line is None or how.startswith("(") or name.endswith(":") or not colon:
+            return self
+        return UnexplainedError(f"{head}{colon}{name} ({line}){space}{how}")
+
+
+def _line(eqn: Any) -> str | None:
+    """Return where in the user's program an equation comes from: ``model.py:12``; None if not known."""
+    traceback = eqn.source_info.traceback
+    for frame in [] if traceback is None else traceback.frames:  # innermost first
+        if not frame.file_name.startswith(_LIBRARIES) and "/lai_jax/" not in frame.file_name:
+            return f"{frame.file_name.rsplit('/', 1)[-1]}:{frame.line_num}"
+    return None
+
 
 def place(eqn: Any) -> str:
     """Say which operation of the user's program an equation is: ``dot_general (model.py:12)``."""
-    traceback = eqn.source_info.traceback
-    frames = [] if traceback is None else traceback.frames
-    for frame in frames:  # innermost first
-        if not frame.file_name.startswith(_LIBRARIES) and "/lai_jax/" not in frame.file_name:
-            return f"{eqn.primitive.name} ({frame.file_name.rsplit('/', 1)[-1]}:{frame.line_num})"
-    return str(eqn.primitive.name)
+    line = _line(eqn)
+    return str(eqn.primitive.name) if line is None else f"{eqn.primitive.name} ({line})"
 
 
 def couples(eqn: Any, how: str) -> UnexplainedError:
@@ -33,4 +47,4 @@ def couples(eqn: Any, how: str) -> UnexplainedError:
 
 def unknown(eqn: Any, what: str) -> UnexplainedError:
     """Return the error for an operation through which nothing can be followed exactly."""
-    return UnexplainedError(f"apply, loss: {place(eqn)}: {what}; {INSTEAD}")
+    return UnexplainedError(f"apply, loss: {place(eqn)} is not followed: {what}; {INSTEAD}")
