@@ -221,8 +221,9 @@ class AssumptionReport:
         The smallest embedding similarity of all layers.
     smallest_cosine
         The smallest cosine between output gradients of all layers and pairs.
-    layer_cosines
-        The smallest cosine of each layer, `(L,)`.
+    layer_rates, layer_inputs, layer_cosines
+        Layer by layer, `(L,)`, the bottom one first: the rate that A1 asks for there (0 at the last
+        layer, which asks for nothing), the largest norm of an input, and the smallest cosine.
     excess
         By how much a lower layer's alignment exceeds the last one's, at most.
     opposing_share
@@ -237,6 +238,8 @@ class AssumptionReport:
     alpha_bar: Float[Array, ""]
     smallest_alpha: Float[Array, ""]
     smallest_cosine: Float[Array, ""]
+    layer_rates: Float[Array, " L"]
+    layer_inputs: Float[Array, " L"]
     layer_cosines: Float[Array, " L"]
     excess: Float[Array, ""]
     opposing_share: Float[Array, ""]
@@ -331,14 +334,17 @@ def measure_assumptions(
     check_number("tolerance", tolerance, at_least=0.0)
     angles = cosines(found.beta, found.validation_gradients, found.training_gradients)
     gradients = xp.concat([found.validation_gradients, found.training_gradients], axis=1)
+    inputs = xp.concat([found.validation_inputs, found.training_inputs], axis=1)
     opposing = xp.any(angles < -tolerance, axis=0)
     return AssumptionReport(
         rho=xp.max(decay_rate(gradients)),
         rho_floor=xp.min(decay_floor(gradients)),
-        C_a=activation_bound(xp.concat([found.validation_inputs, found.training_inputs], axis=1)),
+        C_a=activation_bound(inputs),
         alpha_bar=xp.min(found.alpha[-1, ...]),
         smallest_alpha=xp.min(found.alpha),
         smallest_cosine=smallest_cosine(angles),
+        layer_rates=xp.max(_rates(xp, gradients, 0.0), axis=1),
+        layer_inputs=xp.max(inputs, axis=1),
         layer_cosines=xp.min(angles, axis=(1, 2)),
         excess=alignment_excess(angles),
         opposing_share=xp.mean(xp.astype(opposing, angles.dtype)),
@@ -347,13 +353,14 @@ def measure_assumptions(
 
 
 def _rates(xp: Namespace, norms: Array, vacuous: float) -> Array:
-    """Return (norm of layer l / norm of layer L)^(1/(L-l)) for l < L; `vacuous` where nothing is asked."""
+    """Return (norm of layer l / norm of layer L)^(1/(L-l)); `vacuous` where nothing is asked, as of L."""
     depth, last = int(norms.shape[0]), norms[-1, ...]
-    if depth == 1:
-        return xp.full_like(norms, vacuous)
-    rates = []
-    for layer in range(depth - 1):
-        dead = xp.where(norms[layer, ...] > 0, xp.full_like(last, float("inf")), xp.full_like(last, vacuous))
-        alive = quotient(xp, norms[layer, ...], last, 0.0) ** (1.0 / (depth - 1 - layer))
-        rates.append(xp.where(last > 0, alive, dead if vacuous == 0.0 else xp.full_like(last, vacuous)))
+    nothing = xp.full_like(last, vacuous)
+    rates = [nothing]
+    for layer in range(depth - 2, -1, -1):
+        norm = norms[layer, ...]
+        broken = xp.where(norm > 0, xp.full_like(last, float("inf")), nothing)
+        dead = broken if vacuous == 0.0 else nothing
+        alive = quotient(xp, norm, last, 0.0) ** (1.0 / (depth - 1 - layer))
+        rates.insert(0, xp.where(last > 0, alive, dead))
     return xp.stack(rates)

@@ -88,6 +88,23 @@ def test_the_floor_is_the_largest_rate_below_all_norms(seed, shape):
     assert (floors <= decay_rate(norms))[bounded].all()
 
 
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
+@given(SEEDS, SHAPES)
+def test_the_report_says_it_layer_by_layer(seed, shape):
+    case = unconstrained(np.random.default_rng(seed), shape)
+    report = _report(case)
+    assert report.layer_rates.max() == report.rho
+    assert report.layer_rates[-1] == 0.0
+    assert report.layer_inputs.max() == report.C_a
+    assert report.layer_cosines.min() == report.smallest_cosine
+    for layer in range(shape.depth - 1):
+        pairs = [(n[0, layer], n[0, -1]) for n in (case.validation_norms, case.training_norms)]
+        alone = max(float(decay_rate(np.stack(pair)).max()) for pair in pairs)
+        np.testing.assert_allclose(report.layer_rates[layer], alone ** (1 / (shape.depth - 1 - layer)))
+    inputs = [np.linalg.norm(a[0], axis=-1).max() for a in case.validation.activations]
+    assert at_most(inputs, report.layer_inputs)
+
+
 @pytest.mark.equation("gradient-norm-decay")
 def test_gradients_that_vanish_at_the_last_layer():
     norms = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])

@@ -1,5 +1,7 @@
 """Layer weights: what each choice of them minimises, and where it recovers Ghost."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import calibration
+from lai_core.similarities import similarities as similarities_of
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
 
@@ -211,3 +214,30 @@ def test_isotropic_gradients_give_the_trace_over_the_output_width(seed):
     weights = calibration.model_weights(np.stack(products), moment, np.eye(width))
     np.testing.assert_allclose(weights, [np.trace(p) / width for p in products], rtol=1e-9)
     assert calibration.model_weights(np.stack(products), moment, other)[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.equation("calibrated-decoupled")
+@given(SEEDS, st.sampled_from([2, 4]))
+def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth):
+    """Gradients at the top are all multiples of (1, -1), so that every layer's are of one direction."""
+    rng = np.random.default_rng(seed)
+    widths = [3] * depth + [2]
+    weights = tuple(rng.standard_normal((1, d, below)) for below, d in itertools.pairwise(widths))
+    networks = Networks(weights, loss="softmax")
+    batches = [networks.run(rng.standard_normal((1, n, 3)), rng.integers(0, 2, (1, n))) for n in (2, 4)]
+    traces = [batch.trace() for batch in batches]
+    measured = similarities_of(*traces)
+    fitted = calibration.decoupled_weights(measured.alpha, measured.beta)
+    calibrated, ghost = lai.lai_scores(*traces, layer_weights=fitted), lai.ghost_scores(*traces)
+    np.testing.assert_allclose(calibrated, ghost, rtol=1e-6, atol=1e-9 * (1 + np.abs(ghost).max()))
+
+
+@pytest.mark.equation("minimax-weights", "calibrated-decoupled")
+@given(SEEDS, SHAPES)
+def test_weights_that_are_not_negative_keep_the_kernel_positive_semidefinite(seed, shape):
+    rng = np.random.default_rng(seed)
+    trace = unconstrained(rng, shape).training.trace()
+    weights = rng.uniform(0, 2, shape.depth)
+    kernel = lai.lai_kernel(trace, trace, layer_weights=weights)
+    values = np.linalg.eigvalsh(kernel)
+    assert at_most(-values, 0.0, 1e3 * np.abs(values).max())
