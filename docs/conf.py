@@ -16,6 +16,9 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "anchors",
+    "equation_index",
+    "public_modules",
+    "source_pages",
     "statements",
 ]
 exclude_patterns = ["_ext", "_static"]

@@ -71,7 +71,7 @@ def read(root: Path = ROOT) -> dict[str, Entry]:
 def find(root: Path = ROOT) -> Links:
     """Find every link in the sources."""
     links = Links()
-    exported = _exported(root / "lai_core" / "__init__.py")
+    exported = exported_names(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
         for slug, name in _implementations(path, root, exported):
             links.functions.setdefault(slug, []).append(name)
@@ -145,14 +145,14 @@ def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tup
     """Give slugs and the names by which a user finds the functions."""
     parts = path.relative_to(root).with_suffix("").parts
     module = ".".join(part for part in parts if not part.startswith("_"))
-    for name, node in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
         home = "lai_core" if name.partition(".")[0] in exported else module
         for listed in _IMPLEMENTS.findall(ast.get_docstring(node) or ""):
             for slug in _ROLE.findall(listed):
                 yield slug, f"{home}.{name}"
 
 
-def _exported(path: Path) -> set[str]:
+def exported_names(path: Path) -> set[str]:
     """Read the names in ``__all__``."""
     if not path.exists():
         return set()
@@ -162,7 +162,7 @@ def _exported(path: Path) -> set[str]:
     return set()
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node
@@ -182,7 +182,7 @@ def _marked(path: Path, root: Path) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "pytestmark" for t in node.targets)
         for slug in _slugs(node.value)
     ]
-    for name, node in _definitions(tree):
+    for name, node in definitions(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
         outer = next((c for c in tree.body if isinstance(c, ast.ClassDef) and node in c.body), None)

@@ -1,0 +1,94 @@
+"""What the pages know: the ledger, the links and the outcomes of the last full run."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from docutils import nodes
+
+from tests.support import ledger
+
+NAMES = {
+    "exact": "Exact",
+    "needs assumptions": "Needs assumptions",
+    "false as printed": "False as printed",
+    "schematic": "Schematic",
+}
+NAMESPACES = ("numpy", "torch", "jax", "strict")
+
+
+class Known:
+    """The ledger, the links and the outcomes of the last full run, read once for a build."""
+
+    def __init__(self) -> None:
+        """Read everything."""
+        self.entries = ledger.read()
+        self.links = ledger.find()
+        path = ledger.ROOT / "build" / "equations.json"
+        self.run = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def outcomes(self, slug: str, node: str) -> dict[str, str]:
+        """Give the outcomes of a test or proof in the last full run, by parametrised name."""
+        found = self.run.get(slug, {})
+        every = found.get("tests", {}) | found.get("proofs", {})
+        return {name: outcome for name, outcome in every.items() if name.partition("[")[0] == node}
+
+    def summary(self, slug: str, node: str) -> str:
+        """Say in a few words what the last full run found."""
+        outcomes = self.outcomes(slug, node)
+        if not outcomes:
+            return "not run" if self.run else ""
+        bad = sorted({outcome for outcome in outcomes.values() if outcome != "passed"})
+        runs = f" ({len(outcomes)} cases)" if len(outcomes) > 1 else ""
+        return f"{', '.join(bad) if bad else 'passed'}{runs}"
+
+    def namespaces(self, slug: str) -> list[str]:
+        """Name the array namespaces on which its tests ran."""
+        cases = {case for test in self.run.get(slug, {}).get("tests", {}) for case in test.split("[")[1:]}
+        words = {word for case in cases for word in re.split(r"\W+", case)}
+        return [name for name in NAMESPACES if name in words]
+
+    def verified(self, slug: str) -> str:
+        """Give one word for the last full run."""
+        found = self.run.get(slug, {})
+        outcomes = set((found.get("tests", {}) | found.get("proofs", {})).values())
+        if not outcomes:
+            return "no run"
+        return "passed" if outcomes == {"passed"} else "failed"
+
+
+def known_of(env) -> Known:
+    """Give what is known, read once for a build."""
+    if not hasattr(env.app, "ledger_known"):
+        env.app.ledger_known = Known()
+    return env.app.ledger_known
+
+
+def node_page(node: str) -> str:
+    """Name the page that shows the source of a test or proof."""
+    return "source/" + node.partition("::")[0].removesuffix(".py")
+
+
+def anchor(node: str) -> str:
+    """Name the function's anchor on that page."""
+    return node.partition("::")[2].replace("::", ".")
+
+
+def short(node: str) -> str:
+    """Name a test or proof without its folder."""
+    path, _, name = node.partition("::")
+    return f"{path.rpartition('/')[2]}::{name.replace('::', '.')}"
+
+
+def formula_anchor(slug: str) -> str:
+    """Spell the anchor that Sphinx gives a labelled formula."""
+    return nodes.make_id(f"equation-{slug}")
+
+
+def formula_address(app, docname: str, slug: str) -> str | None:
+    """Give the address of a labelled formula as seen from a page."""
+    target = app.env.get_domain("math").equations.get(slug)
+    if target is None:
+        return None
+    return f"{app.builder.get_relative_uri(docname, target[0])}#{formula_anchor(slug)}"
