@@ -302,3 +302,20 @@ def test_every_proof_file_has_at_least_three_mutants_and_says_its_scope():
         assert sum(len(mutants) for mutants in tables) >= 3, path.name
         assert statements, path.name
         assert all(statement.scope for statement in statements), path.name
+
+
+def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
+    text = (ledger.ROOT / "docs/theory/right-and-wrong.md").read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+    headings = {
+        "exact": "Right as printed",
+        "needs assumptions": "Right under conditions that the text does not state",
+        "false as printed": "False as printed",
+        "schematic": "Schematic",
+    }
+    left_out = [
+        slug
+        for slug, entry in ledger.read().items()
+        if "new" not in entry.source and f"{{statement}}`{slug}`" not in sections[headings[entry.verdict]]
+    ]
+    assert left_out == []
