@@ -1,4 +1,8 @@
-"""A section for every public module: the directive ``{public-modules} package``."""
+"""The reference, from what is public.
+
+* ``{public-modules} package``: a section for every public module with names of its own.
+* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +40,40 @@ class PublicModules(SphinxDirective):
         return place.children
 
 
+class Exported(SphinxDirective):
+    """The exported names, group by group."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        """Write the groups and parse them."""
+        package = self.arguments[0]
+        names = ledger.exported_names(ledger.ROOT / package.replace(".", "/") / "__init__.py")
+        groups = [line.split(":", 1) for line in self.content if line.strip()]
+        chosen = [(title.strip(), listed.split()) for title, listed in groups]
+        rest = sorted(names - {name for _, listed in chosen for name in listed})
+        text = []
+        for title, listed in [*chosen, *([("More", rest)] if rest else [])]:
+            text += ["", f"## {title}", "", "```{eval-rst}"]
+            for name in listed:
+                kind = "autoclass" if name[0].isupper() else "autofunction"
+                text += [f".. {kind}:: {package}.{name}"] + ["   :members:"] * (kind == "autoclass")
+            text += ["```"]
+        place = nodes.Element()
+        self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)
+        return place.children
+
+
 def plain_property(app, what, name, obj, options, lines):
     """Keep napoleon from reading a type off the colon in a property's first line."""
-    if what == "property":
+    if what in {"property", "attribute"}:
         lines.insert(0, "")
 
 
 def setup(app):
-    """Register the directive, and look at docstrings before napoleon does."""
+    """Register the directives, and look at docstrings before napoleon does."""
     app.add_directive("public-modules", PublicModules)
+    app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
