@@ -18,9 +18,10 @@ def assemble(recording: Recording) -> lai.Trace:
     """Return the trace: what LAI does not see first, then the layers in order, the last layer last."""
     layers = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
     layers.append(recording.last)
-    if not recording.every_layer:
-        return lai.Trace(_layer(recording, use) for use in layers)
     plan = _Plan(recording)
+    if not recording.every_layer:
+        owned = (plan.has(use) or use is recording.last for use in layers)
+        return lai.Trace(_layer(recording, use, own=own) for use, own in zip(layers, owned, strict=True))
     vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
     tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
     return lai.Trace([*vectors, *tables, *(_layer(recording, use, own=plan.has(use)) for use in layers)])
@@ -91,7 +92,7 @@ class _Plan:
         )
 
 
-def _layer(recording: Recording, use: Use, *, own: bool = True) -> Record:
+def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
     layout, samples = recording.layouts[use], recording.samples
     gradient = use.tap.gradient
@@ -105,7 +106,7 @@ def _layer(recording: Recording, use: Use, *, own: bool = True) -> Record:
         by_sample(use.activations, layout, samples),
         None if gradient is None else by_sample(gradient, layout, samples),
         bias=bias,
-        weight=use.weight.name,
+        weight=use.weight.name if own else None,
         name=use.name,
     )
 
@@ -144,7 +145,8 @@ def _convolution(use: Use, gradient: Tensor | None, *, last: bool, own: bool) ->
         )
     kind = lai.LayerTrace if own else lai.ReadoutTrace
     outputs = None if gradient is None else _by_pixel(gradient)
-    return kind(_by_pixel(use.activations), outputs, bias=bias, weight=use.weight.name, name=name)
+    weight = use.weight.name if own else None
+    return kind(_by_pixel(use.activations), outputs, bias=bias, weight=weight, name=name)
 
 
 def _by_pixel(maps: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ from torch import Tensor
 from lai_torch._scoring import ESTIMATORS
 from lai_torch._validation import Validation
 
+SELECTIVE = ("lai", "lli", "preconditioned_lai")
+"""Estimators that one forward pass and the output's gradient are enough for."""
+
 
 def check_options(
     validation: Validation,
@@ -15,6 +18,8 @@ def check_options(
     estimator: str,
     positions: str | None,
     group_floor: float,
+    backward: str,
+    plain: bool,
     counts: dict[str, tuple[Any, int]],
 ) -> None:
     """Raise unless the options of a curator are sound and go together.
@@ -28,6 +33,7 @@ def check_options(
         msg = f"estimator: expected one of {', '.join(map(repr, ESTIMATORS))}, got {estimator!r}"
         raise ValueError(msg)
     _check_together(validation, optimizer, estimator)
+    _check_backward(backward, estimator, plain=plain)
     if positions not in {None, "tokens", "mean"}:
         way_out = "; for 'flatten', trace and use lai_core.lai_scores" if positions == "flatten" else ""
         msg = f"positions: expected None, 'tokens' or 'mean', got {positions!r}{way_out}"
@@ -53,6 +59,18 @@ def _check_together(validation: Validation, optimizer: Any, estimator: str) -> N
             f"validation: estimator {estimator!r} cannot leave a sample out of its own score; pass "
             "'batch+self', or use 'ghost'"
         )
+        raise ValueError(msg)
+
+
+def _check_backward(backward: str, estimator: str, *, plain: bool) -> None:
+    if backward not in {"kept", "selective"}:
+        msg = f"backward: expected one of 'kept', 'selective', got {backward!r}"
+        raise ValueError(msg)
+    if backward == "selective" and estimator not in SELECTIVE:
+        msg = f"backward: 'selective' expects one of {', '.join(map(repr, SELECTIVE))}, got {estimator!r}"
+        raise ValueError(msg)
+    if backward == "selective" and not plain:
+        msg = "backward: 'selective' goes without accumulate, autocast and scaler; use backward='kept'"
         raise ValueError(msg)
 
 

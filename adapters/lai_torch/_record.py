@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
 from lai_torch._layout import Layout, candidates, distinct_weights, proven
 from lai_torch._preserve import preserved
-from lai_torch._recorder import Recorder
+from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._tap import nearest
 from lai_torch._uses import Use
@@ -61,11 +62,13 @@ def record(
     every_layer: bool,
     last: str | None = None,
     verify: bool = True,
+    shortcut: Shortcut | None = None,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
     With `every_layer`, gradients arrive at every use, and a second backward pass with differently
-    weighted samples proves that the recorded rows are each sample's own (`verify`).
+    weighted samples proves that the recorded rows are each sample's own (`verify`). A `shortcut` that
+    turns out not to hold is not taken.
     """
     samples = count(inputs, targets)
     with preserved(model):
@@ -75,11 +78,14 @@ def record(
             tensors((inputs, targets)),
             EVERYTHING if every_layer else LAYERS,
             every_layer=every_layer,
+            shortcut=shortcut,
         )
-        with recorder:
+        with torch.set_grad_enabled(mode=shortcut is None), recorder:
             outputs = call(model, inputs)
             values = loss(outputs, targets)
         values = check_losses(values, samples)
+        if shortcut is not None and not _holds(shortcut, recorder, values):
+            return record(model, loss, inputs, targets, every_layer=every_layer, last=last, verify=verify)
         final = _final(recorder.uses, values, last)
         trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
         leftovers = _receive(recorder, values, trainable if every_layer else {})
@@ -102,6 +108,13 @@ def record(
         alone,
         every_layer,
     )
+
+
+def _holds(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
+    """Whether the layer at which gradients were switched on is the last one."""
+    if len(recorder.uses) <= shortcut.last or not values.requires_grad:
+        return False
+    return nearest(values) == [recorder.uses[shortcut.last].tap]
 
 
 def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:

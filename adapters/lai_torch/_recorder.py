@@ -9,6 +9,7 @@ silent.
 
 import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,10 +18,27 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._batch import tensors
+from lai_torch._layout import by_sample, candidates
 from lai_torch._tap import Tap, attach
 from lai_torch._uses import Source, Use
 
 Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """What makes recording for LAI cheap once a model is known: which layer is last, what is kept.
+
+    Attributes
+    ----------
+    last
+        How many layers are used before the last one: until then nothing is differentiated.
+    mean
+        Whether inputs are averaged over positions at once.
+    """
+
+    last: int
+    mean: bool
 
 
 class Recorder(TorchFunctionMode):
@@ -38,6 +56,9 @@ class Recorder(TorchFunctionMode):
         What to do for each function; `NotImplemented` leaves it to the function itself.
     every_layer
         Whether gradients are wanted at every layer, or only behind the last one.
+    shortcut
+        What an earlier recording of the same model tells: enter with gradients off, they are switched
+        on at the last layer.
     """
 
     def __init__(
@@ -48,8 +69,10 @@ class Recorder(TorchFunctionMode):
         rules: dict[Any, Rule],
         *,
         every_layer: bool,
+        shortcut: Shortcut | None = None,
     ) -> None:
         super().__init__()
+        self.shortcut = shortcut
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
@@ -86,6 +109,18 @@ class Recorder(TorchFunctionMode):
         self._batched[value] = True
         return value
 
+    def kept(self, activations: Tensor, kind: str) -> Tensor:
+        """Return what is kept of a layer's input: all of it, or its mean over positions."""
+        cut = self.shortcut
+        if cut is None or not cut.mean or len(self.uses) >= cut.last:
+            return activations
+        if kind == "convolution":
+            return activations.mean(tuple(range(2, activations.ndim)), keepdim=True)
+        layouts = candidates(activations.shape[:-1], self.samples, self.batch_axis)
+        if not layouts or (activations.ndim == 2 and layouts[0].inner == 1):
+            return activations
+        return by_sample(activations, layouts[0], self.samples).mean(1, keepdim=True)
+
     def note(self, use: Use) -> None:
         """Keep a use; what checkpointing runs again during a backward pass is no second use."""
         if not self.replaying:
@@ -121,6 +156,10 @@ class Recorder(TorchFunctionMode):
 
     def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
         """Put a tap on `output`."""
+        if self.shortcut is not None and len(self.uses) < self.shortcut.last:
+            return self.mark(output), Tap()
+        if self.shortcut is not None:
+            torch.set_grad_enabled(mode=True)
         device = output.device
         if device not in self._anchors:
             self._anchors[device] = torch.zeros((), device=device, requires_grad=True)

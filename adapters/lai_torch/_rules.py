@@ -51,7 +51,7 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
             "dense",
             whole,
             tap,
-            _as_computed(inputs),
+            recorder.kept(_as_computed(inputs), "dense"),
             offset if joined else None,
             transposed=transposed != (whole is not source),
             batch_axis=recorder.batch_axis,
@@ -117,7 +117,8 @@ def _convolution(
         "dilation": dilation,
         "groups": groups,
     }
-    use = Use("convolution", source, tap, _as_computed(inputs), offset, options=geometry)
+    kept = recorder.kept(_as_computed(inputs), "convolution")
+    use = Use("convolution", source, tap, kept, offset, options=geometry)
     recorder.note(use)
     return output
 

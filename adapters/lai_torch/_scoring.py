@@ -15,6 +15,7 @@ from lai_torch._batch import Loss, call, check_losses, count, rows
 from lai_torch._functional import Function, Point, gradient
 from lai_torch._preserve import preserved
 from lai_torch._record import record
+from lai_torch._recorder import Shortcut
 from lai_torch.trace import check_explained
 
 TRACED = ("ghost", "lai", "lli", "preconditioned_lai")
@@ -72,13 +73,31 @@ class TraceScorer(Scorer):
         super().__init__(model, loss, estimator, positions)
         self.second_moment: Tensor | None = None
         self.proved = False
+        self._last: int | None = None
 
-    def trace(self, batch: Batch) -> tuple[lai.Trace, Tensor]:
-        """Return the trace the estimator needs, and the losses."""
+    def trace(self, batch: Batch, positions: str | None = None) -> tuple[lai.Trace, Tensor]:
+        """Return the trace the estimator needs, and the losses.
+
+        Once the model is known, nothing before its last layer is differentiated or, where `positions`
+        is `mean` or the estimator is LLI, kept.
+        """
         every_layer = self.estimator == "ghost"
-        recording = record(self.model, self.loss, *batch, every_layer=every_layer, verify=not self.proved)
+        shortcut = None
+        if self._last is not None:
+            shortcut = Shortcut(self._last, mean=positions == "mean" or self.estimator == "lli")
+        recording = record(
+            self.model,
+            self.loss,
+            *batch,
+            every_layer=every_layer,
+            verify=not self.proved,
+            shortcut=shortcut,
+        )
         check_explained(recording)
-        return assemble(recording), recording.losses
+        trace = assemble(recording)
+        if not every_layer:
+            self._last = recording.uses.index(recording.last)
+        return trace, recording.losses
 
     def summarize(self, validation: Batch, size: int) -> lai.ValidationSummary:
         """Sum the chunks' summaries.
@@ -90,12 +109,13 @@ class TraceScorer(Scorer):
         """
         summary: lai.ValidationSummary | None = None
         for chunk in self.chunks(validation, size):
-            trace, losses = self.trace(chunk)
+            known = self.positions if summary is None else summary.positions
+            trace, losses = self.trace(chunk, known)
             if not bool(torch.isfinite(losses).all()):
                 finite = self.finite(chunk)
                 if finite is None:
                     continue
-                trace, _ = self.trace(finite)
+                trace, _ = self.trace(finite, known)
             positions = self._positions_for(trace) if summary is None else summary.positions
             one = lai.summarize(trace, self.estimator, positions=positions or "tokens")
             summary = one if summary is None else summary + one
@@ -112,22 +132,35 @@ class TraceScorer(Scorer):
         return self._scored(None, batch, exclude_self=exclude_self)
 
     def _scored(self, summary: lai.ValidationSummary | None, batch: Batch, *, exclude_self: bool) -> Scored:
-        trace, losses = self.trace(batch)
+        positions = self.positions if summary is None else summary.positions
+        trace, losses = self.trace(batch, positions)
         finite = torch.isfinite(losses)
-        scores = torch.full_like(losses, torch.nan)
         if not bool(finite.any()):
-            return Scored(scores, losses, None if summary is None else summary.positions)
+            return Scored(torch.full_like(losses, torch.nan), losses, positions)
         if not bool(finite.all()):
             kept = finite.nonzero().squeeze(1)
-            trace, _ = self.trace(rows(batch, kept, losses.shape[0]))
+            trace, _ = self.trace(rows(batch, kept, losses.shape[0]), positions)
         self.proved = True
-        if self.estimator == "preconditioned_lai":
-            outputs: Any = trace.layers[-1].output_gradients
-            self.second_moment = lai.update_second_moment(self.second_moment, outputs)
-        found, positions = self._against(summary, trace, exclude_self=exclude_self)
-        scores = scores.to(found.dtype)
+        found, positions = self.score_trace(summary, trace, None, exclude_self=exclude_self)
+        scores = torch.full_like(losses, torch.nan, dtype=found.dtype)
         scores[finite] = found
         return Scored(scores, losses, positions)
+
+    def score_trace(
+        self,
+        summary: lai.ValidationSummary | None,
+        trace: lai.Trace,
+        finite: Tensor | None,
+        *,
+        exclude_self: bool,
+    ) -> tuple[Tensor, str | None]:
+        """Score a trace against a summary or itself; return the scores and the meaning of positions."""
+        if self.estimator == "preconditioned_lai":
+            outputs: Any = trace.layers[-1].output_gradients
+            outputs = outputs if finite is None else outputs[finite]
+            if outputs.shape[0]:
+                self.second_moment = lai.update_second_moment(self.second_moment, outputs)
+        return self._against(summary, trace, exclude_self=exclude_self)
 
     def _against(
         self, summary: lai.ValidationSummary | None, trace: lai.Trace, *, exclude_self: bool

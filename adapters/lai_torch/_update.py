@@ -1,5 +1,6 @@
 """Optimizer steps on the kept rows of batches that cannot make a parameter non-finite."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,18 @@ class Updater:
         contributed = values is not None and updated
         self.batches = self.contributions = 0
         return Update(used if contributed else torch.zeros_like(used), losses, dropped, contributed, updated)
+
+    def take(self, weights: Tensor, losses: Tensor, backward: Callable[[Tensor], None]) -> Update:
+        """Step on gradients that `backward(weights)` sets; not at all if one is not finite."""
+        nothing = torch.zeros_like(weights)
+        if not bool((weights > 0).any()):
+            return Update(nothing, losses, 0, used=False, updated=False)
+        self.optimizer.zero_grad(set_to_none=True)
+        backward(weights)
+        if not self._step():
+            self.optimizer.zero_grad(set_to_none=True)
+            return Update(nothing, losses, 0, used=False, updated=False)
+        return Update(weights, losses, 0, used=True, updated=True)
 
     def _finite(
         self, inputs: Any, targets: Any, kept: Tensor, losses: Tensor

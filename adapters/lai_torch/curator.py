@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from lai_torch._groups import dropped_shares, with_floor
 from lai_torch._options import check_groups, check_ids, check_options
 from lai_torch._preserve import evaluating
 from lai_torch._scoring import ExactScorer, MidpointScorer, Scored, Scorer, TraceScorer
+from lai_torch._selective import Selective
 from lai_torch._state import packed_summary, unpacked_summary
 from lai_torch._update import Updater
 from lai_torch._validation import Validation
@@ -69,6 +70,12 @@ class Curator:
         A `torch.amp.GradScaler` for training.
     group_floor
         Share of every group (see `step`) that is kept at least, in [0, 1].
+    backward
+        `kept`: score the batch without a graph, then run forward and backward on the kept rows.
+        `selective`: one forward pass in the model's own mode for scoring and training both, and the
+        backward pass on the kept rows of what it saved; for `lai`, `lli` and `preconditioned_lai` on
+        models that compile in one graph, end in a linear layer and couple no samples. The first step
+        checks the gradient against the masked one.
     audit
         A file to which one JSON line per sample and step is appended.
 
@@ -117,6 +124,7 @@ class Curator:
         autocast: torch.dtype | None = None,
         scaler: Any = None,
         group_floor: float = 0.0,
+        backward: str = "kept",
         audit: str | Path | None = None,
     ) -> None:
         self._validation = Validation(validation, share, generator)
@@ -126,6 +134,8 @@ class Curator:
             estimator=estimator,
             positions=positions,
             group_floor=group_floor,
+            backward=backward,
+            plain=accumulate == 1 and autocast is None and scaler is None,
             counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
         )
         self.model, self.validation, self.policy = model, validation, policy
@@ -136,6 +146,7 @@ class Curator:
         self._updater = (
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
+        self._selective = Selective(model, loss) if backward == "selective" else None
         self._summary: Any = None
         self._age = 0
 
@@ -171,7 +182,10 @@ class Curator:
             weights, scored = self._warm(inputs, targets, groups)
         else:
             weights, scored = self.score(inputs, targets, groups=groups)
-        done = self._updater(inputs, targets, weights)
+        if self._selective is not None and scored.scores is not None:
+            done = self._updater.take(weights, scored.losses, self._selective.backward)
+        else:
+            done = self._updater(inputs, targets, weights)
         report = dataclasses.replace(
             scored,
             weights=done.weights,
@@ -204,8 +218,7 @@ class Curator:
             The weights `(n,)` with which to train, and the report.
         """
         check_groups(groups, count(inputs, targets))
-        with evaluating(self.model):
-            found = self._scored((inputs, targets))
+        found = self._scored((inputs, targets))
         finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
         scores = torch.where(finite, found.scores, torch.full_like(found.scores, math.nan))
         weights = torch.where(finite, self.policy(scores), torch.zeros_like(scores))
@@ -289,11 +302,20 @@ class Curator:
 
     def _scored(self, batch: tuple[Any, Any]) -> Scored:
         """Score a batch against the validation set, or itself."""
-        if not self._validation.is_batch:
-            return self._scorer.score(self._current(count(*batch)), batch)
-        if isinstance(self._scorer, TraceScorer):
-            return self._scorer.score_itself(batch, exclude_self=self._validation.source == "batch")
-        return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
+        itself, exclude_self = self._validation.is_batch, self._validation.source == "batch"
+        with evaluating(self.model):
+            summary = None if itself else self._current(count(*batch))
+            if self._selective is None:
+                if not itself:
+                    return self._scorer.score(summary, batch)
+                if isinstance(self._scorer, TraceScorer):
+                    return self._scorer.score_itself(batch, exclude_self=exclude_self)
+                return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
+        trace, losses = self._selective.forward(*batch)
+        scorer = cast("TraceScorer", self._scorer)
+        finite = torch.isfinite(losses)
+        scores, positions = scorer.score_trace(summary, trace, finite, exclude_self=exclude_self)
+        return Scored(scores, losses, positions)
 
     def _current(self, size: int) -> Any:
         """Return the validation summary, made again when it is `refresh` steps old."""
