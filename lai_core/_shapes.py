@@ -47,14 +47,12 @@ def check_axes(name: str, array: Array, axes: list[str], sizes: Mapping[str, int
     ValueError
         If it has not.
     """
-    known = [sizes.get(axis) for axis in axes]
-    if array.ndim != len(axes) or any(
-        length is not None and length != got for length, got in zip(known, array.shape, strict=True)
-    ):
-        words = [
-            axis if length is None or axis == str(length) else f"{axis}={length}"
-            for axis, length in zip(axes, known, strict=True)
-        ]
+    lengths = dict(sizes)
+    fits = array.ndim == len(axes) and all(
+        lengths.setdefault(axis, got) == got for axis, got in zip(axes, array.shape, strict=True)
+    )
+    if not fits:
+        words = [f"{axis}={sizes[axis]}" if axis in sizes else axis for axis in axes]
         expected = f"({', '.join(words)}{',' if len(words) == 1 else ''})"
         msg = f"{name}: expected shape {expected}, got {tuple(array.shape)}"
         raise ValueError(msg)

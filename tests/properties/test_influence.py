@@ -265,6 +265,8 @@ def test_wrong_shapes_are_named(backend):
         influence.inner_product_scores(two, three)
     with pytest.raises(ValueError, match=r"hessian: expected shape \(p=2, p=2\), got \(4, 3\)"):
         influence.removal_influence(two, two, three)
+    with pytest.raises(ValueError, match=r"training_hessians: expected shape \(n_train=4, p=2, p=2\)"):
+        influence.leave_one_out(two, backend.array(np.ones((4, 2, 3))))
     with pytest.raises(ValueError, match="damping: expected a finite number >= 0"):
         influence.removal_influence(two, two, backend.array(np.eye(2)), damping=-1.0)
     with pytest.raises(ValueError, match="training_gradients: expected every axis to have at least one"):

@@ -265,5 +265,7 @@ def test_labels_must_be_whole_numbers_one_a_sample(backend):
         identities.softmax_feedback(p, labels, p, backend.array(np.array([0, 1])))
     with pytest.raises(TypeError, match="validation_labels: expected integers"):
         identities.softmax_feedback(p, backend.array(np.zeros(3)), p, labels)
+    with pytest.raises(ValueError, match=r"kernel: expected shape \(n, n\), got \(3, 2\)"):
+        identities.self_votes(p)
     with pytest.raises(ValueError, match=r"slopes: expected shape \(n=3, d_out=2\)"):
         identities.pre_activation_gradients(p, backend.array(np.ones((3, 1))))
