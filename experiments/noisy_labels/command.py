@@ -43,16 +43,15 @@ from experiments.noisy_labels.table import claims_table, methods_table
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build", "noisy-labels"),
-    show_default=True,
-    help="Where results go.",
+    help="Where results go.  [default: build/noisy-labels; for jax build/noisy-labels-jax]",
 )
-def noisy_labels(seeds: int, epochs: int, backend: str, out: Path) -> None:
+def noisy_labels(seeds: int, epochs: int, backend: str, out: Path | None) -> None:
     """Rescue a training run on handwritten digits of which 40% are labelled wrongly.
 
     Exits with 1 if Ghost, LAI and LLI are not each at least 8 points of accuracy above plain
     training, or if 0.33 or more of what one of them keeps is flipped.
     """
+    out = out or Path("build", "noisy-labels" if backend == "torch" else f"noisy-labels-{backend}")
     console = Console()
     recipe = replace(Recipe(), epochs=epochs)
     study = _with_progress(console, backend, recipe, seeds)
@@ -92,7 +91,7 @@ def collect(study: Study, backend: str) -> dict[str, Any]:
     }
 
 
-def write(study: Study, results: dict[str, Any], out: Path) -> None:
+def write(study: Study, results: dict[str, Any], out: Path | None) -> None:
     """Write `results.json`, and each picture with its numbers beside it."""
     out.mkdir(parents=True, exist_ok=True)
     _dump(results, out / "results.json")

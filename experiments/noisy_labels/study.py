@@ -8,7 +8,7 @@ from experiments.noisy_labels.data import NoisyDigits, Samples, noisy_digits
 from experiments.noisy_labels.recipe import METHODS, REFERENCES, Method, Recipe
 from experiments.noisy_labels.training import MakeLearner, Run, train
 
-BACKENDS = ("torch",)
+BACKENDS = ("torch", "jax")
 Progress = Callable[[str], None]
 
 

@@ -29,10 +29,10 @@ def test_shares_count_every_presentation_of_every_seed():
 
 
 def test_accuracy_is_the_last_epochs_and_early_stopping_looks_at_validation_alone():
-    row = accuracies([_run(np.ones((2, 4))), _run(np.ones((2, 4)), test=(0.6, 0.9), validation=(0.1, 0.2))])
-    assert row["accuracy_mean"] == pytest.approx(0.8)
-    assert row["accuracy_std"] == pytest.approx(0.2 / 2**0.5)
-    assert row["early_stopped_mean"] == pytest.approx((0.5 + 0.9) / 2)
+    row = accuracies([_run(np.ones((2, 4))), _run(np.ones((2, 4)), test=(0.9, 0.6), validation=(0.1, 0.2))])
+    assert row["accuracy_mean"] == pytest.approx((0.7 + 0.6) / 2)
+    assert row["accuracy_std"] == pytest.approx(0.1 / 2**0.5)
+    assert row["early_stopped_mean"] == pytest.approx((0.5 + 0.6) / 2)
 
 
 def test_one_seed_has_no_deviation_and_nothing_kept_no_flipped_share():
