@@ -1,4 +1,4 @@
-"""Ghost on JAX models against one gradient a sample, over all trainable parameters; and against Torch."""
+"""Ghost on JAX models against one gradient a sample, over all parameters; and JAX against Torch."""
 
 import json
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lai_core as lai
+from benchmarks import agreement
 from benchmarks.jax_models import MODELS, Model
 
 BOUND = 1e-10
@@ -68,6 +69,9 @@ def run() -> dict[str, Any]:
     """Measure every model, print the table, write `build/exactness-jax.json`."""
     with jax.enable_x64(True):
         found = {name: measure(build) for name, build in MODELS.items()}
+        found |= {
+            f"{name}, torch and jax": agreement.measure(build) for name, build in agreement.PAIRS.items()
+        }
     table = Table(
         "model", "relative error", "coverage", "parameters", title="Ghost against jax.grad of one sample"
     )
