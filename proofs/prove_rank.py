@@ -11,9 +11,10 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Statement, Steps
 
 SCOPE = "any number of samples, scores of any sign"
+
 LOW, HIGH = sp.symbols("m M", positive=True)
 
 
@@ -35,53 +36,6 @@ def draw_between(draw: random.Random, n: int) -> dict:
     scores = {s: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 9), draw.choice((1, 2, 5))) for s in S}
     quotients = {x: low + t * (high - low) for x, t in zip(b, shares, strict=True)}
     return {LOW: low, HIGH: high} | scores | quotients
-
-
-def flip(*, rate: int = 2, inputs: tuple = (9, 1, -2, 2), below: bool = True) -> Statement:
-    """State the scores of one network of each estimator, and that LAI has the pair the wrong way round."""
-    rho = sp.symbols("rho", positive=True)
-
-    def claim(depth: int) -> tuple:
-        alphas = [(x[0] + x[1], x[1]) for x in (inputs[:2], inputs[2:])]
-        ghost = [a * rho**rate + b for a, b in alphas]
-        lai, lli = [a + b for a, b in alphas], [b for _, b in alphas]
-        return (
-            Equal(ghost[1] - ghost[0], 1 - 10 * rho**2),
-            AtMost(ghost[0], ghost[1], strict=True),
-            AtMost(lai[1], lai[0], strict=True),
-            AtMost(lli[0], lli[1], strict=True),
-        )
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        return {rho: sp.Rational(draw.randint(1, 9), 30 if below else 10)}
-
-    return Statement(
-        slug="rank-flip",
-        scope="one network, every rho with 10 rho^2 < 1",
-        claim=claim,
-        given=lambda depth: (AtMost(10 * rho**2, 1, strict=True),) if below else (),
-        arguments=lambda depth: (rho,),
-        sample=sample,
-        parts={"inputs": inputs, "power": rate, "rho": rho, "below": below},
-    )
-
-
-def flip_proof(statement: Statement, steps: Steps) -> None:
-    """Run the network on symbols: W1 = (0, 1), W2 = rho, residuals 1."""
-    part = statement.part
-    x, y = (sp.Matrix(part.inputs[k : k + 2]) for k in (0, 2))
-    z, first, second = sp.Matrix([1, 1]), sp.Matrix([[0, 1]]), sp.Matrix([[part.rho]])
-    backward = second.T * sp.Matrix([1])
-    signal = (backward.T * backward)[0]
-    steps.identity("similarity below the top", part.rho**part.power, signal)
-    scores = [z.dot(v) * signal + (first * z).dot(first * v) for v in (x, y)]
-    d = sp.symbols("d", **{"positive" if part.below else "real": True})
-    steps.identity("Ghost", scores[1] - scores[0], 1 - 10 * part.rho**2)
-    ghost = (scores[1] - scores[0]).subs(part.rho, sp.sqrt((1 - d) / 10))
-    steps.nonnegative("Ghost's order, with 10 rho^2 = 1 - d", ghost, [d])
-    lai = z.dot(x) + (first * z).dot(first * x) - z.dot(y) - (first * z).dot(first * y)
-    steps.identity("LAI's order", lai, sp.Integer(9))
-    steps.identity("LLI's order", (first * z).dot(first * y) - (first * z).dot(first * x), sp.Integer(1))
 
 
 def cosine(*, factor: int = 4, power: int = 2, inside: bool = True) -> Statement:
@@ -263,194 +217,34 @@ def order_proof(statement: Statement, steps: Steps) -> None:
     steps.nonnegative("apart", side * difference, [over, between, under])
 
 
-def regret(*, scaled: int = 1, strict: bool = True, factor: int = 1) -> Statement:
-    """State that the regret is at most the distance of scaled scores, sample by sample."""
-    scale = sp.symbols("lam", nonnegative=True)
-
-    def lost(v: sp.Expr, w: sp.Expr) -> sp.Expr:
-        kept = sp.Piecewise((v, w > 0 if strict else w < 0), (0, True))
-        return sp.Max(v, 0) - kept
-
-    def claim(n: int) -> AtMost:
-        v, w = names(n)
-        distance = sum(abs(x - scaled * scale * y) for x, y in zip(v, w, strict=True))
-        return AtMost(factor * sum(lost(x, y) for x, y in zip(v, w, strict=True)), distance)
-
-    def sample(draw: random.Random, n: int) -> dict:
-        v, w = names(n)
-        values = {s: sp.Rational(draw.randint(-6, 6), 3) for s in (*v, *w)}
-        if draw.random() < 0.3:
-            values |= {y: abs(values[x]) if scaled == 1 else -values[x] for x, y in zip(v, w, strict=True)}
-            return values | {scale: sp.Integer(1)} | {y: sp.Integer(0) for y in (w if factor == 2 else ())}
-        return values | {scale: sp.Rational(draw.randint(0, 6), 3)}
-
-    return Statement(
-        slug="selection-regret",
-        scope="any number of samples, any non-negative scale",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda n: (*names(n), scale),
-        sample=sample,
-        parts={"lost": lost, "scaled": scaled, "factor": factor, "scale": scale},
-    )
-
-
-def regret_proof(statement: Statement, steps: Steps) -> None:
-    """Four cases of signs; what is lost is only ever a sample whose signs differ."""
-    part = statement.part
-    x, y = sp.symbols("x y", positive=True)
-    for name, v, w in (
-        ("both help", x, y),
-        ("both hurt", -x, -y),
-        ("helps, not kept", x, -y),
-        ("helps, not seen", x, sp.Integer(0)),
-        ("hurts, kept", -x, y),
-    ):
-        differ = name not in {"both help", "both hurt"}
-        expected = x if differ else sp.Integer(0)
-        steps.identity(f"{name}: what is lost", part.factor * part.lost(v, w), expected)
-        if differ:
-            sign = 1 if v == x else -1
-            distance = sign * (v - part.scaled * part.scale * w)
-            steps.nonnegative(f"{name}: the distance", distance - expected, [part.scale * abs(w)])
-
-
-def agreement(*, exchanged: bool = False, inside: bool = True, parts: int = 1) -> Statement:
-    """State between which numbers Ghost's score lies, in terms of the parts of LAI's."""
-
-    def claim(n: int) -> tuple[AtMost, AtMost]:
-        S, b = names(n)
-        helps = sum(sp.Max(s, 0) for s in S)
-        hurts = parts * sum(sp.Max(-s, 0) for s in S)
-        ghost = sum(x * s for x, s in zip(b, S, strict=True))
-        low, high = (HIGH, LOW) if exchanged else (LOW, HIGH)
-        return AtMost(low * helps - high * hurts, ghost), AtMost(ghost, high * helps - low * hurts)
-
-    def sample(draw: random.Random, n: int) -> dict:
-        values = draw_between(draw, n)
-        return values if inside else values | {names(n)[1][0]: 9 * values[HIGH]}
-
-    return Statement(
-        slug="sign-agreement",
-        scope="any number of validation samples",
-        claim=claim,
-        given=lambda n: between(n) if inside else (),
-        depths=(1, 2, 3),
-        arguments=lambda n: (*names(n), LOW, HIGH),
-        sample=sample,
-        parts={
-            "exchanged": exchanged,
-            "parts": parts,
-            "slack": sp.symbols("v", **{"nonnegative" if inside else "real": True}),
-        },
-    )
-
-
-def agreement_proof(statement: Statement, steps: Steps) -> None:
-    """One sample with the parts s and t of its score, S = s - t."""
-    part = statement.part
-    m, u, s, t = sp.symbols("m u s t", nonnegative=True)
-    v = part.slack
-    b, M = m + u, m + u + v
-    low, high = (M, m) if part.exchanged else (m, M)
-    least, most = low * s - part.parts * high * t, high * s - part.parts * low * t
-    steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t])
-    steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t])
-
-
-def identical(*, weighted: bool = True, power: int = 1, own: bool = False) -> Statement:
-    """State that proportional similarities leave one factor between Ghost and LAI."""
-
-    def layers(depth: int) -> tuple:
-        return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in ("k", "c"))
-
-    def claim(depth: int) -> Equal:
-        k, c = layers(depth)
-        c = [*c[:-1], sp.Integer(1)]
-        alpha, beta = sp.symbols("alpha beta", positive=True)
-        extra = [sp.Symbol(f"x{i}", positive=True) if own else 1 for i in range(depth)]
-        ghost = sum(x * a * alpha * g**power * beta for x, a, g in zip(extra, k, c, strict=True))
-        lai = sum(x * a for x, a in zip(extra, k, strict=True)) * alpha * beta
-        weights = k if weighted else [1] * depth
-        factor = sum(a * g for a, g in zip(weights, c, strict=True)) / sum(weights)
-        return Equal(factor * lai, ghost)
-
-    return Statement(
-        slug="identical-ranking",
-        scope="any depth, any pair of samples",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda depth: (*layers(depth), *sp.symbols("alpha beta", positive=True)),
-        parts={"weighted": weighted, "power": power, "own": own},
-    )
-
-
-def identical_proof(statement: Statement, steps: Steps) -> None:
-    """Take alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
-    part = statement.part
-    top, bottom, k, c, pair, x = sp.symbols("N K k c P x", positive=True)
-    x = x if part.own else sp.Integer(1)
-    ghost, lai = (top + x * k * c**part.power) * pair, (bottom + x * k) * pair
-    more = (top + k * c) / (bottom + k) if part.weighted else (top + c) / (bottom + 1)
-    steps.identity("one more layer", more * lai, ghost)
-    d = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, d, 1) for name in "gh")
-    scaled = c * sp.Identity(d)
-    steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
-
-
 STATEMENT = cosine()
+
 MUTANTS = {
     "five for four": cosine(factor=5),
     "the sum not squared": cosine(power=1),
     "quotients outside their bounds": cosine(inside=False),
 }
-FLIP = flip()
-FLIP_MUTANTS = {
-    "a sample of another input": flip(inputs=(8, 1, -2, 2)),
-    "a similarity that decays once": flip(rate=1),
-    "any rate": flip(below=False),
-}
+
 PEARSON = pearson()
+
 PEARSON_MUTANTS = {
     "scores of any mean": pearson(centred=True),
     "the tilt to the fourth": pearson(power=4),
     "quotients outside their bounds": pearson(inside=False),
 }
+
 ORDER = order()
+
 ORDER_MUTANTS = {
     "the wrong ends": order(ends=(sp.Max, sp.Min)),
     "scores apart, intervals not": order(apart=False),
     "the other way round": order(exchanged=True),
-}
-REGRET = regret()
-REGRET_MUTANTS = {
-    "a negative scale": regret(scaled=-1),
-    "keeping what is negative": regret(strict=False),
-    "twice the regret": regret(factor=2),
-}
-AGREEMENT = agreement()
-AGREEMENT_MUTANTS = {
-    "bounds exchanged": agreement(exchanged=True),
-    "quotients outside their bounds": agreement(inside=False),
-    "without the negative parts": agreement(parts=0),
-}
-IDENTICAL = identical()
-IDENTICAL_MUTANTS = {
-    "an unweighted mean": identical(weighted=False),
-    "gains squared": identical(power=2),
-    "embeddings that are not proportional": identical(own=True),
 }
 
 
 @pytest.mark.equation("rank-cosine")
 def prove_cosine_guarantee(settle):
     settle(STATEMENT, cosine_proof, MUTANTS)
-
-
-@pytest.mark.equation("rank-flip")
-def prove_rank_flip(settle):
-    settle(FLIP, flip_proof, FLIP_MUTANTS)
 
 
 @pytest.mark.equation("rank-pearson")
@@ -461,18 +255,3 @@ def prove_pearson_guarantee(settle):
 @pytest.mark.equation("concordance")
 def prove_certain_order(settle):
     settle(ORDER, order_proof, ORDER_MUTANTS)
-
-
-@pytest.mark.equation("selection-regret")
-def prove_selection_regret(settle):
-    settle(REGRET, regret_proof, REGRET_MUTANTS)
-
-
-@pytest.mark.equation("sign-agreement")
-def prove_certain_sign(settle):
-    settle(AGREEMENT, agreement_proof, AGREEMENT_MUTANTS)
-
-
-@pytest.mark.equation("identical-ranking")
-def prove_identical_ranking(settle):
-    settle(IDENTICAL, identical_proof, IDENTICAL_MUTANTS)

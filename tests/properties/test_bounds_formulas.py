@@ -25,6 +25,7 @@ from proofs import (
     prove_layer_weights,
     prove_rank,
     prove_ratios,
+    prove_selection,
     prove_similarities,
     prove_truncation,
 )
@@ -283,7 +284,7 @@ def test_rank_guarantees(seed):
     )
     assert not certain or lower < upper
     least, most = (
-        numbers(prove_rank.AGREEMENT, side, depth=3, index=index)(*lists, low, high)
+        numbers(prove_selection.AGREEMENT, side, depth=3, index=index)(*lists, low, high)
         for index, side in enumerate(("lhs", "rhs"))
     )
     certain = guarantees.certain_sign(approximate[:, None], low=low, high=high)[0]
@@ -297,17 +298,17 @@ def test_selection_and_ranking(seed, n):
     exact, approximate = rng.standard_normal((2, n))
     scale = float(rng.uniform(0, 2))
     lost, distance = (
-        numbers(prove_rank.REGRET, side, depth=n)(list(exact), list(approximate), scale)
+        numbers(prove_selection.REGRET, side, depth=n)(list(exact), list(approximate), scale)
         for side in ("lhs", "rhs")
     )
     np.testing.assert_allclose(guarantees.selection_regret(exact, approximate), lost, **CLOSE)
     assert guarantees.selection_regret_bound(exact, approximate) <= distance * (1 + 1e-9)
     gains, shares = rng.uniform(0.1, 2, (2, n))
     gains[-1] = 1.0
-    proved = numbers(prove_rank.IDENTICAL, "lhs", depth=n)(list(shares), list(gains), 2.0, 3.0)
+    proved = numbers(prove_selection.IDENTICAL, "lhs", depth=n)(list(shares), list(gains), 2.0, 3.0)
     np.testing.assert_allclose(guarantees.common_factor(gains, shares) * shares.sum() * 6, proved)
     rho = float(rng.uniform(0.01, 1))
-    ghost = np.array([0.0, numbers(prove_rank.FLIP, "lhs")(rho)])
+    ghost = np.array([0.0, numbers(prove_selection.FLIP, "lhs")(rho)])
     reverse = guarantees.reversed_pairs(ghost, np.array([11.0, 2.0]))
     assert reverse[1, 0] == (10 * rho**2 < 1)
 
