@@ -1,5 +1,6 @@
 """Scores along Adam's step: the printed scaling, the direction, and the derivative of one whole step."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import optimizers
 from lai_core.optimizers import Adam
+from tests.support.backends import BACKENDS
 from tests.support.search import largest_margin
 
 seeds = st.integers(0, 2**20)
@@ -27,6 +29,7 @@ settings = st.builds(
     max_norm=st.sampled_from((None, 0.2, 50.0)),
 )
 steps = st.sampled_from((1, 2, 30))
+NUMPY = BACKENDS[0]
 
 
 class Training:
@@ -317,3 +320,43 @@ def test_wrong_shapes_are_named(backend):
         optimizers.adam_step(two, two, two, two, Adam(), step=0)
     with pytest.raises(ValueError, match="epsilon: expected a finite number > 0"):
         optimizers.adam_direction_scores(two[None, :], two[None, :], two, epsilon=0.0)
+
+
+@pytest.mark.equation("adam-derivative")
+@given(depth=st.sampled_from((1, 3)), adam=settings, seed=seeds)
+def test_derivative_on_a_random_relu_network(depth, adam, seed):
+    """Two Adam steps by torch on a network; the second one's derivative in each sample's weight."""
+    generator = np.random.default_rng(seed)
+    sizes = [3] * depth + [2]
+    batches = [(torch.from_numpy(generator.normal(size=(n, 3))), n) for n in (4, 3)]
+    targets = [torch.from_numpy(generator.normal(size=(n, 2))) for _, n in batches]
+    start = torch.from_numpy(generator.normal(size=sum(a * b for a, b in itertools.pairwise([3, *sizes]))))
+
+    def losses(flat, side):
+        hidden, used = batches[side][0], 0
+        for layer, (below, width) in enumerate(itertools.pairwise([3, *sizes])):
+            matrix = flat[used : used + below * width].reshape(width, below)
+            used += below * width
+            hidden = (torch.relu(hidden) if layer else hidden) @ matrix.T
+        return ((hidden - targets[side]) ** 2).sum(-1) / 2
+
+    training = Training((3, len(start)), seed, 2)
+    training.theta, training.gradients = start.numpy(), torch.func.jacrev(losses)(start, 1).numpy()
+    weights = np.full(3, 1 / 3)
+
+    def after(chosen):
+        return torch.from_numpy(training.stepped(adam, chosen)[0])
+
+    slope = torch.func.grad(lambda flat: losses(flat, 0).sum())(after(weights)).numpy()
+    scores = optimizers.adam_derivative_scores(
+        slope, training.gradients, *training.arrays(NUMPY, weights), adam, step=2
+    )
+    tiny = 1e-6
+    for sample, score in enumerate(scores):
+        nudge = tiny * np.eye(3)[sample]
+        along = (after(weights + nudge) - after(weights - nudge)).numpy() / (2 * tiny)
+        assert -slope @ along / adam.learning_rate == pytest.approx(score, rel=1e-4, abs=1e-5 * _size(scores))
+
+
+def _size(scores):
+    return 1 + float(np.abs(scores).max())

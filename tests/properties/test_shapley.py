@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +198,33 @@ def test_midpoint_score_is_within_its_bound(backend, shape, seed, rate):
     )
     missed = np.abs(values - backend.numpy(scores))
     assert np.all(missed <= backend.numpy(bound) * (1 + 1e-9) + 1e-9)
+
+
+@pytest.mark.equation("midpoint-error", "shapley-first-order")
+@pytest.mark.parametrize("seed", range(3))
+def test_halving_the_rate_halves_ghosts_error_and_quarters_the_midpoints(seed):
+    """A network of two tanh layers, four samples: the errors' orders in the learning rate."""
+    generator = np.random.default_rng(seed)
+    x, y = torch.from_numpy(generator.normal(size=(6, 2))), torch.from_numpy(generator.normal(size=6))
+    theta = torch.from_numpy(generator.normal(size=8))
+
+    def losses(flat):
+        return (torch.tanh(x @ flat[:4].reshape(2, 2).T) @ flat[4:6] + torch.tanh(x @ flat[6:]) - y) ** 2 / 2
+
+    def validation(flat):
+        return losses(flat)[:2].sum()
+
+    gradients = torch.func.jacrev(losses)(theta)[2:]
+    plain = gradients @ torch.func.grad(validation)(theta)
+    missed = []
+    for rate in (0.02, 0.01):
+        exact = shapley.one_step_shapley(validation, theta, gradients, learning_rate=rate) / rate
+        middle = shapley.midpoint_scores(torch.func.grad(validation), theta, gradients, learning_rate=rate)
+        missed.append([float((exact - found).abs().max()) for found in (plain, middle)])
+    (ghost, midpoint), (halved, quartered) = missed
+    assert 1.6 < ghost / halved < 2.5
+    assert 3.0 < midpoint / quartered < 5.2
+    assert midpoint < ghost / 5
 
 
 @pytest.mark.equation("midpoint-error", "shapley-first-order")
