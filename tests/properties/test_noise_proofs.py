@@ -185,7 +185,28 @@ def step_squared(which):
     return compute
 
 
+def signal_or_noise(which):
+    """Compute one of the two parts of Ghost in one outcome; the signal is a last layer without weight."""
+
+    def compute(n):
+        similarities = array([*(array(n[1]) * n[3] + array(n[2])), n[3]])[:, None]
+        return variance.signal_and_noise(array([*n[0], 0]), array([*n[1], 1]), similarities)[which]
+
+    return compute
+
+
+def mean_less_centre(split):
+    """Subtract a centre from the mean that a function finds; the last weight is what is left of 1."""
+
+    def compute(n):
+        weights = array([*n[1], 1 - sum(n[1])])
+        return split(array(n[0]), weights)[0] - array(n[2])
+
+    return compute
+
+
 backward, product, norm = prove_backward_operator, prove_product_perturbation, prove_perturbation_norm
+centred = prove_centred_parts
 forms, ghost, comparison = prove_similarity_forms, prove_ghost_variance, prove_variance_comparison
 
 CASES = [
@@ -193,6 +214,8 @@ CASES = [
     (backward.RECURSION, 1, "rhs", 0, recursion),
     (backward.CHAIN, 3, "rhs", 0, lambda n: propagation.backward_operator(n[0]) @ n[1]),
     (backward.PATHS, 2, "rhs", 0, paths),
+    (centred.JACOBIANS, 3, "rhs", 0, mean_less_centre(propagation.jacobian_split)),
+    (centred.FLUCTUATIONS, 3, "rhs", 0, mean_less_centre(propagation.output_fluctuation)),
     (product.TELESCOPING, 3, "rhs", 0, lambda n: propagation.telescoping_perturbation(n[0], n[1])),
     (product.FIRST_ORDER, 3, "rhs", 0, lambda n: propagation.first_order_perturbation(n[0], n[1])),
     (
@@ -269,6 +292,8 @@ CASES = [
         0,
         lambda n: variance.ghost_signal_noise(array(n[0]), array(n[1]), array([n[3]]), array(n[2])[:, None]),
     ),
+    (ghost.PAIR, 3, "rhs", 0, signal_or_noise(0)),
+    (ghost.PAIR, 3, "rhs", 1, signal_or_noise(1)),
     (ghost.READ, 3, "rhs", 0, lambda n: variance.lai_signal(array(n[0]), array([n[3]]))),
     (
         prove_variance_bounds.OPPOSED,

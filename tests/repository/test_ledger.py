@@ -1,5 +1,6 @@
 """The ledger is a closed world: each way of breaking it is tried on a small repository."""
 
+import ast
 import importlib
 import json
 import shutil
@@ -317,5 +318,32 @@ def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
         slug
         for slug, entry in ledger.read().items()
         if "new" not in entry.source and f"{{statement}}`{slug}`" not in sections[headings[entry.verdict]]
+    ]
+    assert left_out == []
+
+
+def compared_statements():
+    """Statements that tests name, as `module.NAME`, whatever they call the module."""
+    for path in (ledger.ROOT / "tests/properties").glob("test_*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "proofs"]
+        modules = {alias.asname or alias.name: alias.name for node in imports for alias in node.names}
+        for node in tree.body:
+            if isinstance(node, ast.Assign):
+                names, values = (getattr(side, "elts", [side]) for side in (node.targets[0], node.value))
+                pairs = zip(names, values, strict=False)
+                modules |= {n.id: modules[v.id] for n, v in pairs if getattr(v, "id", None) in modules}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) in modules:
+                yield f"{modules[node.value.id]}.{node.attr}"
+
+
+def test_every_statement_that_says_its_arguments_is_compared_with_a_function():
+    compared = set(compared_statements())
+    left_out = [
+        f"{path.stem}.{name}"
+        for path in sorted((ledger.ROOT / "proofs").glob("prove_*.py"))
+        for name, value in vars(importlib.import_module(f"proofs.{path.stem}")).items()
+        if isinstance(value, Statement) and value.arguments and f"{path.stem}.{name}" not in compared
     ]
     assert left_out == []
