@@ -36,6 +36,16 @@ def candidates(leading: Sequence[int], samples: int, hint: int | None = None) ->
     ]
 
 
+def chosen(layouts: Sequence[Layout], known: Layout | None) -> Layout | None:
+    """Return the only layout, or the one that is `known` of another batch of the same model; else None."""
+    if len(layouts) == 1:
+        return layouts[0]
+    if known is None:
+        return None
+    alike = [one for one in layouts if (one.axis, one.outermost) == (known.axis, known.outermost)]
+    return alike[0] if alike else None
+
+
 def by_sample(tensor: Tensor, layout: Layout, samples: int) -> Tensor:
     """Return `tensor` (axes, then features) as `(n, d)`, or `(n, t, d)` where it has positions."""
     if layout.inner == 1:

@@ -1,6 +1,6 @@
 """One forward pass watched and, where wanted, one backward pass through the taps."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
-from lai_torch._layout import Layout, candidates, distinct_weights, proven
+from lai_torch._layout import Layout, candidates, chosen, distinct_weights, proven
 from lai_torch._preserve import preserved
 from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
@@ -40,6 +40,8 @@ class Recording:
         Of a batch of one sample: gradients that no use explains, which are that sample's own.
     every_layer
         Whether gradients arrived at every use.
+    averaged
+        Whether inputs before the last layer are their means over positions.
     """
 
     samples: int
@@ -51,6 +53,7 @@ class Recording:
     parameters: dict[str, nn.Parameter]
     whole: dict[str, Tensor]
     every_layer: bool
+    averaged: bool
 
 
 def record(
@@ -63,12 +66,14 @@ def record(
     last: str | None = None,
     verify: bool = True,
     shortcut: Shortcut | None = None,
+    known: Sequence[Layout] = (),
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
     With `every_layer`, gradients arrive at every use, and a second backward pass with differently
     weighted samples proves that the recorded rows are each sample's own (`verify`). A `shortcut` that
-    turns out not to hold is not taken.
+    turns out not to hold is not taken. Where shapes leave open which axis holds the samples, and no
+    `known` layouts of an earlier recording tell, that proof decides, for the output alone too.
     """
     samples = count(inputs, targets)
     with preserved(model):
@@ -79,6 +84,7 @@ def record(
             EVERYTHING if every_layer else LAYERS,
             every_layer=every_layer,
             shortcut=shortcut,
+            known=known,
         )
         with torch.set_grad_enabled(mode=shortcut is None), recorder:
             outputs = call(model, inputs)
@@ -89,7 +95,13 @@ def record(
         final = _final(recorder.uses, values, last)
         trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
         leftovers = _receive(recorder, values, trainable if every_layer else {})
-        layouts = _layouts(recorder, values, proved=every_layer and verify)
+        layouts = _read(recorder)
+        if every_layer and (verify or layouts is None):
+            layouts = _prove(recorder, values)
+    if layouts is None:
+        proof = record(model, loss, inputs, targets, every_layer=True, last=last)
+        layers = [proof.layouts[use] for use in proof.uses if use.kind in READ_BY_LAI]
+        return record(model, loss, inputs, targets, every_layer=False, last=last, known=layers)
     _check_untouched(recorder.uses)
     alone = leftovers if samples == 1 else {}
     unexplained = {
@@ -107,6 +119,7 @@ def record(
         trainable,
         alone,
         every_layer,
+        averaged=shortcut is not None and shortcut.mean,
     )
 
 
@@ -158,21 +171,25 @@ def _receive(recorder: Recorder, values: Tensor, trainable: dict[str, nn.Paramet
     return {name: gradient for name, gradient in pairs if gradient is not None}
 
 
-def _layouts(recorder: Recorder, values: Tensor, *, proved: bool) -> dict[Use, Layout]:
-    """Find where the samples are in each use's output; proved by a second pass where wanted."""
-    weights = distinct_weights(recorder.samples, values)
-    if proved:
-        copies = [use for use in recorder.uses if use.kind == "direct"]
-        for use in recorder.uses:
-            use.tap.receive = use.tap.receive_second
-        wanted = [*recorder.anchors, *(use.activations for use in copies)]
-        found = recorder.differentiate((values * weights).sum(), wanted)
-        for use, gradient in zip(copies, found[len(recorder.anchors) :], strict=True):
-            use.tap.second = gradient
-    return {use: _layout(recorder, use, weights, proved=proved) for use in recorder.uses}
+def _read(recorder: Recorder) -> dict[Use, Layout] | None:
+    """Read off the shapes, or what is known, where the samples are at each use; None if that is open.
+
+    Raises
+    ------
+    ValueError
+        If a use has no axis for the samples.
+    """
+    found = {}
+    for index, use in enumerate(recorder.uses):
+        allowed = _candidates(recorder, use)
+        layout = allowed[0] if recorder.samples == 1 else chosen(allowed, recorder.known_layout(index))
+        if layout is None:
+            return None
+        found[use] = layout
+    return found
 
 
-def _layout(recorder: Recorder, use: Use, weights: Tensor, *, proved: bool) -> Layout:
+def _candidates(recorder: Recorder, use: Use) -> list[Layout]:
     allowed = candidates(use.leading, recorder.samples, use.batch_axis)
     if not allowed:
         msg = (
@@ -180,19 +197,42 @@ def _layout(recorder: Recorder, use: Use, weights: Tensor, *, proved: bool) -> L
             f"got shape {tuple(use.activations.shape)}"
         )
         raise ValueError(msg)
-    first, second = use.tap.gradient, use.tap.second
-    use.tap.second = None
-    if not proved or first is None or second is None:
-        return allowed[0]
-    layout = proven(use.flat(first), use.flat(second), allowed, weights, recorder.precision)
-    if layout is None:
-        msg = (
-            f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses of "
-            "others (samples are coupled, or lie on no axis of their own), so that no per-sample gradient "
-            "can be read off; lai_torch.exact_scores needs none"
-        )
-        raise ValueError(msg)
-    return layout
+    return allowed
+
+
+def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
+    """Prove by a backward pass with other weights where the samples are in each use's output.
+
+    Raises
+    ------
+    ValueError
+        If an output of one sample goes into the losses of others.
+    """
+    weights = distinct_weights(recorder.samples, values)
+    copies = [use for use in recorder.uses if use.kind == "direct"]
+    for use in recorder.uses:
+        use.tap.receive = use.tap.receive_second
+    wanted = [*recorder.anchors, *(use.activations for use in copies)]
+    second = recorder.differentiate((values * weights).sum(), wanted)
+    for use, gradient in zip(copies, second[len(recorder.anchors) :], strict=True):
+        use.tap.second = gradient
+    found = {}
+    for use in recorder.uses:
+        allowed, first, other = _candidates(recorder, use), use.tap.gradient, use.tap.second
+        use.tap.second = None
+        if first is None or other is None:
+            found[use] = allowed[0]
+            continue
+        layout = proven(use.flat(first), use.flat(other), allowed, weights, recorder.precision)
+        if layout is None:
+            msg = (
+                f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses "
+                "of others (samples are coupled, or lie on no axis of their own), so that no per-sample "
+                "gradient can be read off; lai_torch.exact_scores needs none"
+            )
+            raise ValueError(msg)
+        found[use] = layout
+    return found
 
 
 def _check_untouched(uses: Iterable[Use]) -> None:

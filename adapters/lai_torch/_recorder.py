@@ -8,7 +8,7 @@ silent.
 """
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._batch import tensors
-from lai_torch._layout import by_sample, candidates
+from lai_torch._layout import Layout, by_sample, candidates, chosen
 from lai_torch._tap import Tap, attach
 from lai_torch._uses import Source, Use
 
@@ -59,6 +59,8 @@ class Recorder(TorchFunctionMode):
     shortcut
         What an earlier recording of the same model tells: enter with gradients off, they are switched
         on at the last layer.
+    known
+        Where the samples were at each use in an earlier recording of the same model.
     """
 
     def __init__(
@@ -70,9 +72,11 @@ class Recorder(TorchFunctionMode):
         *,
         every_layer: bool,
         shortcut: Shortcut | None = None,
+        known: Sequence[Layout] = (),
     ) -> None:
         super().__init__()
         self.shortcut = shortcut
+        self.known = known
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
@@ -117,9 +121,14 @@ class Recorder(TorchFunctionMode):
         if kind == "convolution":
             return activations.mean(tuple(range(2, activations.ndim)), keepdim=True)
         layouts = candidates(activations.shape[:-1], self.samples, self.batch_axis)
-        if not layouts or (activations.ndim == 2 and layouts[0].inner == 1):
+        layout = chosen(layouts, self.known_layout(len(self.uses)))
+        if layout is None or (activations.ndim == 2 and layout.inner == 1):
             return activations
-        return by_sample(activations, layouts[0], self.samples).mean(1, keepdim=True)
+        return by_sample(activations, layout, self.samples).mean(1, keepdim=True)
+
+    def known_layout(self, index: int) -> Layout | None:
+        """Return where the samples were at a use in an earlier recording, if there was one."""
+        return self.known[index] if index < len(self.known) else None
 
     def note(self, use: Use) -> None:
         """Keep a use; what checkpointing runs again during a backward pass is no second use."""

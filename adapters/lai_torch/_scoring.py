@@ -13,6 +13,7 @@ from lai_torch._along import along
 from lai_torch._assemble import assemble
 from lai_torch._batch import Loss, call, check_losses, count, rows
 from lai_torch._functional import Function, Point, gradient
+from lai_torch._layout import Layout
 from lai_torch._preserve import preserved
 from lai_torch._record import record
 from lai_torch._recorder import Shortcut
@@ -74,6 +75,7 @@ class TraceScorer(Scorer):
         self.second_moment: Tensor | None = None
         self.proved = False
         self._last: int | None = None
+        self._known: tuple[Layout, ...] = ()
 
     def trace(self, batch: Batch, positions: str | None = None) -> tuple[lai.Trace, Tensor]:
         """Return the trace the estimator needs, and the losses.
@@ -92,9 +94,12 @@ class TraceScorer(Scorer):
             every_layer=every_layer,
             verify=not self.proved,
             shortcut=shortcut,
+            known=self._known,
         )
         check_explained(recording)
         trace = assemble(recording)
+        if not recording.averaged:
+            self._known = tuple(recording.layouts[use] for use in recording.uses)
         if not every_layer:
             self._last = recording.uses.index(recording.last)
         return trace, recording.losses

@@ -37,8 +37,10 @@ def trace(
         Whatever `loss` takes, samples on the first axis.
     gradients
         `output`: those of the last layer alone, for LAI and LLI; nothing before that layer is
-        differentiated. `all`: those of every layer, for Ghost; a second backward pass with
-        differently weighted samples proves that the recorded rows are each sample's own.
+        differentiated (unless shapes leave open which axis holds the samples, as where a batch has
+        as many positions as samples: one pass with all gradients then decides). `all`: those of
+        every layer, for Ghost; a second backward pass with differently weighted samples proves that
+        the recorded rows are each sample's own.
     partial
         Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
     last

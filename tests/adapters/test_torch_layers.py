@@ -271,7 +271,34 @@ def test_samples_on_the_second_axis(share):
         def forward(self, inputs):
             return self.head(self.body(inputs.transpose(0, 1))[0])
 
-    check_exact(Backwards().double(), randn(N, length, 4))
+    model, inputs = Backwards().double(), randn(N, length, 4)
+    whole = check_exact(model, inputs)
+    trace = lai_torch.trace(model, LOSS, inputs, labels())
+    for layer, expected in zip(trace.layers, whole.layers[-len(trace.layers) :], strict=True):
+        torch.testing.assert_close(layer.activations, expected.activations)
+
+
+def test_a_later_batch_whose_shapes_are_ambiguous_is_scored_as_the_first():
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.merged, self.head = nn.Linear(3, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            hidden = torch.tanh(self.body(inputs.transpose(0, 1)))
+            merged = torch.tanh(self.merged(hidden.reshape(-1, 5))).reshape(hidden.shape)
+            return self.head(merged.mean(0))
+
+    model, big, small = Backwards().double(), randn(7, N, 3), randn(N, N, 3)
+    for estimator, function in (("lai", lai.lai_scores), ("ghost", lai.ghost_scores)):
+        curator = lai_torch.Curator(model, LOSS, None, (big, labels(7)), estimator=estimator)
+        _, report = curator.score(small, labels())
+        sides = [
+            lai_torch.trace(model, LOSS, *side, gradients="all")
+            for side in ((big, labels(7)), (small, labels()))
+        ]
+        options = {"positions": "mean"} if estimator == "lai" else {}
+        torch.testing.assert_close(report.scores, function(*sides, **options))
 
 
 def test_windows_merged_with_the_batch():
