@@ -18,6 +18,11 @@ NAMES = {
 NAMESPACES = ("numpy", "torch", "jax", "strict")
 
 
+def _read(name: str) -> dict:
+    path = ledger.ROOT / "build" / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 class Known:
     """The ledger, the links and the outcomes of the last full run, read once for a build."""
 
@@ -25,8 +30,8 @@ class Known:
         """Read everything."""
         self.entries = ledger.read()
         self.links = ledger.find()
-        path = ledger.ROOT / "build" / "equations.json"
-        self.run = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.run = _read("equations.json")
+        self.generated = _read("thorough.json").get("statements", {})
 
     def outcomes(self, slug: str, node: str) -> dict[str, str]:
         """Give the outcomes of a test or proof in the last full run, by parametrised name."""
@@ -48,6 +53,16 @@ class Known:
         cases = {case for test in self.run.get(slug, {}).get("tests", {}) for case in test.split("[")[1:]}
         words = {word for case in cases for word in re.split(r"\W+", case)}
         return [name for name in NAMESPACES if name in words]
+
+    def networks(self, slug: str) -> list[str]:
+        """Say how many generated networks violate it, where the thorough run looked."""
+        found = {name: counts for name, counts in self.generated.items() if re.split("[ ,]", name)[0] == slug}
+        lines = []
+        for name, counts in found.items():
+            which = name.removeprefix(slug).strip(" ,()")
+            line = f"{counts['violated']:,} of {counts['networks']:,} violate it"
+            lines.append(f"{which}: {line}" if which else line)
+        return lines
 
     def verified(self, slug: str) -> str:
         """Give one word for the last full run."""

@@ -89,6 +89,7 @@ class Verdict(SphinxDirective):
             ("Tested by", tests),
             ("Proved by", proofs),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
+            ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
         ):
             if found:
                 line = nodes.paragraph("", "", nodes.inline("", f"{name}: ", classes=["verdict-key"]))
