@@ -151,6 +151,19 @@ def test_ridge_pulls_equal_layers_towards_lai():
     np.testing.assert_allclose(heavy, 1.0, rtol=1e-6)
 
 
+@pytest.mark.equation("calibrated-least-squares")
+@given(SEEDS, st.floats(0.01, 2), st.floats(0.1, 10))
+def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, ridge, scale):
+    alpha, beta = similarities(seed)
+    beta = scale * beta
+    columns = (alpha * beta[-1]).reshape(3, -1).T
+    rows = np.sqrt(ridge * (columns**2).sum() / 3) * np.eye(3)
+    target = np.concatenate([(alpha * beta).sum(0).ravel(), rows.sum(1)])
+    expected = np.linalg.lstsq(np.concatenate([columns, rows]), target, rcond=None)[0]
+    found = calibration.least_squares_weights(alpha, beta, ridge=ridge)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
 @given(SEEDS)
 def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
