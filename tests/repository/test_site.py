@@ -1,0 +1,34 @@
+"""The site's own check of its links can fail."""
+
+import importlib.util
+
+from tests.support import ledger
+
+
+def extension(name):
+    spec = importlib.util.spec_from_file_location(name, ledger.ROOT / "docs/_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path):
+    (tmp_path / "theory").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<a href="theory/noise.html#here">1</a> <a href="theory/noise.html#nowhere">2</a>'
+        '<a class="x" href="missing.html">3</a> <a href="#self">4</a> <a href="https://example.org/#x">5</a>'
+    )
+    (tmp_path / "theory" / "noise.html").write_text('<p id="here"></p> <a href="../index.html">back</a>')
+    assert extension("anchors").broken(tmp_path) == [
+        "index.html: #self",
+        "index.html: missing.html",
+        "index.html: theory/noise.html#nowhere",
+    ]
+
+
+def test_nothing_on_the_site_is_fetched_from_elsewhere():
+    static = ledger.ROOT / "docs/_static"
+    assert (static / "mathjax" / "tex-svg.js").stat().st_size > 1_000_000
+    assert (static / "mathjax" / "LICENSE").exists()
+    for path in [*static.glob("*.css"), *static.glob("*.js")]:
+        assert "//" not in path.read_text(encoding="utf-8").replace("// ", ""), path.name
