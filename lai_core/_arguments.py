@@ -11,7 +11,9 @@ from lai_core._records import Trace, where
 from lai_core._trace_checks import check_pair
 
 
-def check_lai_trace(trace: Trace, work: Workspace, positions: str, role: str) -> None:
+def check_lai_trace(
+    trace: Trace, work: Workspace, positions: str, role: str, among: Sequence[str] = POSITIONS
+) -> None:
     """Raise unless LAI can score `trace` at these `positions`.
 
     Raises
@@ -23,7 +25,7 @@ def check_lai_trace(trace: Trace, work: Workspace, positions: str, role: str) ->
     if all(layer.embedding(work.xp) is None for layer in trace.layers):
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
-    check_positions_fit(trace, work.xp, positions, role)
+    check_positions_fit(trace, work.xp, positions, role, among)
 
 
 def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:

@@ -34,13 +34,16 @@ def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:
     for index, layer in enumerate(layers):
         matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)
         for parameter, gradient in layer.parameter_gradients(work).items():
-            uses = found.setdefault((matrix, parameter), [])
-            joined = uses[-1].merged(gradient, work) or gradient.merged(uses[-1], work) if uses else None
-            if joined is None:
-                uses.append(gradient)
-            else:
-                uses[-1] = joined
-    return found
+            found.setdefault((matrix, parameter), []).append(gradient)
+    return {parameter: _joined(uses, work) for parameter, uses in found.items()}
+
+
+def _joined(uses: list[ParameterGradient], work: Workspace) -> Sequence[ParameterGradient]:
+    """Return all uses of a parameter as one gradient, where one of them knows how to take in the others."""
+    for index, use in enumerate(uses if len(uses) > 1 else ()):
+        if (whole := use.joined([*uses[:index], *uses[index + 1 :]], work)) is not None:
+            return [whole]
+    return uses
 
 
 def lai_gradients(

@@ -12,7 +12,7 @@ for every value and inside every compiler.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,28 @@ class Workspace:
         """
         needed = entries * itemsize(self.xp, self.dtype)
         if needed > self.memory_budget:
-            raise over_budget(what, needed, self.memory_budget, "raise it, or score fewer positions at once")
+            raise over_budget(what, needed, self.memory_budget, "raise it")
         return min(most, self.memory_budget // needed)
+
+    def fit_both(
+        self, entries: Callable[[int, int], int], rows: int, columns: int, what: str
+    ) -> tuple[int, int]:
+        """Halve `rows`, then `columns`, until `entries(rows, columns)` numbers fit the budget.
+
+        Raises
+        ------
+        ValueError
+            If not even `entries(1, 1)` fit.
+        """
+        size = itemsize(self.xp, self.dtype)
+        while entries(rows, columns) * size > self.memory_budget:
+            if rows > 1:
+                rows = (rows + 1) // 2
+            elif columns > 1:
+                columns = (columns + 1) // 2
+            else:
+                raise over_budget(what, entries(1, 1) * size, self.memory_budget, "raise it")
+        return rows, columns
 
 
 class ParameterGradient(ABC):
@@ -80,8 +100,8 @@ class ParameterGradient(ABC):
     def total_cost(self) -> int:
         """Multiply-adds of `total`; `along` costs as many on its own batch."""
 
-    def merged(self, other: "ParameterGradient", work: Workspace) -> "ParameterGradient | None":
-        """Return the gradient of one parameter used twice, the sum of both; None if it has no such form."""
+    def joined(self, others: "Sequence[ParameterGradient]", work: Workspace) -> "ParameterGradient | None":
+        """Return the gradient over this and other uses of one parameter; None if it has no such form."""
         return None
 
     def scores(self, validation: "ParameterGradient", work: Workspace) -> Float[Array, " n"]:
@@ -138,12 +158,16 @@ class VectorGradient(ParameterGradient):
         return int(self.values.shape[0])
 
     def blocks(self, training: "VectorGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
-        """Yield the inner products by rows that fit the budget."""
-        columns = slice(0, training.samples)
-        right = work.xp.matrix_transpose(cast(work.xp, training.values, work.dtype))
-        for rows in spans(self.samples, work.fit(training.samples, self.samples, "one row of a kernel")):
-            left = cast(work.xp, self.values[rows, ...], work.dtype)
-            yield rows, columns, work.xp.matmul(left, right)
+        """Yield the inner products in blocks that fit the budget."""
+        width = self.total_entries()
+        rows, columns = work.fit_both(
+            lambda n, m: n * m + (n + m) * width, self.samples, training.samples, "one pair of samples"
+        )
+        for column in spans(training.samples, columns):
+            right = work.xp.matrix_transpose(cast(work.xp, training.values[column, ...], work.dtype))
+            for row in spans(self.samples, rows):
+                left = cast(work.xp, self.values[row, ...], work.dtype)
+                yield row, column, work.xp.matmul(left, right)
 
     def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`."""
@@ -158,12 +182,14 @@ class VectorGradient(ParameterGradient):
         """Return the inner product of every sample's gradient with a `total`."""
         return work.xp.matmul(cast(work.xp, self.values, work.dtype), direction[0])
 
-    def merged(self, other: ParameterGradient, work: Workspace) -> "VectorGradient | None":
-        """Return the sum of both uses' gradients."""
-        if not isinstance(other, VectorGradient):
-            return None
-        left, right = (cast(work.xp, side.values, work.dtype) for side in (self, other))
-        return VectorGradient(left + right)
+    def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
+        """Return the sum of the uses' gradients."""
+        values = cast(work.xp, self.values, work.dtype)
+        for other in others:
+            if not isinstance(other, VectorGradient):
+                return None
+            values = values + cast(work.xp, other.values, work.dtype)
+        return VectorGradient(values)
 
     def total_entries(self) -> int:
         """How many numbers `total` holds."""

@@ -4,6 +4,7 @@ Everything else in `lai_core` takes the namespace `xp` from here and uses operat
 Python array API standard, version 2024.12, alone.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ Namespace = Any
 
 DType = Any
 
-_HALF = ("bfloat16", "float16")
+_NARROW = re.compile(r"b?float(4|6|8|16)(_|$)")
+"""Names of floating types below 32 bits: `float16`, `bfloat16`, `float8_e4m3fn`, ..."""
 
 
 def is_array(value: object) -> bool:
@@ -60,10 +62,11 @@ def namespace_of(named: Mapping[str, Array]) -> Namespace:
             )
             raise TypeError(msg)
     if not is_jax_array(first):  # a traced jax array has no device; jax itself refuses to mix them
+        place = device(first)
         for name, value in rest:
-            if device(value) != device(first):
+            if device(value) != place:
                 msg = (
-                    f"{name}: expected an array on the device of {first_name} ({device(first)}), "
+                    f"{name}: expected an array on the device of {first_name} ({place}), "
                     f"got one on {device(value)}"
                 )
                 raise ValueError(msg)
@@ -76,8 +79,8 @@ def device_of(array: Array) -> Any:
 
 
 def is_half(dtype: DType) -> bool:
-    """Whether `dtype` is a 16-bit floating type, decided by name: no standard function knows them all."""
-    return str(dtype).rsplit(".", maxsplit=1)[-1] in _HALF
+    """Whether `dtype` is a float below 32 bits, decided by name: no standard function knows them all."""
+    return _NARROW.match(str(dtype).rsplit(".", maxsplit=1)[-1]) is not None
 
 
 def is_floating(xp: Namespace, dtype: DType) -> bool:

@@ -11,6 +11,8 @@ flatten    :math:`\sum_l \langle A^l_z, A^l_j\rangle_F                     valid
 =========  ==============================================================  ======================
 """
 
+from collections.abc import Sequence
+
 from lai_core._checks import listed
 from lai_core._gradients import Workspace
 from lai_core._namespace import Array, Namespace, cast
@@ -26,8 +28,9 @@ def with_positions(xp: Namespace, array: Array) -> Array:
 
 def sum_positions(work: Workspace, array: Array) -> Array:
     """Return `(n, t, d)` summed over positions, `(n, d)` as it is; in the accumulation type."""
-    array = cast(work.xp, array, work.dtype)
-    return array if array.ndim == 2 else work.xp.sum(array, axis=1)
+    if array.ndim == 2:
+        return cast(work.xp, array, work.dtype)
+    return work.xp.sum(array, axis=1, dtype=work.dtype)
 
 
 def number_of_positions(array: Array) -> int:
@@ -46,7 +49,7 @@ def arranged(work: Workspace, array: Array, positions: str) -> tuple[Array, int]
     return xp.reshape(array, (array.shape[0], 1, count * array.shape[-1])), count
 
 
-def misfit(trace: Trace, xp: Namespace, positions: str) -> str | None:
+def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> str | None:
     """Say why `positions` does not fit the layers of `trace`; None if it fits."""
     if positions != "tokens":
         return None
@@ -54,23 +57,25 @@ def misfit(trace: Trace, xp: Namespace, positions: str) -> str | None:
     for index, layer in enumerate(trace.layers):
         embedding = layer.embedding(xp)
         if embedding is not None and (count := number_of_positions(embedding)) != expected:
-            return f"{where('trace', index, layer)} has {count} positions, the last layer {expected}"
+            return f"{where(role, index, layer)} has {count} positions, the last layer {expected}"
     return None
 
 
-def check_positions_fit(trace: Trace, xp: Namespace, positions: str, role: str) -> None:
-    """Raise if `positions` cannot be used on `trace`, naming those that can.
+def check_positions_fit(
+    trace: Trace, xp: Namespace, positions: str, role: str, among: Sequence[str] = POSITIONS
+) -> None:
+    """Raise if `positions` cannot be used on `trace`, naming those of `among` that can.
 
     Raises
     ------
     ValueError
         If it cannot.
     """
-    reason = misfit(trace, xp, positions)
+    reason = misfit(trace, xp, positions, role)
     if reason is not None:
-        fitting = [other for other in POSITIONS if misfit(trace, xp, other) is None]
+        fitting = [other for other in among if misfit(trace, xp, other) is None]
         msg = (
             f"positions: {positions!r} needs the last layer's positions in every layer, but "
-            f"{reason.replace('trace.', role + '.', 1)}; these fit: {listed(fitting)}"
+            f"{reason}; these fit: {listed(fitting)}"
         )
         raise ValueError(msg)

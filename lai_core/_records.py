@@ -50,6 +50,11 @@ class Record(ABC):
         """Whether LAI's virtual readout from this layer has a bias."""
         return False
 
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of the parameter that equal `weight` keys share; None where the arrays do not tell."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -79,7 +84,11 @@ class Trace:
     layers: tuple[Record, ...]
 
     def __init__(self, layers: Iterable[Record]) -> None:
-        kept: tuple[object, ...] = tuple(layers)
+        given: object = layers
+        if not isinstance(given, Iterable):
+            msg = f"layers: expected an iterable of records, got {type(given).__name__}"
+            raise TypeError(msg)
+        kept: tuple[object, ...] = tuple(given)
         for index, layer in enumerate(kept):
             if not isinstance(layer, Record):
                 msg = f"layers[{index}]: expected a record such as LayerTrace, got {type(layer).__name__}"

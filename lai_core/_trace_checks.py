@@ -1,11 +1,12 @@
 """Checks of traces against themselves and against each other, from shapes and types alone."""
 
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 from lai_core._checks import check_budget
 from lai_core._gradients import Workspace
-from lai_core._namespace import Array, accumulation_dtype, is_floating, namespace_of
-from lai_core._records import Trace, where
+from lai_core._namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
+from lai_core._records import Record, Trace, where
 
 Needs = Literal["output", "all"]
 
@@ -47,13 +48,54 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
                 f"got {layer.samples()}"
             )
             raise ValueError(msg)
+        check_weight_key(here, layer)
         last = index == len(trace.layers) - 1
         if layer.output_gradients is None and (last or needs == "all"):
-            asked = "the last layer's" if needs == "output" else "every layer's (trace with gradients='all')"
-            msg = f"{here}.output_gradients: expected {asked} output gradients, got None"
+            of = "the last layer" if needs == "output" else "every layer (trace with gradients='all')"
+            msg = f"{here}.output_gradients: expected output gradients of {of}, got None"
             raise ValueError(msg)
+    check_shared_shapes(role, trace)
     dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
     return Workspace(xp, accumulation_dtype(xp, *dtypes), check_budget(memory_budget))
+
+
+def check_weight_key(here: str, layer: Record) -> None:
+    """Raise unless the weight key can be compared: an array cannot.
+
+    Raises
+    ------
+    TypeError
+        If it is an array, or not hashable.
+    """
+    if is_array(layer.weight) or not isinstance(layer.weight, Hashable):
+        msg = (
+            f"{here}.weight: expected a hashable key such as the parameter's name, "
+            f"got {type(layer.weight).__name__}"
+        )
+        raise TypeError(msg)
+
+
+def check_shared_shapes(role: str, trace: Trace) -> None:
+    """Raise unless records with equal weight keys have matrices of equal shape.
+
+    Raises
+    ------
+    ValueError
+        If they have not.
+    """
+    first: dict[Hashable, int] = {}
+    for index, layer in enumerate(trace.layers):
+        if layer.weight is None or layer.matrix_shape is None:
+            continue
+        other = first.setdefault(layer.weight, index)
+        expected, got = trace.layers[other].matrix_shape, layer.matrix_shape
+        if expected != got:
+            msg = (
+                f"{where(role, index, layer)}: shares the weight {layer.weight!r} with "
+                f"{where(role, other, trace.layers[other])}: expected a matrix of its shape "
+                f"(groups, outputs, inputs) = {expected}, got {got}"
+            )
+            raise ValueError(msg)
 
 
 def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
@@ -69,10 +111,9 @@ def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: in
     ValueError
         If their layers differ in number, width, bias, groups, kind or sharing.
     """
-    left = check_trace("validation", validation, needs, memory_budget)
-    right = check_trace("training", training, needs, memory_budget)
-    first = {"validation": next(iter(_arrays("validation", validation).values()))}
-    xp = namespace_of(first | {"training": next(iter(_arrays("training", training).values()))})
+    sides = {"validation": validation, "training": training}
+    left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
+    xp = namespace_of({role: any_array(trace) for role, trace in sides.items()})
     check_layouts("validation", layouts(validation, needs), training, needs)
     return Workspace(xp, accumulation_dtype(xp, left.dtype, right.dtype), left.memory_budget)
 
@@ -93,27 +134,40 @@ def layouts(trace: Trace, needs: Needs) -> Layouts:
 
 
 def check_layouts(source: str, expected: Layouts, training: Trace, needs: Needs) -> None:
-    """Raise unless the layers of `training` are those of `expected`, which came from `source`.
+    """Raise unless the layers of `training` are those of `expected`, which came from `source`."""
+    names = [where("training", index, layer) for index, layer in enumerate(training.layers)]
+    check_equal_layouts(source, expected, "training", layouts(training, needs), names)
+
+
+def check_equal_layouts(
+    source: str, expected: Layouts, role: str, got: Layouts, names: Sequence[str] | None = None
+) -> None:
+    """Raise unless two sides have the same layers.
 
     Raises
     ------
     ValueError
         If they differ in number, or a layer in width, bias, groups, kind or weight key.
     """
-    if len(expected) != len(training.layers):
-        msg = f"training: expected {len(expected)} layers as in {source}, got {len(training.layers)}"
+    if len(expected) != len(got):
+        msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
         raise ValueError(msg)
-    for index, pair in enumerate(zip(expected, layouts(training, needs), strict=True)):
+    for index, pair in enumerate(zip(expected, got, strict=True)):
         theirs, ours = (dict(layout) for layout in pair)
         for what in (*theirs, *ours):
             if theirs.get(what) != ours.get(what):
-                here = where("training", index, training.layers[index])
+                here = names[index] if names else f"{role}.layers[{index}]"
                 msg = f"{here}: expected {what} {theirs.get(what)!r} as in {source}, got {ours.get(what)!r}"
                 raise ValueError(msg)
 
 
+def any_array(trace: Trace) -> Array:
+    """Return one array of a trace, which tells the namespace and the device of all."""
+    return next(array for layer in trace.layers for array in layer.arrays().values())
+
+
 def check_same_samples(validation: Trace, training: Trace) -> None:
-    """Raise unless two traces hold equally many samples, so that sample j can be left out of score j.
+    """Raise unless two traces have equal shapes, so that sample j can be left out of score j.
 
     Raises
     ------
@@ -127,3 +181,13 @@ def check_same_samples(validation: Trace, training: Trace) -> None:
             f"and {n_train} training samples"
         )
         raise ValueError(msg)
+    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in ours.arrays().items():
+            other = theirs.arrays().get(field)
+            if other is not None and tuple(other.shape) != tuple(array.shape):
+                msg = (
+                    f"exclude_self: expected the same batch as validation and as training, but "
+                    f"{where('training', index, ours)}.{field} has shape {tuple(array.shape)}, in "
+                    f"validation {tuple(other.shape)}"
+                )
+                raise ValueError(msg)

@@ -2,6 +2,7 @@
 
 from lai_core._arguments import check_lai_trace
 from lai_core._checks import DEFAULT_MEMORY_BUDGET
+from lai_core._namespace import Array, Namespace
 from lai_core._positions import POSITIONS, misfit
 from lai_core._records import Trace, where
 from lai_core._trace_checks import check_pair, check_same_samples, check_trace
@@ -52,10 +53,16 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
     work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
     check_same_samples(validation, training)
     for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
-        for field, array in theirs.arrays().items():
-            other = ours.arrays().get(field)
-            if other is None or array.shape != other.shape or not bool(work.xp.all(array == other)):
+        for field, array in ours.arrays().items():
+            other = theirs.arrays().get(field)
+            same = other is not None and array.shape == other.shape and _equal(work.xp, array, other)
+            if not same:
                 msg = (
                     f"{where('training', index, ours)}.{field}: expected the values of validation, got others"
                 )
                 raise ValueError(msg)
+
+
+def _equal(xp: Namespace, left: Array, right: Array) -> bool:
+    """Whether two arrays hold the same numbers; NaN equals NaN here, it is the same batch."""
+    return bool(xp.all((left == right) | ((left != left) & (right != right))))

@@ -133,6 +133,14 @@ class ConvolutionTrace(Record):
             "groups": self.groups,
         }
 
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Groups, outputs and inputs of a group, then the kernel's lengths; None without output gradients."""
+        if self.output_gradients is None:
+            return None
+        sides = (self.output_gradients, self.activations)
+        return (self.groups, *(int(side.shape[1]) // self.groups for side in sides), *self.kernel)
+
     def samples(self) -> int:
         """Return how many samples were recorded."""
         return int(self.activations.shape[0])

@@ -1,6 +1,6 @@
 """The kind of record of an embedding table: Ghost compares ids, LAI sees nothing."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,12 @@ class EmbeddingTrace(Record):
             "width of the output gradients": None if outputs is None else int(outputs.shape[-1]),
             "padding": self.padding,
         }
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of the table: one group, rows and width; None without output gradients."""
+        outputs = self.output_gradients
+        return None if outputs is None else (1, self.rows, int(outputs.shape[-1]))
 
     def samples(self) -> int:
         """Return how many samples were recorded."""
@@ -242,13 +248,17 @@ class TableGradient(ParameterGradient):
             found = found + layer.along(direction, work)
         return found
 
-    def merged(self, other: ParameterGradient, work: Workspace) -> "TableGradient | None":
-        """Return the gradients over both sets of uses."""
-        if isinstance(other, TableGradient):
-            return TableGradient(self.embeddings + other.embeddings, self.layers + other.layers)
-        if isinstance(other, OuterGradient) and other.groups == 1 and len(other.columns) == 1:
-            return TableGradient(self.embeddings, (*self.layers, other))
-        return None
+    def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "TableGradient | None":
+        """Return the gradients over all uses, as a table and as layers' matrix."""
+        embeddings, layers = self.embeddings, self.layers
+        for other in others:
+            if isinstance(other, TableGradient):
+                embeddings, layers = embeddings + other.embeddings, layers + other.layers
+            elif isinstance(other, OuterGradient) and other.groups == 1 and len(other.columns) == 1:
+                layers = (*layers, other)
+            else:
+                return None
+        return TableGradient(embeddings, layers)
 
     def total_entries(self) -> int:
         """How many numbers `total` holds."""

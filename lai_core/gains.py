@@ -76,6 +76,11 @@ class GainTrace(Record):
         width = next((int(array.shape[-1]) for array in self.arrays().values()), None)
         return {"kind": type(self).__name__, "width": width, "offset": self.normalized is None}
 
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of the vector."""
+        return next(((int(array.shape[-1]),) for array in self.arrays().values()), None)
+
     def samples(self) -> int:
         """Return how many samples were recorded."""
         return next(int(array.shape[0]) for array in self.arrays().values())

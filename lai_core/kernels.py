@@ -65,7 +65,8 @@ def lli_kernel(
 ) -> Float[Array, "n_val n_train"]:
     r"""Inner products of the samples' exact gradients over the last layer's parameters.
 
-    Implements :eq:`lli`.
+    Implements :eq:`lli`. The gradient is that of the last layer's own use of its parameters, also
+    where it shares its matrix with an earlier layer.
 
     Parameters
     ----------

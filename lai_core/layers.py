@@ -69,15 +69,19 @@ class LayerTrace(Record):
         TypeError
             If an array does not hold real floating-point numbers.
         """
+        bias: object = self.bias
+        if not isinstance(bias, bool):
+            msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
+            raise TypeError(msg)
         for field, array in self.arrays().items():
             if array.ndim not in (2, 3):
                 msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
                 raise ValueError(msg)
             check_not_empty(f"{where}.{field}", array)
             check_floating(f"{where}.{field}", array, xp)
-            if not isinstance(self.groups, int) or self.groups < 1 or array.shape[-1] % self.groups:
+            if self.groups.__class__ is not int or self.groups < 1 or array.shape[-1] % self.groups:
                 msg = (
-                    f"{where}.groups: expected a positive divisor of the width of {field} "
+                    f"{where}.groups: expected a Python int, a positive divisor of the width of {field} "
                     f"({array.shape[-1]}), got {self.groups!r}"
                 )
                 raise ValueError(msg)
@@ -102,6 +106,14 @@ class LayerTrace(Record):
             "bias": bool(self.bias),
             "groups": self.groups,
         }
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of the matrix: groups, outputs and inputs of a group; None without output gradients."""
+        if self.output_gradients is None:
+            return None
+        sides = (self.output_gradients, self.activations)
+        return (self.groups, *(int(side.shape[-1]) // self.groups for side in sides))
 
     def samples(self) -> int:
         """Return how many samples were recorded."""

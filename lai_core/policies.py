@@ -84,7 +84,7 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores, otherwise=-math.inf)
     # A hair less, so that rounding 0.07 * 100 up to 7.000000000000001 does not keep an eighth sample.
-    kept = max(1, math.ceil(fraction * values.shape[0] * (1 - 2.0**-50)))
+    kept = max(1, math.ceil(float(str(fraction)) * values.shape[0] * (1 - 2.0**-50)))
     order = xp.argsort(-values, stable=True)
     rank = xp.argsort(order, stable=True)  # the inverse of a permutation
     taken = (rank < kept) & xp.isfinite(scores)

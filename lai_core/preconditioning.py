@@ -71,7 +71,8 @@ def update_second_moment(
         return mean
     check_vector("previous", previous, int(gradients.shape[-1]))
     namespace_of({"output_gradients": output_gradients, "previous": previous})
-    return previous * float(decay) + mean * (1.0 - float(decay))
+    kept = cast(xp, previous, accumulation_dtype(xp, previous.dtype, mean.dtype))
+    return kept * float(decay) + mean * (1.0 - float(decay))
 
 
 def preconditioned_lai_kernel(

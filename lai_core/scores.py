@@ -77,6 +77,8 @@ def lli_scores(
 ) -> Float[Array, " n_train"]:
     r"""Inner product of each sample's last-layer gradient with the summed validation gradient.
 
+    The gradient is that of the last layer's own use of its parameters, also where it shares its matrix.
+
     Implements :eq:`lli`, summed over validation samples.
 
     Parameters
@@ -205,11 +207,10 @@ def _scores(
     exclude_self: bool,
     work: Workspace,
 ) -> Float[Array, " n_train"]:
-    summed = _estimators.scores(theirs, ours, work)
     if not exclude_self:
-        return summed
+        return _estimators.scores(theirs, ours, work)
     check_same_samples(validation, training)
-    return summed - _estimators.diagonal(theirs, ours, work)
+    return _estimators.scores(theirs, ours, work) - _estimators.diagonal(theirs, ours, work)
 
 
 def _check_summary(

@@ -8,10 +8,10 @@ from lai_core import _estimators
 from lai_core._arguments import check_lai_trace
 from lai_core._checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
 from lai_core._gradients import Workspace
-from lai_core._namespace import Array, itemsize
-from lai_core._positions import number_of_positions
+from lai_core._namespace import Array, itemsize, namespace_of
+from lai_core._positions import POSITIONS, number_of_positions
 from lai_core._records import Trace
-from lai_core._trace_checks import Layouts, Needs, check_trace, layouts
+from lai_core._trace_checks import Layouts, Needs, check_equal_layouts, check_trace, layouts
 
 SUMMARIZED = ("ghost", "lai", "lli", "preconditioned_lai")
 
@@ -60,11 +60,13 @@ class ValidationSummary:
         """
         if not isinstance(other, ValidationSummary):
             return NotImplemented
-        for what in ("estimator", "positions", "layouts"):
+        for what in ("estimator", "positions"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine != theirs:
-                msg = f"summary: expected {what} {mine!r} as in the other summary, got {theirs!r}"
+                msg = f"summary: expected {what} {mine!r} as in the first summary, got {theirs!r}"
                 raise ValueError(msg)
+        check_equal_layouts("the first summary", self.layouts, "summary", other.layouts)
+        namespace_of({"first summary": self.totals[0][0], "summary": other.totals[0][0]})
         totals = tuple(
             tuple(left + right for left, right in zip(mine, theirs, strict=True))
             for mine, theirs in zip(self.totals, other.totals, strict=True)
@@ -127,6 +129,7 @@ def summarize(
     10
     """
     check_choice("estimator", estimator, SUMMARIZED)
+    check_choice("positions", positions, POSITIONS)
     estimator = "lai" if estimator == "preconditioned_lai" else estimator
     parts: Any = (validation,) if isinstance(validation, Trace) else validation
     if not isinstance(parts, Iterable):
@@ -146,15 +149,17 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
     needs: Needs = "all" if estimator == "ghost" else "output"
     work = check_trace("validation", trace, needs, memory_budget)
     if estimator == "lai":
-        check_lai_trace(trace, work, positions, "validation")
-        if positions == "flatten" and number_of_positions(trace.layers[-1].output_gradients) > 1:
+        has_positions = number_of_positions(trace.layers[-1].output_gradients) > 1
+        among = ("tokens", "mean") if has_positions else POSITIONS
+        check_lai_trace(trace, work, positions, "validation", among)
+        if positions == "flatten" and has_positions:
             msg = (
                 "positions: 'flatten' has no summary when the last layer has positions; "
                 "score the raw trace, or use 'tokens' or 'mean'"
             )
             raise ValueError(msg)
-    gradients = gradients_of(estimator, trace, work, positions)
-    _check_size(gradients, work)
+    gradients = _gradients(estimator, trace, work, positions)
+    _check_size(gradients, work, estimator)
     return ValidationSummary(
         estimator,
         positions if estimator == "lai" else None,
@@ -164,16 +169,17 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
     )
 
 
-def gradients_of(estimator: str, trace: Trace, work: Workspace, positions: str) -> _estimators.Gradients:
+def _gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> _estimators.Gradients:
     """Return the gradients that `estimator` sees on the validation side."""
     if estimator == "lai":
         return _estimators.lai_gradients(trace, work, positions)
     return {"ghost": _estimators.ghost_gradients, "lli": _estimators.lli_gradients}[estimator](trace, work)
 
 
-def _check_size(gradients: _estimators.Gradients, work: Workspace) -> None:
+def _check_size(gradients: _estimators.Gradients, work: Workspace, estimator: str) -> None:
     entries: dict[Hashable, int] = {key: uses[0].total_entries() for key, uses in gradients.items()}
     needed = sum(entries.values()) * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:
-        way_out = "raise it, score the raw trace (its temporaries are cut), or summarize 'lli'"
+        smaller = "" if estimator == "lli" else ", or summarize 'lli'"
+        way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
         raise over_budget("the summary", needed, work.memory_budget, way_out)

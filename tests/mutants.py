@@ -44,8 +44,8 @@ class Mutant:
 MUTANTS = {
     "drop a sign": Mutant(
         "lai_core/_outer.py",
-        "product = xp.sum(alpha * beta, axis=0)  # over groups",
-        "product = -xp.sum(alpha * beta, axis=0)  # over groups",
+        "product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
+        "product = -xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "test_exactness.py",
     ),
     "drop the bias of Ghost": Mutant(
@@ -98,9 +98,9 @@ MUTANTS = {
     ),
     "multiply means in a summary": Mutant(
         "lai_core/_outer.py",
-        "            product = xp.matmul(xp.matrix_transpose(rows), columns)\n            totals",
-        "            product = xp.matmul(xp.matrix_transpose(xp.mean(rows, axis=1, keepdims=True)), "
-        "xp.sum(columns, axis=1, keepdims=True))\n            totals",
+        "product = xp.matmul(rows, by_group(block, chunk, self.groups, work))",
+        "product = xp.matmul(xp.mean(rows, axis=2, keepdims=True), "
+        "xp.sum(by_group(block, chunk, self.groups, work), axis=1, keepdims=True))",
         "test_summaries.py",
     ),
     "forget the earlier parts of a stream": Mutant(
@@ -111,8 +111,8 @@ MUTANTS = {
     ),
     "leave the diagonal in": Mutant(
         "lai_core/scores.py",
-        "return summed - _estimators.diagonal(theirs, ours, work)",
-        "return summed",
+        "return _estimators.scores(theirs, ours, work) - _estimators.diagonal(theirs, ours, work)",
+        "return _estimators.scores(theirs, ours, work)",
         "test_exactness.py",
     ),
     "mix the groups": Mutant(
@@ -133,11 +133,68 @@ MUTANTS = {
         "previous + mean",
         "test_preconditioning.py",
     ),
-    "ignore the budget": Mutant(
+    "ignore the budget of a kernel": Mutant(
+        "lai_core/_gradients.py",
+        "while entries(rows, columns) * size > self.memory_budget:",
+        "while False:",
+        "test_contraction.py",
+    ),
+    "ignore the budget of samples": Mutant(
         "lai_core/_gradients.py",
         "return min(most, self.memory_budget // needed)",
         "return most",
         "test_contraction.py",
+    ),
+    "ignore the budget of a summed gradient": Mutant(
+        "lai_core/_outer.py", "if needed <= work.memory_budget:", "if True:", "test_contraction.py"
+    ),
+    "drop layer weights of built gradients": Mutant(
+        "lai_core/_outer.py",
+        "product = _scaled(xp.matmul(ours, xp.matrix_transpose(theirs)), scale)",
+        "product = xp.matmul(ours, xp.matrix_transpose(theirs))",
+        "test_exactness.py",
+    ),
+    "drop layer weights of self scores": Mutant(
+        "lai_core/_outer.py",
+        "product = _scaled(xp.sum(ours * theirs, axis=-1), scale)",
+        "product = xp.sum(ours * theirs, axis=-1)",
+        "test_exactness.py",
+    ),
+    "give the second half the weights of the first": Mutant(
+        "lai_core/_outer.py",
+        "(self.scales[:middle], self.scales[middle:])",
+        "(self.scales[:middle], self.scales[:middle])",
+        "test_exactness.py",
+    ),
+    "take the validation side's positions for both": Mutant(
+        "lai_core/_outer.py",
+        "t, u = self.positions, training.positions\n        if t == u == 1:",
+        "t = u = self.positions\n        if t == u == 1:",
+        "test_exactness.py",
+    ),
+    "take one group twice": Mutant(
+        "lai_core/_outer.py",
+        "self._group_range(slice(cut, self.groups))",
+        "self._group_range(slice(0, cut))",
+        "test_exactness.py",
+    ),
+    "sum positions in half precision": Mutant(
+        "lai_core/_positions.py",
+        "work.xp.sum(array, axis=1, dtype=work.dtype)",
+        "cast(work.xp, work.xp.sum(array, axis=1), work.dtype)",
+        "test_precision.py",
+    ),
+    "square in half precision": Mutant(
+        "lai_core/preconditioning.py",
+        "gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))",
+        "gradients = output_gradients",
+        "test_precision.py",
+    ),
+    "add summaries of different positions": Mutant(
+        "lai_core/summaries.py",
+        'for what in ("estimator", "positions"):',
+        'for what in ("estimator",):',
+        "test_bad_input.py",
     ),
     "always multiply pairs": Mutant(
         "lai_core/_gradients.py",

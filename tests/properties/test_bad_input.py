@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "groups that do not divide": (
         lambda: lai.ghost_kernel(one(groups=2), one()),
         ValueError,
-        "validation.layers[0].groups: expected a positive divisor of the width of activations (3), got 2",
+        "validation.layers[0].groups: expected a Python int, a positive divisor of the width of activations (3), got 2",
     ),
     "weight keys": (
         lambda: lai.ghost_kernel(one(weight="w"), one()),
@@ -128,12 +128,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "missing last gradients": (
         lambda: lai.lai_kernel(raw(np.ones((4, 3))), one()),
         ValueError,
-        "validation.layers[0].output_gradients: expected the last layer's output gradients, got None",
+        "validation.layers[0].output_gradients: expected output gradients of the last layer, got None",
     ),
     "missing gradients for ghost": (
         lambda: lai.ghost_kernel(lai.Trace([lai.LayerTrace(np.ones((4, 3)), name="fc1"), layer()]), one()),
         ValueError,
-        "validation.layers[0] ('fc1').output_gradients: expected every layer's (trace with gradients='all') output gradients, got None",
+        "validation.layers[0] ('fc1').output_gradients: expected output gradients of every layer (trace with gradients='all'), got None",
     ),
     "unknown positions": (
         lambda: lai.lai_kernel(one(), one(), positions="token"),
@@ -217,7 +217,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "summaries that do not add": (
         lambda: SUMMARY + lai.summarize(one(), "lli"),
         ValueError,
-        "summary: expected estimator 'lai' as in the other summary, got 'lli'",
+        "summary: expected estimator 'lai' as in the first summary, got 'lli'",
     ),
     "self-exclusion of another batch": (
         lambda: lai.lai_scores(one(n=3), one(), exclude_self=True),
@@ -242,12 +242,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a summary over the budget": (
         lambda: lai.summarize(one(), "lai", memory_budget=8),
         ValueError,
-        "memory_budget: expected at least 48 bytes for the summary, got 8; raise it, score the raw trace (its temporaries are cut), or summarize 'lli'",
+        "memory_budget: expected at least 48 bytes for the summary, got 8; raise it, or score the raw trace, whose temporaries are cut, or summarize 'lli'",
     ),
     "a budget too small to score": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=8),
         ValueError,
-        "memory_budget: expected at least 40 bytes for one pair of samples, got 8; raise it, or score fewer positions at once",
+        "memory_budget: expected at least 136 bytes for one pair of samples, got 8; raise it",
     ),
     "a budget that is no number": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=1e9),
@@ -319,6 +319,105 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "floor: expected a finite number >= 0.0 and <= 1.0, got 1.1",
     ),
+    "a bias that is no flag": (
+        lambda: lai.lai_kernel(one(bias=np.ones(2)), one()),
+        TypeError,
+        "validation.layers[0].bias: expected True or False, got ndarray",
+    ),
+    "a record in place of records": (
+        lambda: lai.Trace(layer()),
+        TypeError,
+        "layers: expected an iterable of records, got LayerTrace",
+    ),
+    "an array as weight key": (
+        lambda: lai.ghost_kernel(one(weight=np.ones((2, 3))), one()),
+        TypeError,
+        "validation.layers[0].weight: expected a hashable key such as the parameter's name, got ndarray",
+    ),
+    "a list as weight key": (
+        lambda: lai.lai_kernel(one(weight=["w"]), one()),
+        TypeError,
+        "validation.layers[0].weight: expected a hashable key such as the parameter's name, got list",
+    ),
+    "one key, two shapes": (
+        lambda: lai.ghost_kernel(lai.Trace([layer(weight="w"), layer(weight="w", d_in=5)]), one()),
+        ValueError,
+        "validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix of its shape (groups, outputs, inputs) = (1, 2, 3), got (1, 2, 5)",
+    ),
+    "one key, two groupings": (
+        lambda: lai.ghost_kernel(
+            lai.Trace([layer(weight="w", d_in=4), layer(weight="w", d_in=4, groups=2)]), one()
+        ),
+        ValueError,
+        "validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix of its shape (groups, outputs, inputs) = (1, 2, 4), got (2, 1, 2)",
+    ),
+    "summaries of two namespaces": (
+        lambda: SUMMARY + lai.summarize(raw(torch.ones(4, 3), torch.ones(4, 2)), "lai"),
+        TypeError,
+        "summary: expected an array of the namespace of first summary (array_api_compat.numpy), got one of array_api_compat.torch",
+    ),
+    "summaries of two models": (
+        lambda: SUMMARY + lai.summarize(one(d_in=5), "lai"),
+        ValueError,
+        "summary.layers[0]: expected width of the activations 3 as in the first summary, got 5",
+    ),
+    "summaries at two positions": (
+        lambda: SUMMARY + lai.summarize(one(), "lai", positions="mean"),
+        ValueError,
+        "summary: expected positions 'tokens' as in the first summary, got 'mean'",
+    ),
+    "unknown positions of a summary": (
+        lambda: lai.summarize(one(), "ghost", positions="bogus"),
+        ValueError,
+        "positions: expected one of 'tokens', 'mean', 'flatten', got 'bogus'",
+    ),
+    "a summary whose positions are aligned": (
+        lambda: lai.lai_scores(
+            lai.summarize(
+                lai.Trace([lai.LayerTrace(np.ones((4, 5, 3))), layer()]), "lai", positions="flatten"
+            ),
+            lai.Trace([lai.LayerTrace(np.ones((4, 6, 3))), layer()]),
+        ),
+        ValueError,
+        "training: expected readout 0 of width 15 as in the summary, got 18; positions='flatten' needs equally many positions",
+    ),
+    "second moment of another namespace": (
+        lambda: lai.preconditioned_lai_scores(one(), one(), torch.ones(2)),
+        TypeError,
+        "second_moment: expected an array of the namespace of training (array_api_compat.numpy), got one of array_api_compat.torch",
+    ),
+    "previous moment of another namespace": (
+        lambda: lai.update_second_moment(torch.ones(2), np.ones((4, 2))),
+        TypeError,
+        "previous: expected an array of the namespace of output_gradients (array_api_compat.numpy), got one of array_api_compat.torch",
+    ),
+    "self-exclusion of other positions": (
+        lambda: lai.ghost_scores(
+            raw(np.ones((4, 5, 3)), np.ones((4, 5, 2))),
+            raw(np.ones((4, 6, 3)), np.ones((4, 6, 2))),
+            exclude_self=True,
+        ),
+        ValueError,
+        "exclude_self: expected the same batch as validation and as training, but training.layers[0].activations has shape (4, 6, 3), in validation (4, 5, 3)",
+    ),
+    "a boolean number": (
+        lambda: lai.keep_top(SCORES, True),
+        TypeError,
+        "fraction: expected a Python number, got bool",
+    ),
+    "no groups": (
+        lambda: lai.ghost_kernel(one(groups=0), one()),
+        ValueError,
+        "validation.layers[0].groups: expected a Python int, a positive divisor of the width of activations (3), got 0",
+    ),
+    "another last layer": (
+        lambda: lai.check_same_batch(
+            lai.Trace([layer(), layer()]),
+            lai.Trace([layer(), lai.LayerTrace(np.ones((4, 3)), np.zeros((4, 2)))]),
+        ),
+        ValueError,
+        "training.layers[1].output_gradients: expected the values of validation, got others",
+    ),
     "another batch": (
         lambda: lai.check_same_batch(one(), raw(np.zeros((4, 3)), np.ones((4, 2)))),
         ValueError,
@@ -361,3 +460,26 @@ def test_namespaces_of_every_backend_have_a_shape_only_path():
         batch = lai.Trace([lai.LayerTrace(torch.ones(3, 2, 4), torch.ones(3, 2, 5), bias=True)])
         for scores in (lai.ghost_scores(batch, batch), lai.lai_scores(batch, batch, exclude_self=True)):
             assert lai.keep_top(scores, 0.5).shape == (3,)
+
+
+def test_the_way_out_that_a_summary_names_is_one():
+    tokens = lai.Trace(
+        [lai.LayerTrace(np.ones((4, 2, 3))), lai.LayerTrace(np.ones((4, 5, 3)), np.ones((4, 5, 2)))]
+    )
+    with pytest.raises(ValueError, match=r"these fit: 'mean'$"):
+        lai.summarize(tokens, "lai")
+    with pytest.raises(
+        ValueError, match=r"got 8; raise it, or score the raw trace, whose temporaries are cut$"
+    ):
+        lai.summarize(one(), "lli", memory_budget=8)
+
+
+def test_a_batch_with_nan_is_the_same_batch_as_itself():
+    broken = raw(np.full((4, 3), np.nan), np.ones((4, 2)))
+    lai.check_same_batch(broken, broken)
+
+
+def test_one_side_may_hold_output_gradients_that_lai_does_not_look_at():
+    whole = lai.Trace([layer(), layer(d_in=2)])
+    bare = lai.Trace([lai.LayerTrace(np.ones((4, 3))), layer(d_in=2)])
+    assert lai.lai_kernel(whole, bare).shape == lai.lai_kernel(bare, whole).shape == (4, 4)

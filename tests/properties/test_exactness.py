@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from tests.support import explicit
+from tests.support.backends import BACKENDS
 from tests.support.traces import LAYOUTS, Layout, batches, trace
 
 POSITIONS = ("tokens", "mean", "flatten")
+NUMPY = BACKENDS[0]
 
 
 def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
@@ -93,8 +95,83 @@ def test_a_small_budget_cuts_the_work_and_changes_nothing(backend, layout, seed)
         for result in ("kernel", "scores"):
             function = getattr(lai, f"{estimator}_{result}")
             whole = function(validation, training)
-            cut = function(validation, training, memory_budget=500)
+            cut = function(validation, training, memory_budget=3000)
             assert_close(backend.numpy(cut), backend.numpy(whole))
+
+
+def test_every_budget_from_one_pair_up_gives_the_same_kernel():
+    """Chunks of every height and width, also where the last one is narrower."""
+    pair = Layout(((3, 2),), bias=(True,)).draw(5, 0), Layout(((3, 2),), bias=(True,)).draw(7, 1)
+    validation, training = (trace(side, NUMPY) for side in pair)
+    whole = lai.ghost_kernel(validation, training)
+    refused = 0
+    for budget in range(8, 4000, 24):
+        try:
+            cut = lai.ghost_kernel(validation, training, memory_budget=budget)
+        except ValueError:
+            refused += 1
+        else:
+            assert_close(cut, whole)
+    assert refused < 10
+
+
+@given(st.sampled_from(((3, 2), (1, 4))), st.integers(0, 2**20), st.sampled_from(("tokens", "mean")))
+def test_the_two_sides_may_have_different_positions(backend, counts, seed, positions):
+    pair = [
+        Layout(((3, 4), (4, 2)), positions=count, bias=(True, False), weights=(None, "w")).draw(
+            3, seed + count
+        )
+        for count in counts
+    ]
+    ghost = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
+    validation, training = (trace(side, backend) for side in pair)
+    assert_close(backend.numpy(lai.ghost_kernel(validation, training)), ghost)
+    assert_close(backend.numpy(lai.ghost_scores(validation, training)), ghost.sum(axis=0))
+    expected = explicit.lai_kernel(*pair, positions)
+    assert_close(backend.numpy(lai.lai_kernel(validation, training, positions=positions)), expected)
+
+
+def test_a_layer_without_positions_counts_as_one(backend):
+    flat, lone = Layout(((3, 4), (4, 2))), Layout(((3, 4), (4, 2)), positions=1)
+    mixed = [lone.draw(3, 0)[0], flat.draw(3, 1)[1]]
+    kernel = lai.lai_kernel(*[trace(mixed, backend)] * 2)
+    assert_close(backend.numpy(kernel), explicit.lai_kernel(mixed, mixed, "tokens"))
+    ghost = explicit.parameter_gradients(mixed) @ explicit.parameter_gradients(mixed).T
+    assert_close(backend.numpy(lai.ghost_kernel(*[trace(mixed, backend)] * 2)), ghost)
+
+
+@pytest.mark.parametrize("positions", [1, 30])
+@pytest.mark.parametrize("budget", [2**30, 40_000])
+def test_layer_weights_reach_every_way_to_compute(positions, budget):
+    """Pairs of positions and, with 30 of them, built gradients; whole and in parts; with and without self."""
+    layout = Layout(((2, 2), (2, 3), (3, 2)), positions=positions, bias=(True, True, False))
+    layers, weights = layout.draw(4, 0), np.array([0.5, -2.0, 3.0])
+    batch = trace(layers, NUMPY)
+    expected = explicit.lai_kernel(layers, layers, "tokens", weights)
+    options = {"layer_weights": weights, "memory_budget": budget}
+    assert_close(lai.lai_kernel(batch, batch, **options), expected)
+    assert_close(lai.lai_scores(batch, batch, **options), expected.sum(axis=0))
+    others = (expected - np.diag(np.diag(expected))).sum(axis=0)
+    assert_close(lai.lai_scores(batch, batch, exclude_self=True, **options), others)
+
+
+def test_self_scores_of_long_sequences_are_built_where_pairs_of_positions_would_not_fit():
+    long = trace(Layout(((3, 2),), positions=2000).draw(2, 0), NUMPY)
+    budget = 2**20  # 2000 x 2000 pairs take 32 MB
+    alone = lai.lai_scores(long, long, exclude_self=True, memory_budget=budget)
+    kernel = lai.lai_kernel(long, long)
+    assert_close(alone, kernel.sum(axis=0) - np.diag(kernel))
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_summed_gradient_is_cut_by_groups_and_rows(groups):
+    layout = Layout(((16, 16), (16, 16)), groups=(groups, groups))
+    pair = layout.draw(60, 0), layout.draw(60, 1)
+    validation, training = (trace(side, NUMPY) for side in pair)
+    expected = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
+    for budget in (700, 1000, 2**12, 2**30):
+        got = lai.ghost_scores(validation, training, memory_budget=budget)
+        assert_close(got, expected.sum(axis=0))
 
 
 @pytest.mark.parametrize("samples", [1, 40])

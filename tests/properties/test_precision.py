@@ -1,68 +1,137 @@
-r"""Every floating type a namespace has, against float64, within the bound of its rounding.
+r"""Every floating type a namespace has, against float64 on the same rounded numbers.
 
-A kernel entry sums N products of four factors, each known to a relative error u: rounding the inputs
-costs at most 4u of the sum of absolute values, accumulating in float32 at most (N + 8) 2^-24 more.
+Nothing but the accumulation differs then: an entry that sums N products of four factors is off by at
+most (N + 8) u of the sum of absolute values, u the unit roundoff of the accumulation, 2^-24 or 2^-53.
 """
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 import lai_core as lai
 from tests.support import explicit
 from tests.support.backends import BACKENDS
 from tests.support.traces import LAYOUTS, Layer, trace
 
-ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+DTYPES = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
 TYPES = [
     (backend, dtype)
     for backend in BACKENDS
-    for dtype in ROUNDING
+    for dtype in DTYPES
     if dtype in ("float32", "float64") or backend.name != "strict"  # the strict namespace has no half type
 ]
 
 
-def cast(backend, layers, dtype):
-    if dtype != "bfloat16":
-        return trace(layers, backend, dtype)
-    if backend.name == "torch":
-        import torch
+def cast_vector(backend, values, dtype):
+    if dtype == "bfloat16" and backend.name == "torch":
+        return torch.from_numpy(np.asarray(values, dtype="float32")).to(torch.bfloat16)
+    return backend.array(np.asarray(values).astype(DTYPES[dtype]))
 
-        whole = trace(layers, backend, "float32")
-        return lai.Trace(
-            lai.LayerTrace(
-                layer.activations.to(torch.bfloat16),
-                layer.output_gradients.to(torch.bfloat16),
-                bias=layer.bias,
-                weight=layer.weight,
-                groups=layer.groups,
-            )
-            for layer in whole.layers
+
+def cast(backend, layers, dtype):
+    return lai.Trace(
+        lai.LayerTrace(
+            cast_vector(backend, layer.activations, dtype),
+            cast_vector(backend, layer.output_gradients, dtype),
+            bias=layer.bias,
+            weight=layer.weight,
+            groups=layer.groups,
         )
-    return trace(layers, backend, ml_dtypes.bfloat16)
+        for layer in layers
+    )
+
+
+def rounded(layers, dtype):
+    return [
+        Layer(
+            layer.activations.astype(DTYPES[dtype]).astype(float),
+            layer.output_gradients.astype(DTYPES[dtype]).astype(float),
+            layer.bias,
+            layer.weight,
+        )
+        for layer in layers
+    ]
+
+
+def absolute(layers):
+    return [
+        Layer(abs(layer.activations), abs(layer.output_gradients), layer.bias, layer.weight)
+        for layer in layers
+    ]
+
+
+def exact_kernels(validation, training, moment):
+    """Each estimator's kernel in float64, and what it is called with."""
+    last = training[-1]
+    scaled = [*training[:-1], Layer(last.activations, last.output_gradients / moment, last.bias)]
+    return {
+        "ghost": explicit.parameter_gradients(validation) @ explicit.parameter_gradients(training).T,
+        "lli": explicit.last_layer_gradients(validation) @ explicit.last_layer_gradients(training).T,
+        "tokens": explicit.lai_kernel(validation, training, "tokens"),
+        "mean": explicit.lai_kernel(validation, training, "mean"),
+        "flatten": explicit.lai_kernel(validation, training, "flatten"),
+        "preconditioned": explicit.lai_kernel(validation, scaled, "tokens"),
+    }
+
+
+def kernels(validation, training, moment):
+    found = {"ghost": lai.ghost_kernel(validation, training), "lli": lai.lli_kernel(validation, training)}
+    for positions in ("tokens", "mean", "flatten"):
+        found[positions] = lai.lai_kernel(validation, training, positions=positions)
+    found["preconditioned"] = lai.preconditioned_lai_kernel(validation, training, moment, epsilon=1e-30)
+    return found
 
 
 @pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
 @pytest.mark.parametrize("layout", [LAYOUTS[3], LAYOUTS[4]], ids=["vectors", "positions"])
 def test_the_error_against_float64_is_within_the_rounding_bound(backend, dtype, layout):
-    pair = layout.draw(4, 0), layout.draw(6, 1)
-    absolute = [
-        [Layer(abs(x.activations), abs(x.output_gradients), x.bias, x.weight) for x in side] for side in pair
-    ]
-    terms = 200  # more than any entry here adds up
-    unit = 4 * ROUNDING[dtype] + (terms + 8) * (ROUNDING["float64"] if dtype == "float64" else 2.0**-24)
-    exact = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
-    size = explicit.parameter_gradients(absolute[0]) @ explicit.parameter_gradients(absolute[1]).T
+    pair = [rounded(layout.draw(n, seed), dtype) for n, seed in ((4, 0), (6, 1))]
+    width = pair[0][-1].output_gradients.shape[-1]
+    moment = np.linspace(0.5, 3.0, width).astype(DTYPES[dtype]).astype(float)
+    exact, size = exact_kernels(*pair, moment), exact_kernels(*map(absolute, pair), moment)
     validation, training = (cast(backend, side, dtype) for side in pair)
-    kernel = lai.ghost_kernel(validation, training)
-    expected_type = "float64" if dtype == "float64" else "float32"
-    assert str(kernel.dtype).endswith(expected_type)
-    assert (np.abs(backend.numpy(kernel) - exact) <= unit * size).all()
-    for scores in (lai.ghost_scores(validation, training), lai.lai_scores(validation, training)):
-        assert str(scores.dtype).endswith(expected_type)
-    summary = lai.summarize(validation, "ghost")
-    from_summary = backend.numpy(lai.ghost_scores(summary, training))
-    assert (np.abs(from_summary - exact.sum(axis=0)) <= unit * size.sum(axis=0)).all()
+    got = kernels(validation, training, cast_vector(backend, moment, dtype))
+    terms = 200  # more than any entry here adds up
+    unit = (terms + 8) * (2.0**-53 if dtype == "float64" else 2.0**-24)
+    for name, kernel in got.items():
+        assert str(kernel.dtype).endswith("float64" if dtype == "float64" else "float32"), name
+        assert (np.abs(backend.numpy(kernel) - exact[name]) <= unit * size[name]).all(), name
+    from_summary = lai.ghost_scores(lai.summarize(validation, "ghost"), training)
+    error = np.abs(backend.numpy(from_summary) - exact["ghost"].sum(axis=0))
+    assert (error <= unit * size["ghost"].sum(axis=0)).all()
+    batch, own = exact_kernels(pair[1], pair[1], moment), exact_kernels(*[absolute(pair[1])] * 2, moment)
+    for name, scores in (
+        ("ghost", lai.ghost_scores(training, training, exclude_self=True)),
+        ("tokens", lai.lai_scores(training, training, exclude_self=True)),
+    ):
+        others = batch[name].sum(axis=0) - np.diag(batch[name])
+        assert (np.abs(backend.numpy(scores) - others) <= 2 * unit * own[name].sum(axis=0)).all(), name
+
+
+@pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
+def test_the_second_moment_accumulates_in_at_least_float32(backend, dtype):
+    gradients = np.linspace(-2, 3, 12).reshape(4, 3).astype(DTYPES[dtype]).astype(float)
+    previous = np.array([0.3, 0.1, 0.7]).astype(DTYPES[dtype]).astype(float)
+    moment = lai.update_second_moment(
+        cast_vector(backend, previous, dtype), cast_vector(backend, gradients, dtype), decay=0.999
+    )
+    expected = 0.999 * previous + 0.001 * (gradients**2).mean(axis=0)
+    np.testing.assert_allclose(backend.numpy(moment), expected, rtol=1e-14 if dtype == "float64" else 5e-7)
+
+
+def test_types_below_half_are_widened_too():
+    eighth = jnp.ones((2, 4096), dtype=jnp.float8_e4m3fn)  # 4096 has no float8
+    sample = lai.Trace([lai.LayerTrace(eighth, jnp.ones((2, 1), dtype=jnp.float8_e4m3fn))])
+    kernel = lai.ghost_kernel(sample, sample)
+    assert kernel.dtype == jnp.float32
+    assert float(kernel[0, 0]) == 4096.0
 
 
 def test_half_precision_accumulates_in_float32():

@@ -101,7 +101,7 @@ def test_a_convolution_is_a_matrix_used_on_every_patch(backend, case, seed):
     check_all_forms(backend, *records, *gradients)
 
 
-@pytest.mark.parametrize("budget", [2**12, 2**30])
+@pytest.mark.parametrize("budget", [2**14, 2**30])
 def test_a_convolution_fits_a_small_budget(backend, budget):
     case = ((8, 8), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2, 4, 4)
     side = drawn_map(case, 5, np.random.default_rng(0))

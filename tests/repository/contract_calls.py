@@ -26,7 +26,8 @@ def core(activations: Any, output_gradients: Any, second_moment: Any, scores: An
     summary = lai.summarize(validation, "lai", positions="tokens")
     summary = lai.summarize((each for each in [trace]), "ghost")
     summary = summary + summary
-    lai.lai_scores(sum([summary, summary]), training)
+    sum([summary, summary])
+    lai.lai_scores(summary, training)
     lai.keep_positive(scores, normalize="kept")
     lai.keep_top(scores, fraction, normalize="batch")
     lai.reweight(scores)

@@ -59,6 +59,7 @@ LAYOUTS = (
     Layout(((2, 3), (3, 2), (2, 3), (3, 2), (2, 5)), positions=2, weights=("w", "v", "w", "v", None)),
     Layout(((2, 2),) * 6, bias=(True,) * 6, weights=("w",) * 6),
     Layout(((2, 7), (7, 1), (1, 3), (3, 3), (3, 2), (2, 2), (2, 4)), bias=(False, True) * 3 + (True,)),
+    Layout(((3, 3),) * 3, positions=2, bias=(True, False, True), weights=("w", "w", "w")),
     Layout(((4, 4),) * 8, positions=2, groups=(1, 2) * 4, weights=("w", "g") * 4),
 )
 SIZES = ((1, 1), (3, 5))

@@ -1,0 +1,46 @@
+"""How the factors of a matrix's gradients are laid out before they are multiplied.
+
+A factor is `(n, t, d)`: an array, or anything that yields one when it is indexed `[samples, ...]`
+(patches of an input, cut out when they are read).
+"""
+
+from typing import Any
+
+from jaxtyping import Float
+
+from lai_core._gradients import Workspace
+from lai_core._namespace import Array, cast
+
+
+def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:
+    """Lay `(n, t, d)` out as `(groups, n t, d / groups)`: all positions against all."""
+    xp = work.xp
+    array = cast(xp, factor[samples, ...], work.dtype)
+    n, t, d = array.shape
+    if groups == 1:
+        return xp.reshape(array, (1, n * t, d))
+    return xp.permute_dims(xp.reshape(array, (n * t, groups, d // groups)), (1, 0, 2))
+
+
+def by_sample(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "n groups t d"]:
+    """Lay `(n, t, d)` out as `(n, groups, t, d / groups)`: one sample's positions against its own."""
+    xp = work.xp
+    array = cast(xp, factor[samples, ...], work.dtype)
+    n, t, d = array.shape
+    return xp.permute_dims(xp.reshape(array, (n, t, groups, d // groups)), (0, 2, 1, 3))
+
+
+def built(
+    rows: Any, columns: Any, samples: slice, part: slice, groups: int, work: Workspace
+) -> Float[Array, "n entries"]:
+    """Build the rows `part` (of every group) of each sample's gradient `sum_t rows_t columns_t^T`."""
+    xp = work.xp
+    left = by_sample(rows, samples, groups, work)[..., part]
+    product = xp.matmul(xp.matrix_transpose(left), by_sample(columns, samples, groups, work))
+    return xp.reshape(product, (product.shape[0], -1))
+
+
+def of_groups(factor: Array, part: slice, groups: int) -> Array:
+    """Keep the channels of the groups `part`."""
+    size = factor.shape[-1] // groups
+    return factor[..., part.start * size : part.stop * size]
