@@ -129,8 +129,8 @@ MUTANTS = {
     ),
     "forget the decay": Mutant(
         "lai_core/preconditioning.py",
-        "previous * float(decay) + mean",
-        "previous + mean",
+        "return kept * float(decay) + mean",
+        "return kept + mean",
         "test_preconditioning.py",
     ),
     "ignore the budget of a kernel": Mutant(
