@@ -12,7 +12,7 @@ from lai_jax import _control, _custom
 from lai_jax._errors import UnexplainedError, couples, unknown
 from lai_jax._gathers import row_column
 from lai_jax._primitives import ELEMENTWISE
-from lai_jax._program import Operation, Program, Site, Value, closed_of
+from lai_jax._program import Operation, Program, Site, Value, closed_of, needed
 from lai_jax._rows import Rows
 from lai_jax._rules import common_rows, output_rows
 from lai_jax._values import joined_columns, of_constant, unbatched
@@ -112,7 +112,7 @@ class Reader:
                 return self.constant(np.asarray(atom.val, atom.aval.dtype))
             return names[atom]
 
-        for eqn in jaxpr.eqns:
+        for eqn in needed(jaxpr):
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))
         return [slot_of(atom) for atom in jaxpr.outvars]
@@ -171,7 +171,7 @@ class Reader:
         """Read a primitive operation with a batched input."""
         site = self.product(eqn, values)
         lifts: dict[int, Site] = {}
-        if site is None and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
+        if site is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
                     rows = _lifted_rows(eqn, value, values, self.notebook.lenient)

@@ -1,7 +1,7 @@
 """Finding biases: a parameter added to nothing but the output of a layer, feature by feature."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from lai_jax._plan import Use
 
 
-def fused_biases(program: Program, uses: Sequence["Use"], by_leaf: Mapping[int, Sequence[Site]]) -> set[Site]:
+def fused_biases(
+    program: Program, uses: Sequence["Use"], by_leaf: Mapping[int, Sequence[Site]], left_out: Collection[int]
+) -> set[Site]:
     """Return the lifts that belong to layers: one bias to one weight, and used nowhere else."""
     for site, own in bias_sites(program).items():
         site.bias = own
@@ -35,7 +37,7 @@ def fused_biases(program: Program, uses: Sequence["Use"], by_leaf: Mapping[int, 
     spoilt = {leaf for places in of_weight.values() if len(places) > 1 for leaf, _ in places - {None}}
     spoilt |= {place[0] for place, weights in of_bias.items() if len(weights) > 1}
     fused = {bias for place, bias in lifts.items() if place[0] not in spoilt}
-    shared = {leaf for leaf, own in by_leaf.items() if any(site not in fused for site in own)}
+    shared = set(left_out) | {leaf for leaf, own in by_leaf.items() if any(site not in fused for site in own)}
     return {bias for bias in fused if not bias.operand.leaves & shared}
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
@@ -73,7 +72,6 @@ def _check_rule_keeps_samples_apart(
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
     closed = jax.make_jaxpr(pulled)(shapes, inner)
-    closed = _needed(closed)
     known = [replace(value, layers=frozenset()) for value in (*values, *(outputs[i] for i in floating))]
     try:
         program = reader.apart().whole(closed, known)
@@ -84,17 +82,6 @@ def _check_rule_keeps_samples_apart(
         rows = program.values[slot].rows
         if rows is not None and rows != values[i].rows:
             raise couples(eqn, f"has a derivative rule ({_name(eqn)}) that mixes samples")
-
-
-def _needed(closed: Any) -> Any:
-    """Drop operations whose results nothing uses: gradients of inputs that all samples share."""
-    used = {atom for atom in closed.jaxpr.outvars if not hasattr(atom, "val")}
-    kept = []
-    for eqn in reversed(closed.jaxpr.eqns):
-        if not used.isdisjoint(eqn.outvars):
-            kept.append(eqn)
-            used.update(atom for atom in eqn.invars if not hasattr(atom, "val"))
-    return jex.ClosedJaxpr(closed.jaxpr.replace(eqns=kept[::-1]), closed.consts)
 
 
 def _rule_is_derivative(eqn: Any, closed: Any) -> bool:

@@ -112,7 +112,10 @@ def batch_size(inputs: Any) -> int:
     sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_batched(leaf)}
     if len(sizes) != 1:
         found = f"first axes of sizes {sorted(sizes)}" if sizes else "no array with an axis"
-        msg = f"inputs: expected arrays of one batch, with the samples along the first axis, got {found}"
+        msg = (
+            f"inputs: expected arrays of one batch, with the samples along the first axis, got {found}; "
+            "what all samples share belongs into apply"
+        )
         raise ValueError(msg)
     (size,) = sizes
     if size == 0:
@@ -164,6 +167,9 @@ def read(
     paths, tree = jax.tree_util.tree_flatten_with_path(params)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") or "params" for path, _ in paths]
     leaves = [leaf for _, leaf in paths]
+    if any(jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating) for leaf in leaves):
+        msg = "params: expected real numbers, got complex ones; keep real and imaginary parts as two arrays"
+        raise TypeError(msg)
     data, data_tree = jax.tree.flatten((inputs, targets))
     moving = [i for i, leaf in enumerate(data) if is_array(leaf)]
 

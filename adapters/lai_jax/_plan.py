@@ -95,7 +95,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
         replace(use, built=not use.site.operand.leaves <= factored) for use in _ordered(model, sites, last)
     ]
     uses = _shared([use for use in uses if use.site.is_layer or not use.built])
-    fused = fused_biases(model.program, uses, by_leaf)
+    fused = fused_biases(model.program, uses, by_leaf, model.left_out)
     plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses], left_out=dict(model.left_out))
     whole = {leaf for site in fused for leaf in site.operand.leaves}
     for leaf, own in by_leaf.items():

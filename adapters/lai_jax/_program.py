@@ -168,6 +168,17 @@ def closed_of(jaxpr: Any) -> Any:
     return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
 
 
+def needed(jaxpr: Any) -> list[Any]:
+    """Return the equations that the outputs depend on: what is computed for nothing may mix samples."""
+    used = {atom for atom in jaxpr.outvars if not hasattr(atom, "val")}
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        if not used.isdisjoint(eqn.outvars):
+            kept.append(eqn)
+            used.update(atom for atom in eqn.invars if not hasattr(atom, "val"))
+    return kept[::-1]
+
+
 def loop_parts(eqn: Any) -> tuple[int, int]:
     """Return how many of a scan's inputs are constants and how many are carried."""
     if "num_consts" in eqn.params:

@@ -132,6 +132,10 @@ def curated_update(
     ) -> tuple[Any, Any, Report]:
         model = read(apply, params, loss, inputs, targets)
         plan = make_plan(model, last)
+        if estimator == "lli" and plan.uses[-1].built:
+            name = plan.uses[-1].name
+            msg = f"estimator: 'lli' needs a last layer whose weight is a parameter; {name!r} is computed"
+            raise ValueError(msg)
         count = None if rows is None else _count(rows, model)
         everything = estimator == "ghost"
         forward = None if recompute and count is not None else _Forward(model, plan)

@@ -23,7 +23,8 @@ def trace(
     """Record one batch: every layer's input, and the gradients of the last layer's or of every output.
 
     The function is read as a jaxpr, so that any way to write it will do: jit, scan, remat, cond, vmap,
-    any library of layers. Works inside `jax.jit`, where it is read once for each shape.
+    any library of layers. Works inside `jax.jit`, where it is read once for each shape. What the losses
+    do not depend on, such as metrics and debug prints, is not run.
 
     Parameters
     ----------

@@ -350,6 +350,34 @@ def test_selfcheck_sees_a_kernel_that_is_wrong(monkeypatch):
     assert lai_jax.selfcheck(dense, params, squares, *batch).relative_error > 1e-2
 
 
+def test_what_the_losses_do_not_need_may_mix_samples():
+    def apply(params, inputs):
+        hidden = inputs @ params["w"]
+        jax.debug.print("mean {}", hidden.mean())
+        return {"logits": jnp.tanh(hidden) @ params["o"], "statistics": hidden.mean(0)}
+
+    def loss(outputs, targets):
+        return squares(outputs["logits"], targets)
+
+    assert ghost_error(apply, {"w": drawn(4, 5), "o": drawn(5, 2)}, loss, *batches(4)) < 1e-12
+
+
+def test_a_trace_may_be_mapped_over_models():
+    models, batch = {"w": drawn(3, 4, 5), "o": drawn(3, 5, 2)}, (drawn(5, 4), drawn(5))
+
+    def apply(params, inputs):
+        return jnp.tanh(inputs @ params["w"]) @ params["o"]
+
+    def scores(params):
+        trace = lai_jax.trace(apply, params, squares, *batch, gradients="all")
+        return lai.ghost_scores(trace, trace)
+
+    mapped = jax.vmap(scores)(models)
+    for index, row in enumerate(mapped):
+        single = scores(jax.tree.map(lambda leaf, k=index: leaf[k], models))
+        np.testing.assert_allclose(row, single, rtol=1e-9)
+
+
 def test_labels_pick_their_own_row():
     def loss(outputs, targets):
         return -jax.nn.log_softmax(outputs)[jnp.arange(targets.shape[0]), targets]
