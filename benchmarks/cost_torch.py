@@ -273,6 +273,9 @@ def run() -> dict[str, Any]:
     for name in MODELS:
         found[name], scoring[name] = compare(name)
     show(found, scoring)
+    from benchmarks import routes_torch  # which measures with the tools above
+
+    routes_torch.run()
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found, indent=2) + "\n")
     failed = [

@@ -245,6 +245,20 @@ def test_the_padding_row_of_a_table_does_not_train(padding):
     check_exact(model, torch.randint(5, (N, 6)))
 
 
+def test_a_padding_row_of_a_table_that_is_used_otherwise_too():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = nn.Embedding(5, 4, padding_idx=0), nn.Linear(4, 3)
+
+        def forward(self, ids):
+            return self.head(self.words(ids).mean(1) + self.words.weight[2] + self.words.weight.sum())
+
+    model = Scaled().double()
+    nn.init.normal_(model.words.weight)
+    check_exact(model, torch.randint(5, (N, 6)))
+
+
 def test_a_fully_convolutional_net_ends_in_a_matrix_on_every_pixel():
     model = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
