@@ -105,6 +105,18 @@ def test_the_report_says_it_layer_by_layer(seed, shape):
     assert at_most(inputs, report.layer_inputs)
 
 
+@pytest.mark.equation("non-negative-alignment")
+def test_the_share_of_pairs_that_oppose_each_other():
+    """One of four pairs opposes at the top, another one below: half of them do somewhere."""
+    validation = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
+    training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [-1.0, 1.0]])]
+    sides = [
+        lai.Trace(lai.LayerTrace(np.ones((2, 1)), gradients) for gradients in layers)
+        for layers in (validation, training)
+    ]
+    assert measure_assumptions(*sides).opposing_share == 0.5
+
+
 @pytest.mark.equation("gradient-norm-decay")
 def test_gradients_that_vanish_at_the_last_layer():
     norms = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
