@@ -107,9 +107,9 @@ def test_the_report_says_it_layer_by_layer(seed, shape):
 
 @pytest.mark.equation("non-negative-alignment")
 def test_the_share_of_pairs_that_oppose_each_other():
-    """One of four pairs opposes at the top, another one below: half of them do somewhere."""
+    """One of four pairs opposes at the top, another one below; to be orthogonal is not to oppose."""
     validation = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
-    training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [-1.0, 1.0]])]
+    training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [-1.0, 1.0]])]
     sides = [
         lai.Trace(lai.LayerTrace(np.ones((2, 1)), gradients) for gradients in layers)
         for layers in (validation, training)
