@@ -127,6 +127,9 @@ def _too_large(model: Model, leaf: int) -> str | None:
 def site_name(model: Model, site: Site) -> str:
     """Name a site by its weight."""
     if site.frozen:
+        view = site.operand.view
+        if view is not None and view.leaf >= 0:  # a parameter behind stop_gradient
+            return model.names[view.leaf]
         return f"captured {site.operand.shape}"
     return "+".join(model.names[leaf] for leaf in sorted(site.operand.leaves))
 

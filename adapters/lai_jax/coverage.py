@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from lai_jax._model import read
-from lai_jax._plan import make_plan
+from lai_jax._plan import make_plan, site_name
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,16 @@ class Coverage:
         Of each explained leaf of the parameters, the operations that use it.
     unexplained
         Of each other leaf, why not.
+    frozen
+        The weights that LAI sees and that do not train: arrays that `apply` captures, and parameters
+        behind `stop_gradient`.
     """
 
     share: float
     parameters: int
     explained: Mapping[str, tuple[str, ...]]
     unexplained: Mapping[str, str]
+    frozen: tuple[str, ...]
 
 
 def coverage(
@@ -82,4 +86,5 @@ def coverage(
         total,
         {model.names[leaf]: tuple(sorted(users[leaf])) for leaf in sizes if leaf not in plan.left_out},
         {model.names[leaf]: reason for leaf, reason in plan.left_out.items()},
+        tuple(site_name(model, site) for site in model.program.sites() if site.frozen),
     )

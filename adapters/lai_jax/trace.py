@@ -60,6 +60,18 @@ def trace(
         If an option is unknown, the loss is not one number a sample, samples are coupled, several
         layers are final, or something cannot be explained exactly.
 
+    Notes
+    -----
+    What to pass for a model of a library of layers:
+
+    * equinox: `params, static = eqx.partition(model, eqx.is_inexact_array)`, and
+      `apply = lambda params, inputs: jax.vmap(eqx.combine(params, static))(inputs)`.
+    * flax linen: `params = variables["params"]`, and `apply = lambda params, inputs:
+      module.apply({"params": params, "batch_stats": stored}, inputs)`, with running statistics.
+    * flax nnx: `graph, params = nnx.split(model, nnx.Param)`, and
+      `apply = lambda params, inputs: nnx.merge(graph, params)(inputs)`, in evaluation mode.
+    * haiku: `apply = hk.without_apply_rng(hk.transform(forward)).apply`.
+
     Examples
     --------
     >>> import jax.numpy as jnp

@@ -111,6 +111,18 @@ def test_scans_may_be_nested_and_carry_parameters():
     assert ghost_error(nested, params, squares, *batches(4)) < 1e-12
 
 
+def shared_biases(params, inputs):
+    """Use one bias behind two weights, and one weight before two biases."""
+    hidden = jnp.tanh(inputs @ params["w"] + params["b"])
+    hidden = jnp.tanh(hidden @ params["v"] + params["b"])
+    return (hidden @ params["v"] + params["c"]) @ params["o"] + params["c"][:2]
+
+
+def test_biases_and_weights_may_be_shared_apart():
+    params = {"w": drawn(3, 4), "v": drawn(4, 4), "b": drawn(4), "c": drawn(4, seed=1), "o": drawn(4, 2)}
+    assert ghost_error(shared_biases, params, squares, *batches(3)) < 1e-12
+
+
 def test_a_counted_loop_reads_its_weight_by_number():
     def apply(params, inputs):
         hidden = lax.fori_loop(0, 3, lambda i, h: jnp.tanh(h @ params["w"][i]), inputs)
@@ -273,6 +285,7 @@ def test_a_captured_weight_is_frozen_out_of_ghost_and_in_lai():
 
     batch = drawn(6, 4), drawn(6)
     trace = lai_jax.trace(apply, drawn(5, 2), squares, *batch, gradients="all")
+    assert lai_jax.coverage(apply, drawn(5, 2), squares, *batch).frozen == ("captured (4, 5)",)
     g, hidden = trace.layers[-1].output_gradients, jnp.tanh(batch[0] @ frozen)
     np.testing.assert_allclose(lai.ghost_kernel(trace, trace), (hidden @ hidden.T) * (g @ g.T))
     both = batch[0] @ batch[0].T + hidden @ hidden.T
@@ -285,6 +298,7 @@ def test_stop_gradient_freezes():
 
     params = {"w": drawn(4, 5), "o": drawn(5, 2)}
     assert ghost_error(apply, params, squares, *batches(4)) < 1e-12
+    assert lai_jax.coverage(apply, params, squares, drawn(5, 4), drawn(5)).frozen == ("w",)
 
 
 def test_one_sample_is_a_batch():
