@@ -88,8 +88,6 @@ def run() -> dict[str, dict[str, float]]:
     Console().print(table)
     sketches = (row for name, row in found.items() if "sketch" in name)
     cheap = [row["correlation"] for row in sketches if row["forwards"] <= 0.25]
-        row["correlation"] for name, row in found.items() if "sketch" in name and row["forwards"] <= 0.25
-    ]
     Console().print(f"best sketch within a quarter of a forward pass: correlation {max(cheap):.3f}")
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found, indent=2) + "\n")
