@@ -137,6 +137,12 @@ def along(
 
 
 def _summed(parts: Sequence[Array]) -> Array:
+    if not parts:
+        msg = (
+            "training: expected a record with parameters of its own, got ReadoutTrace records alone: "
+            "of these Ghost sees nothing, nor LLI of one that is last"
+        )
+        raise ValueError(msg)
     first, *rest = parts
     for part in rest:
         first = first + part

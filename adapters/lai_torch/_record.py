@@ -67,13 +67,15 @@ def record(
     verify: bool = True,
     shortcut: Shortcut | None = None,
     known: Sequence[Layout] = (),
+    ghost_alone: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
     With `every_layer`, gradients arrive at every use, and a second backward pass with differently
     weighted samples proves that the recorded rows are each sample's own (`verify`). A `shortcut` that
     turns out not to hold is not taken. Where shapes leave open which axis holds the samples, and no
-    `known` layouts of an earlier recording tell, that proof decides, for the output alone too.
+    `known` layouts of an earlier recording tell, that proof decides, for the output alone too. Which
+    of several final layers is taken for the last does not matter to `ghost_alone`.
     """
     samples = count(inputs, targets)
     with preserved(model):
@@ -92,7 +94,7 @@ def record(
         values = check_losses(values, samples)
         if shortcut is not None and not _holds(shortcut, recorder, values):
             return record(model, loss, inputs, targets, every_layer=every_layer, last=last, verify=verify)
-        final = _final(recorder.uses, values, last)
+        final = _final(recorder.uses, values, last, any_will_do=ghost_alone)
         trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
         leftovers = _receive(recorder, values, trainable if every_layer else {})
         layouts = _read(recorder)
@@ -130,7 +132,7 @@ def _holds(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
     return nearest(values) == [recorder.uses[shortcut.last].tap]
 
 
-def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:
+def _final(uses: Iterable[Use], values: Tensor, last: str | None, *, any_will_do: bool) -> Use:
     """Return the last layer: the one whose output the losses reach without passing another layer."""
     layers = {use.tap: use for use in uses if use.kind in READ_BY_LAI}
     near = set(nearest(values))
@@ -150,13 +152,13 @@ def _final(uses: Iterable[Use], values: Tensor, last: str | None) -> Use:
             "detached, or computed by a function that cannot be watched"
         )
         raise ValueError(msg)
-    if len(reached) > 1:
+    if len(reached) > 1 and not any_will_do:
         msg = (
             f"model: expected one final layer, found {len(reached)} whose outputs reach the loss: {names}; "
             f"pass last={names[0]!r} (or another of them)"
         )
         raise ValueError(msg)
-    return reached[0]
+    return reached[-1]
 
 
 def _receive(recorder: Recorder, values: Tensor, trainable: dict[str, nn.Parameter]) -> dict[str, Tensor]:

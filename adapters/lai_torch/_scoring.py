@@ -70,8 +70,16 @@ def nothing_finite() -> ValueError:
 class TraceScorer(Scorer):
     """Ghost, LAI, LLI and preconditioned LAI, from traces."""
 
-    def __init__(self, model: nn.Module, loss: Loss, estimator: str, positions: str | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        estimator: str,
+        positions: str | None,
+        last: str | None = None,
+    ) -> None:
         super().__init__(model, loss, estimator, positions)
+        self.last = last
         self.second_moment: Tensor | None = None
         self.proved = False
         self._last: int | None = None
@@ -95,6 +103,8 @@ class TraceScorer(Scorer):
             verify=not self.proved,
             shortcut=shortcut,
             known=self._known,
+            last=self.last,
+            ghost_alone=every_layer and self.last is None,
         )
         check_explained(recording)
         trace = assemble(recording)

@@ -122,8 +122,13 @@ class Updater:
                 break
             whole = kept.numel() == samples
             batch = (inputs, targets) if whole else rows((inputs, targets), kept, samples)
-            with self._autocast(losses.device):
-                values = check_losses(self.loss(call(self.model, batch[0]), batch[1]), kept.numel())
+            try:
+                with self._autocast(losses.device):
+                    values = check_losses(self.loss(call(self.model, batch[0]), batch[1]), kept.numel())
+            except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
+                if kept.numel() > 1 or whole or "more than 1 value per channel" not in str(error):
+                    raise
+                break
             losses[kept] = values.detach().to(losses)
             finite = torch.isfinite(values.detach())
             if bool(finite.all()):

@@ -63,7 +63,7 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).share
     1.0
     """
-    recording = record(model, loss, inputs, targets, every_layer=True, last=last)
+    recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
     sizes = {name: parameter.numel() for name, parameter in recording.parameters.items()}
     kinds: dict[str, dict[str, None]] = {name: {} for name in sizes if name not in recording.unexplained}
     for use in recording.uses:

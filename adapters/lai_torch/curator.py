@@ -70,6 +70,8 @@ class Curator:
         A `torch.amp.GradScaler` for training.
     group_floor
         Share of every group (see `step`) that is kept at least, in [0, 1].
+    last
+        Name of the final layer, where several reach the loss side by side; Ghost needs none.
     backward
         `kept`: score the batch without a graph, then run forward and backward on the kept rows.
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
@@ -124,6 +126,7 @@ class Curator:
         autocast: torch.dtype | None = None,
         scaler: Any = None,
         group_floor: float = 0.0,
+        last: str | None = None,
         backward: str = "kept",
         audit: str | Path | None = None,
     ) -> None:
@@ -142,7 +145,7 @@ class Curator:
         self.warmup, self.refresh, self.group_floor = warmup, refresh, group_floor
         self.audit = None if audit is None else Path(audit)
         self.steps = self.skipped = self.dropped = 0
-        self._scorer: Scorer = _scorer(model, loss, optimizer, estimator, positions)
+        self._scorer: Scorer = _scorer(model, loss, optimizer, estimator, positions, last)
         self._updater = (
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
@@ -339,9 +342,10 @@ def _scorer(
     optimizer: torch.optim.Optimizer | None,
     estimator: str,
     positions: str | None,
+    last: str | None,
 ) -> Scorer:
     if estimator == "exact":
         return ExactScorer(model, loss)
     if estimator == "midpoint" and optimizer is not None:
         return MidpointScorer(model, loss, optimizer)
-    return TraceScorer(model, loss, estimator, positions)
+    return TraceScorer(model, loss, estimator, positions, last)

@@ -61,7 +61,7 @@ def selfcheck(
     >>> lai_torch.selfcheck(model, loss, *batch).relative_error < 1e-12
     True
     """
-    recording = record(model, loss, inputs, targets, every_layer=True, last=last)
+    recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
     check_explained(recording)
     trace = assemble(recording)
     gradients = _one_by_one(model, loss, (inputs, targets), recording.samples)

@@ -72,6 +72,9 @@ def trace(
     if gradients not in {"output", "all"}:
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
+    if gradients == "all" and not any(parameter.requires_grad for parameter in model.parameters()):
+        msg = "model: expected at least one trainable parameter for gradients='all', got none"
+        raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=gradients == "all", last=last)
     if not partial:
         check_explained(recording)

@@ -217,6 +217,20 @@ def test_a_weight_used_with_and_without_its_bias():
     check_exact(Half().double(), randn(N, 4))
 
 
+def test_a_weight_used_with_two_biases():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+            self.other = nn.Parameter(torch.randn(4))
+
+        def forward(self, inputs):
+            again = functional.linear(torch.tanh(self.body(inputs)), self.body.weight, self.other)
+            return self.head(torch.tanh(again))
+
+    check_exact(Two().double(), randn(N, 4))
+
+
 def test_a_weight_that_is_also_added_and_read_as_a_table():
     class Everywhere(nn.Module):
         def __init__(self):
@@ -387,3 +401,35 @@ def test_hooks_of_the_user_still_work_afterwards():
     assert not seen
     LOSS(model(inputs.requires_grad_()), labels()).sum().backward()
     assert sorted(seen) == ["module", "parameter"]
+
+
+def test_a_model_that_does_not_train_has_no_ghost():
+    with pytest.raises(ValueError, match="expected at least one trainable parameter for gradients='all'"):
+        lai_torch.trace(
+            nn.Linear(4, 3).requires_grad_(False), LOSS, torch.ones(N, 4), labels(), gradients="all"
+        )
+
+
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.left, self.right = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.body(inputs))
+        return self.left(hidden) + self.right(hidden).relu()
+
+
+def test_ghost_needs_no_last_layer_and_lai_takes_the_one_that_is_named():
+    model, inputs = Parallel().double(), randn(N, 4)
+    assert lai_torch.selfcheck(model, LOSS, inputs, labels()).relative_error < 1e-12
+    gram = exact_kernel(model, LOSS, inputs, labels(), N)
+    for estimator, last in (("ghost", None), ("lai", "left"), ("lli", "right")):
+        curator = lai_torch.Curator(model, LOSS, None, (inputs, labels()), estimator=estimator, last=last)
+        _, report = curator.score(inputs, labels())
+        trace = lai_torch.trace(model, LOSS, inputs, labels(), last=last or "left")
+        functions = {"lai": lai.lai_scores, "lli": lai.lli_scores}
+        expected = gram.sum(0) if estimator == "ghost" else functions[estimator](trace, trace)
+        torch.testing.assert_close(report.scores, expected)
+    with pytest.raises(ValueError, match="expected one final layer, found 2"):
+        lai_torch.Curator(model, LOSS, None, (inputs, labels())).score(inputs, labels())

@@ -243,6 +243,17 @@ def test_an_exception_in_the_model_leaves_everything_as_it_was():
     assert not curator.step(*batch).skipped
 
 
+def test_one_kept_sample_that_batchnorm_cannot_normalise_is_skipped():
+    model = network(nn.BatchNorm1d(8))
+    model.double()
+    curator = curated(model, data(11), policy=functools.partial(lai.keep_top, fraction=0.01))
+    report = curator.step(*data(6))
+    assert report.skipped
+    assert curator.skipped == 1
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        curated(model, data(11), warmup=1).step(*data(1))
+
+
 def test_groups_are_reported_and_have_a_floor():
     model, batch = network(), data(12)
     groups = torch.arange(12) % 3

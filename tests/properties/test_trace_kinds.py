@@ -227,6 +227,13 @@ def test_a_frozen_layer_is_in_lai_and_not_in_ghost(backend):
     np.testing.assert_allclose(backend.numpy(seen), backend.numpy(expected))
 
 
+def test_a_trace_without_parameters_has_no_ghost_and_says_so():
+    readout = lai.ReadoutTrace(np.ones((2, 3)), np.ones((2, 4)))
+    for function in (lai.ghost_kernel, lai.lli_scores):
+        with pytest.raises(ValueError, match="expected a record with parameters of its own"):
+            function(*[lai.Trace([readout])] * 2)
+
+
 def maps(*shape):
     return np.ones(shape)
 
