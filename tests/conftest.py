@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # Shapes in the signatures of what computes are checked at every call; the public functions before
 # them have their own messages, which a type checker's would hide.
-COMPUTING = ("_gradients", "_outer", "_estimators", "_positions")
+COMPUTING = ("_gradients", "_factors", "_outer", "_estimators", "_positions")
 with install_import_hook([f"lai_core.{name}" for name in COMPUTING], "beartype.beartype"):
     import lai_core  # noqa: F401
 
