@@ -21,6 +21,8 @@ def along(function: Function, point: Point, direction: Point, batch: tuple[Any, 
         try:
             with preserved(function.model), plain_attention():
                 return (*way(function, point, direction, batch), name)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, NotImplementedError):  # an operation without such a derivative
             continue
     name, way = ways[-1]

@@ -159,7 +159,8 @@ class Curator:
         Parameters
         ----------
         inputs, targets
-            One batch, as for `lai_torch.trace`.
+            One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
+            the batch is taken to hold one row per sample; the rest is passed on as it is.
         ids
             What the samples are called in the audit, `(n,)`; None: their place in the batch. The same
             id may come again.
