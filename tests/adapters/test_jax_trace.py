@@ -123,6 +123,32 @@ def test_biases_and_weights_may_be_shared_apart():
     assert ghost_error(shared_biases, params, squares, *batches(3)) < 1e-12
 
 
+@pytest.mark.parametrize("flag", [0, 1])
+def test_a_branch_or_an_iteration_may_end_in_a_parameter(flag):
+    def apply(params, inputs):
+        default = jnp.broadcast_to(params["default"], inputs.shape)
+        hidden = lax.cond(params["flag"] > 0, lambda h: h @ params["w"], lambda _: default, inputs)
+
+        def step(carry, _):
+            state, previous = carry
+            return (jnp.tanh(state + previous @ params["w"]), default), None
+
+        (hidden, previous), _ = lax.scan(step, (hidden, inputs), None, length=3)
+        return (hidden + previous) @ params["o"]
+
+    params = {"w": drawn(4, 4), "default": drawn(4), "o": drawn(4, 2), "flag": jnp.asarray(flag)}
+    assert ghost_error(apply, params, squares, *batches(4)) < 1e-12
+
+
+def test_one_bias_may_serve_every_layer_of_a_scan():
+    def apply(params, inputs):
+        hidden, _ = lax.scan(lambda h, w: (jnp.tanh(h @ w + params["b"]), None), inputs, params["w"])
+        return hidden @ params["o"]
+
+    params = {"w": drawn(3, 4, 4), "b": drawn(4), "o": drawn(4, 2)}
+    assert ghost_error(apply, params, squares, *batches(4)) < 1e-12
+
+
 def test_a_counted_loop_reads_its_weight_by_number():
     def apply(params, inputs):
         hidden = lax.fori_loop(0, 3, lambda i, h: jnp.tanh(h @ params["w"][i]), inputs)
