@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._layout import candidates
+from lai_torch._layout import Layout, candidates
 from lai_torch._recorder import Recorder, Rule
 from lai_torch._tap import Tap
 from lai_torch._uses import Source, Use
@@ -46,24 +46,27 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
     expanded = list(aligned)
     for layout in layouts:
         expanded[layout.axis] = shape[layout.axis]
-    return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded))
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded), layouts)
 
 
 def _own_rows(
     recorder: Recorder, source: Source, aligned: tuple[int, ...], shape: torch.Size
 ) -> Tensor | None:
     """Return what already has a row per sample (a table read with constant ids): row i is sample i's."""
-    pairs = zip(aligned, shape, strict=True)
-    if source.whole or not any(size == length == recorder.samples for size, length in pairs):
+    pairs = enumerate(zip(aligned, shape, strict=True))
+    layouts = [Layout(axis) for axis, (size, length) in pairs if size == length == recorder.samples]
+    if source.whole or not layouts:
         return None
-    return leaf(recorder, source, source.tensor.detach().reshape(aligned), own_rows=True)
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned), layouts, own_rows=True)
 
 
-def leaf(recorder: Recorder, source: Source, copies: Tensor, *, own_rows: bool = False) -> Tensor:
-    """Make `copies` of a parameter a leaf whose gradient is recorded."""
+def leaf(
+    recorder: Recorder, source: Source, copies: Tensor, layouts: list[Layout], *, own_rows: bool = False
+) -> Tensor:
+    """Make `copies` of a parameter a leaf whose gradient is recorded, samples along one of `layouts`."""
     copies = copies.detach().requires_grad_()
     use = Use("direct", source, Tap(), copies, batch_axis=recorder.batch_axis)
-    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows)
+    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows, layouts=layouts)
     recorder.note(use)
     return recorder.mark(copies)
 
@@ -79,10 +82,11 @@ def _expand(recorder: Recorder, func: Any, tensor: Any, *sizes: Any, **kwargs: A
         return NotImplemented
     expanded = func(tensor.detach(), *sizes, **kwargs)
     aligned = (1,) * (expanded.ndim - tensor.ndim) + tuple(tensor.shape)
-    pairs = list(zip(expanded.shape, aligned, strict=True))
-    if expanded.ndim < 2 or recorder.samples == 1 or (recorder.samples, 1) not in pairs:
+    pairs = enumerate(zip(expanded.shape, aligned, strict=True))
+    layouts = [Layout(axis) for axis, pair in pairs if pair == (recorder.samples, 1)]
+    if expanded.ndim < 2 or recorder.samples == 1 or not layouts:
         return NotImplemented
-    return leaf(recorder, source, expanded)
+    return leaf(recorder, source, expanded, layouts)
 
 
 def _affine(recorder: Recorder, normalized: Tensor, weight: Any, bias: Any, axis: int | None) -> Tensor:

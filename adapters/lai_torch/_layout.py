@@ -64,26 +64,36 @@ def distinct_weights(samples: int, like: Tensor) -> Tensor:
 
 
 def proven(
-    gradient: Tensor, weighted: Tensor, layouts: Sequence[Layout], weights: Tensor, precision: float
+    gradient: Tensor,
+    weighted: Tensor,
+    layouts: Sequence[Layout],
+    weights: Tensor,
+    *,
+    precision: float,
+    largest: float,
 ) -> Layout | None:
     r"""Return the layout under which no row feeds another sample's loss, None if there is none.
 
     `gradient` is that of :math:`\sum_i l_i`, `weighted` that of :math:`\sum_i w_i l_i` with distinct
     weights. A row belongs to sample i alone exactly if its second gradient is `w_i` times its first:
     otherwise some other loss depends on it (for almost all weights). `precision` is that of the coarsest
-    type the model computes in; half its digits must agree.
+    type the model computes in; half its digits must agree, but for what is rounding beside the
+    `largest` gradient of all layers.
     """
     samples = weights.shape[0]
     for layout in layouts:
         first, second = (by_sample(side, layout, samples) for side in (gradient, weighted))
         expected = first * weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
-        if _close(second, expected, precision**0.5):
+        if _close(second, expected, precision**0.5, 100.0 * precision * largest):
             return layout
     return None
 
 
-def _close(left: Tensor, right: Tensor, tolerance: float) -> bool:
+def _close(left: Tensor, right: Tensor, relative: float, absolute: float) -> bool:
     """Whether two gradients agree; samples that are not finite say nothing."""
-    scale = torch.nan_to_num(right, nan=0.0, posinf=0.0, neginf=0.0).abs().max()
-    difference = torch.nan_to_num(left - right, nan=0.0, posinf=0.0, neginf=0.0).abs().max()
-    return bool(difference <= tolerance * scale)
+    return magnitude(left - right) <= relative * magnitude(right) + absolute
+
+
+def magnitude(values: Tensor) -> float:
+    """Return the largest finite absolute value."""
+    return float(torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).abs().max())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
-from lai_torch._layout import Layout, candidates, chosen, distinct_weights, proven
+from lai_torch._layout import Layout, candidates, chosen, distinct_weights, magnitude, proven
 from lai_torch._preserve import preserved
 from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
@@ -101,6 +101,12 @@ def record(
         if every_layer and (verify or layouts is None):
             layouts = _prove(recorder, values)
     if layouts is None:
+        if known:
+            msg = (
+                "model: expected the same layers whenever the batch is run, found others the second time, "
+                "so that the axis of the samples stays open; call model.eval(), or use another batch size"
+            )
+            raise ValueError(msg)
         proof = record(model, loss, inputs, targets, every_layer=True, last=last)
         layers = [proof.layouts[use] for use in proof.uses if use.kind in READ_BY_LAI]
         return record(model, loss, inputs, targets, every_layer=False, last=last, known=layers)
@@ -192,6 +198,8 @@ def _read(recorder: Recorder) -> dict[Use, Layout] | None:
 
 
 def _candidates(recorder: Recorder, use: Use) -> list[Layout]:
+    if "layouts" in use.options:
+        return list(use.options["layouts"])
     allowed = candidates(use.leading, recorder.samples, use.batch_axis)
     if not allowed:
         msg = (
@@ -218,6 +226,8 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     second = recorder.differentiate((values * weights).sum(), wanted)
     for use, gradient in zip(copies, second[len(recorder.anchors) :], strict=True):
         use.tap.second = gradient
+    received = [use.tap.gradient for use in recorder.uses if use.tap.gradient is not None]
+    largest = max(map(magnitude, received), default=0.0)
     found = {}
     for use in recorder.uses:
         allowed, first, other = _candidates(recorder, use), use.tap.gradient, use.tap.second
@@ -225,7 +235,8 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
         if first is None or other is None:
             found[use] = allowed[0]
             continue
-        layout = proven(use.flat(first), use.flat(other), allowed, weights, recorder.precision)
+        sides = use.flat(first), use.flat(other)
+        layout = proven(*sides, allowed, weights, precision=recorder.precision, largest=largest)
         if layout is None:
             msg = (
                 f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses "

@@ -59,7 +59,8 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
     )
     if joined:
         return output
-    return recorder.mark(broadcast(recorder, torch.add, (output, bias), {}))
+    added = broadcast(recorder, torch.add, (output, bias), {}) if recorder.every_layer else NotImplemented
+    return recorder.mark(output + bias if added is NotImplemented else added)
 
 
 def _whole(recorder: Recorder, source: Source) -> Source:

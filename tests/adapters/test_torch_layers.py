@@ -433,3 +433,34 @@ def test_ghost_needs_no_last_layer_and_lai_takes_the_one_that_is_named():
         torch.testing.assert_close(report.scores, expected)
     with pytest.raises(ValueError, match="expected one final layer, found 2"):
         lai_torch.Curator(model, LOSS, None, (inputs, labels())).score(inputs, labels())
+
+
+def test_a_derived_bias_and_a_width_like_the_batch():
+    class Merged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix, self.head = nn.Parameter(torch.randn(N, N)), nn.Linear(N, 3)
+
+        def forward(self, inputs):
+            merged = torch.addmm(self.matrix[0], inputs.reshape(-1, N), self.matrix)
+            return self.head(torch.tanh(merged.reshape(inputs.shape)).mean(1))
+
+    model, inputs = Merged().double(), randn(N, 3, N)
+    check_exact(model, inputs)
+    trace = lai_torch.trace(model, LOSS, inputs, labels())
+    assert [layer.name for layer in trace.layers] == ["matrix", "head"]
+
+
+def test_gradients_that_are_rounding_alone_refuse_nothing():
+    # of two channels, normalisation leaves all but constants
+    layers = nn.LayerNorm(2), nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 3)
+
+    class Pairs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attend, self.rest = nn.MultiheadAttention(2, 1, batch_first=True), nn.Sequential(*layers)
+
+        def forward(self, inputs):
+            return self.rest(inputs + self.attend(inputs, inputs, inputs)[0]).mean(1)
+
+    check_exact(Pairs().double(), randn(N, N, 2))
