@@ -51,7 +51,7 @@ def read_scan(reader: "Reader", eqn: Any, slots: list[int], values: list[Value])
     sliced = [_sliced(eqn, value) for value in values[consts + carried :]]
     carry = [replace(_entering(value), known=None) for value in values[consts : consts + carried]]
     doubted = reader.notebook.lenient
-    reader.notebook.lenient = doubted or any(value.of_parameters for value in carry)
+    reader.notebook.lenient = doubted or not all(value.batched for value in carry)
     while True:
         body = reader.nested(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])

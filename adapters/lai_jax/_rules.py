@@ -147,8 +147,11 @@ def _fft(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
 
 
 def _leading(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
-    """Random keys: the samples' axis stays where it is, other axes come and go behind it."""
-    return common_rows(eqn, values)
+    """Random keys and bits: the samples' axis stays where it is, other axes come and go behind it."""
+    rows = common_rows(eqn, values)
+    if rows.axis >= len(eqn.outvars[0].aval.shape):
+        raise couples(eqn, "makes one number of all samples")
+    return rows
 
 
 def dot_general(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
@@ -184,6 +187,8 @@ def conv_general_dilated(eqn: Any, values: Sequence[Value], samples: int) -> Row
     return rows.moved(spec.out_spec[0])
 
 
+_KEYS = ("bitcast_convert_type", "random_bits", "random_seed", "random_split", "random_unwrap", "random_wrap")
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(_REDUCE, _reduce),
@@ -191,7 +196,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_WINDOWED, _window),
     **dict.fromkeys(_MATRICES, _matrices),
     **dict.fromkeys(("slice", "dynamic_slice", "dynamic_update_slice", "pad"), _whole_axis),
-    **dict.fromkeys(("random_bits", "random_seed", "random_split", "random_wrap", "random_unwrap"), _leading),
+    **dict.fromkeys(_KEYS, _leading),
     "sort": _along("dimension"),
     "split": _along("axis"),
     "concatenate": _along("dimension"),

@@ -17,6 +17,12 @@ class TransposedTrace(LayerTrace):
     Parameters and errors are those of `LayerTrace`; there is no bias.
     """
 
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of W: groups, and the outputs and inputs of the records that use it straight."""
+        shape = super().matrix_shape
+        return None if shape is None else (shape[0], shape[2], shape[1])
+
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of W: activations as rows, output gradients as columns."""
         rows, columns = (

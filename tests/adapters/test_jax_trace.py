@@ -140,6 +140,32 @@ def test_a_branch_or_an_iteration_may_end_in_a_parameter(flag):
     assert ghost_error(apply, params, squares, *batches(4)) < 1e-12
 
 
+def test_a_recurrent_cell_may_start_from_zeros():
+    def apply(params, inputs):
+        def cell(carry, value):
+            state, memory = carry
+            gates = value @ params["u"] + (state @ params["v"] + params["b"])
+            keep, new = jax.nn.sigmoid(gates[:, :3]), jnp.tanh(gates[:, 3:])
+            memory = keep * memory + (1 - keep) * new
+            return (jnp.tanh(memory), memory), None
+
+        zeros = jnp.zeros((inputs.shape[0], 3))
+        (state, _), _ = lax.scan(cell, (zeros, zeros), jnp.swapaxes(inputs, 0, 1))
+        return state @ params["o"]
+
+    params = {"u": drawn(4, 6), "v": drawn(3, 6), "b": drawn(6), "o": drawn(3, 2)}
+    assert ghost_error(apply, params, squares, *batches(5, 4)) < 1e-12
+
+
+def test_random_keys_may_come_one_a_sample():
+    def apply(params, inputs, keys):
+        masked = jax.vmap(lambda x, key: x * jax.random.bernoulli(key, 0.5, x.shape))(inputs, keys)
+        return masked @ params
+
+    sides = [((drawn(n, 4), jax.random.split(jax.random.key(n), n)), drawn(n)) for n in (3, 4)]
+    assert ghost_error(apply, drawn(4, 2), squares, *sides) < 1e-12
+
+
 def test_one_bias_may_serve_every_layer_of_a_scan():
     def apply(params, inputs):
         hidden, _ = lax.scan(lambda h, w: (jnp.tanh(h @ w + params["b"]), None), inputs, params["w"])
