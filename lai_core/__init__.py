@@ -4,7 +4,7 @@ Scores are positive for samples that help: to first order, one SGD step of unit 
 sample j, on the parameters that the estimator sees, lowers the summed validation loss by score j.
 """
 
-from lai_core._records import Record, Trace
+from lai_core._engine.records import Record, Trace
 from lai_core.checks import check_same_batch, fitting_positions
 from lai_core.convolutions import ConvolutionTrace
 from lai_core.embeddings import EmbeddingTrace

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from jaxtyping import Bool, Float
 
-from lai_core._checks import check_number
-from lai_core._layerwise import J, Z, check_axes, quotient
-from lai_core._namespace import Array, Namespace
-from lai_core._records import Trace
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.records import Trace
+from lai_core._theory.layerwise import J, Z, check_axes, quotient
 from lai_core.similarities import similarities
 
 __all__ = [

@@ -14,7 +14,8 @@ they are right for rho = 1 and above, too.
 
 from jaxtyping import Float
 
-from lai_core._layerwise import (
+from lai_core._engine.namespace import Array
+from lai_core._theory.layerwise import (
     Constant,
     J,
     Z,
@@ -27,7 +28,6 @@ from lai_core._layerwise import (
     norm_products,
     power_sum,
 )
-from lai_core._namespace import Array
 
 __all__ = [
     "conservative_bound",

@@ -6,8 +6,9 @@ LAI is w = 1, LLI is w = 0 below the last layer. What is returned here goes into
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._layerwise import (
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array
+from lai_core._theory.layerwise import (
     Constant,
     J,
     Z,
@@ -18,7 +19,6 @@ from lai_core._layerwise import (
     decay_powers,
     quotient,
 )
-from lai_core._namespace import Array
 
 __all__ = [
     "admissible_weights",

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._layerwise import Constant, J, Z, check_axes, check_constant, quotient
-from lai_core._namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
+from lai_core._theory.layerwise import Constant, J, Z, check_axes, check_constant, quotient
 
 __all__ = [
     "layer_factors",

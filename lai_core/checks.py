@@ -1,11 +1,11 @@
 """What a caller may want to know of traces before scoring them."""
 
-from lai_core._arguments import check_lai_trace
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._namespace import Array, Namespace
-from lai_core._positions import POSITIONS, misfit
-from lai_core._records import Trace, where
-from lai_core._trace_checks import check_pair, check_same_samples, check_trace
+from lai_core._engine.arguments import check_lai_trace
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.positions import POSITIONS, misfit
+from lai_core._engine.records import Trace, where
+from lai_core._engine.trace_checks import check_pair, check_same_samples, check_trace
 
 
 def fitting_positions(trace: Trace) -> tuple[str, ...]:

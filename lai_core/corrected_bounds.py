@@ -7,7 +7,8 @@ similarities is in `lai_core.ratios`. Every bound here holds for rho = 1 and abo
 
 from jaxtyping import Float
 
-from lai_core._layerwise import (
+from lai_core._engine.namespace import Array
+from lai_core._theory.layerwise import (
     Constant,
     J,
     Z,
@@ -19,7 +20,6 @@ from lai_core._layerwise import (
     norm_products,
     power_sum,
 )
-from lai_core._namespace import Array
 
 __all__ = [
     "aligned_similarity_bound",

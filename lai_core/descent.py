@@ -7,9 +7,9 @@ import math
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._namespace import Array
-from lai_core._shapes import conformed
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array
+from lai_core._theory.shapes import conformed
 
 __all__ = ["certified_learning_rate", "descent_remainder", "hessian_cosine_bound"]
 

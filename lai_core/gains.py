@@ -4,11 +4,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core._checks import check_floating, check_not_empty
-from lai_core._gradients import ParameterGradient, VectorGradient, Workspace
-from lai_core._namespace import Array, Namespace, cast
-from lai_core._positions import sum_positions
-from lai_core._records import Record
+from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
+from lai_core._engine.namespace import Array, Namespace, cast
+from lai_core._engine.positions import sum_positions
+from lai_core._engine.records import Record
 from lai_core.layers import LayerTrace
 
 

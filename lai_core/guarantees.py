@@ -8,8 +8,8 @@ whatever m and M are; without a lower bound on the quotient nothing is.
 
 from jaxtyping import Bool, Float
 
-from lai_core._layerwise import Constant, J, Z, check_axes, check_constant, quotient
-from lai_core._namespace import Array
+from lai_core._engine.namespace import Array
+from lai_core._theory.layerwise import Constant, J, Z, check_axes, check_constant, quotient
 
 __all__ = [
     "certain_order",

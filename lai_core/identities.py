@@ -2,8 +2,8 @@
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array, Namespace, namespace_of
-from lai_core._shapes import conformed
+from lai_core._engine.namespace import Array, Namespace, namespace_of
+from lai_core._theory.shapes import conformed
 
 __all__ = ["pre_activation_gradients", "self_votes", "softmax_feedback"]
 

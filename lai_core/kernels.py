@@ -4,12 +4,12 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core import _estimators
-from lai_core._arguments import check_lai_pair, readout_scales
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._namespace import Array
-from lai_core._records import Trace
-from lai_core._trace_checks import check_pair
+from lai_core._engine import estimators
+from lai_core._engine.arguments import check_lai_pair, readout_scales
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import check_pair
 
 
 def ghost_kernel(
@@ -55,8 +55,8 @@ def ghost_kernel(
     45.0
     """
     work = check_pair(validation, training, "all", memory_budget)
-    return _estimators.kernel(
-        _estimators.ghost_gradients(validation, work), _estimators.ghost_gradients(training, work), work
+    return estimators.kernel(
+        estimators.ghost_gradients(validation, work), estimators.ghost_gradients(training, work), work
     )
 
 
@@ -89,8 +89,8 @@ def lli_kernel(
         If a trace is unsound, the two do not fit, or the budget is too small for one pair of samples.
     """
     work = check_pair(validation, training, "output", memory_budget)
-    return _estimators.kernel(
-        _estimators.lli_gradients(validation, work), _estimators.lli_gradients(training, work), work
+    return estimators.kernel(
+        estimators.lli_gradients(validation, work), estimators.lli_gradients(training, work), work
     )
 
 
@@ -147,8 +147,8 @@ def lai_kernel(
     """
     work = check_lai_pair(validation, training, positions, memory_budget)
     scales = readout_scales(layer_weights, training, work)
-    return _estimators.kernel(
-        _estimators.lai_gradients(validation, work, positions),
-        _estimators.lai_gradients(training, work, positions, scales),
+    return estimators.kernel(
+        estimators.lai_gradients(validation, work, positions),
+        estimators.lai_gradients(training, work, positions, scales),
         work,
     )

@@ -4,12 +4,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core._checks import check_floating, check_not_empty
-from lai_core._gradients import ParameterGradient, VectorGradient, Workspace
-from lai_core._namespace import Array, Namespace
-from lai_core._outer import OuterGradient
-from lai_core._positions import sum_positions, with_positions
-from lai_core._records import Record
+from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.positions import sum_positions, with_positions
+from lai_core._engine.records import Record
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ unit learning rate and per unit weight :math:`w_j` of the sample in the loss :ma
 
 from jaxtyping import Float
 
-from lai_core._adam import Adam, clipped_backwards, moments, used_gradient
-from lai_core._checks import check_number
-from lai_core._namespace import Array
-from lai_core._shapes import conformed
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array
+from lai_core._theory.adam import Adam, clipped_backwards, moments, used_gradient
+from lai_core._theory.shapes import conformed
 
 __all__ = [
     "Adam",

@@ -8,8 +8,8 @@ import math
 
 from jaxtyping import Float
 
-from lai_core._checks import check_choice, check_number, check_vector
-from lai_core._namespace import Array, Namespace, accumulation_dtype, cast
+from lai_core._engine.checks import check_choice, check_number, check_vector
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast
 
 NORMALIZATIONS = ("kept", "batch")
 

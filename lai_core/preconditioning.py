@@ -4,18 +4,18 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core import _estimators
-from lai_core._arguments import check_lai_pair, readout_scales
-from lai_core._checks import (
+from lai_core._engine import estimators
+from lai_core._engine.arguments import check_lai_pair, readout_scales
+from lai_core._engine.checks import (
     DEFAULT_MEMORY_BUDGET,
     check_floating,
     check_not_empty,
     check_number,
     check_vector,
 )
-from lai_core._namespace import Array, accumulation_dtype, cast, namespace_of
-from lai_core._records import Trace
-from lai_core._trace_checks import check_trace
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import check_trace
 from lai_core.scores import _lai_scores
 from lai_core.summaries import ValidationSummary
 
@@ -105,9 +105,9 @@ def preconditioned_lai_kernel(
     scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
     work = check_lai_pair(validation, training, positions, memory_budget)
     scales = readout_scales(layer_weights, training, work)
-    return _estimators.kernel(
-        _estimators.lai_gradients(validation, work, positions),
-        _estimators.lai_gradients(training, work, positions, scales, scale),
+    return estimators.kernel(
+        estimators.lai_gradients(validation, work, positions),
+        estimators.lai_gradients(training, work, positions, scales, scale),
         work,
     )
 

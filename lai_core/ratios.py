@@ -9,7 +9,8 @@ are not looked at.
 
 from jaxtyping import Float
 
-from lai_core._layerwise import (
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._theory.layerwise import (
     Constant,
     J,
     Z,
@@ -20,7 +21,6 @@ from lai_core._layerwise import (
     per_layer,
     quotient,
 )
-from lai_core._namespace import Array, Namespace
 
 __all__ = [
     "ghost_over_lai_range",

@@ -4,14 +4,14 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core import _estimators
-from lai_core._arguments import check_lai_pair, check_lai_trace, readout_scales
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, accumulation_dtype, namespace_of
-from lai_core._outer import OuterGradient
-from lai_core._records import Trace
-from lai_core._trace_checks import Needs, check_layouts, check_pair, check_same_samples, check_trace
+from lai_core._engine import estimators
+from lai_core._engine.arguments import check_lai_pair, check_lai_trace, readout_scales
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import Needs, check_layouts, check_pair, check_same_samples, check_trace
 from lai_core.summaries import ValidationSummary
 
 
@@ -62,9 +62,9 @@ def ghost_scores(
     """
     if isinstance(validation, ValidationSummary):
         work = _check_summary(validation, training, "ghost", exclude_self, memory_budget)
-        return _estimators.along(validation.totals, _estimators.ghost_gradients(training, work), work)
+        return estimators.along(validation.totals, estimators.ghost_gradients(training, work), work)
     work = check_pair(validation, training, "all", memory_budget)
-    sides = (_estimators.ghost_gradients(validation, work), _estimators.ghost_gradients(training, work))
+    sides = (estimators.ghost_gradients(validation, work), estimators.ghost_gradients(training, work))
     return _scores(*sides, validation, training, exclude_self, work)
 
 
@@ -107,9 +107,9 @@ def lli_scores(
     """
     if isinstance(validation, ValidationSummary):
         work = _check_summary(validation, training, "lli", exclude_self, memory_budget)
-        return _estimators.along(validation.totals, _estimators.lli_gradients(training, work), work)
+        return estimators.along(validation.totals, estimators.lli_gradients(training, work), work)
     work = check_pair(validation, training, "output", memory_budget)
-    sides = (_estimators.lli_gradients(validation, work), _estimators.lli_gradients(training, work))
+    sides = (estimators.lli_gradients(validation, work), estimators.lli_gradients(training, work))
     return _scores(*sides, validation, training, exclude_self, work)
 
 
@@ -188,29 +188,29 @@ def _lai_scores(
         positions = _summary_positions(validation, positions)
         check_lai_trace(training, work, positions, "training")
         scales = readout_scales(layer_weights, training, work)
-        ours = _estimators.lai_gradients(training, work, positions, scales, output_scale)
+        ours = estimators.lai_gradients(training, work, positions, scales, output_scale)
         _check_block_widths(validation, ours)
-        return _estimators.along(validation.totals, ours, work)
+        return estimators.along(validation.totals, ours, work)
     positions = "tokens" if positions is None else positions
     work = check_lai_pair(validation, training, positions, memory_budget)
     scales = readout_scales(layer_weights, training, work)
-    theirs = _estimators.lai_gradients(validation, work, positions)
-    ours = _estimators.lai_gradients(training, work, positions, scales, output_scale)
+    theirs = estimators.lai_gradients(validation, work, positions)
+    ours = estimators.lai_gradients(training, work, positions, scales, output_scale)
     return _scores(theirs, ours, validation, training, exclude_self, work)
 
 
 def _scores(
-    theirs: _estimators.Gradients,
-    ours: _estimators.Gradients,
+    theirs: estimators.Gradients,
+    ours: estimators.Gradients,
     validation: Trace,
     training: Trace,
     exclude_self: bool,
     work: Workspace,
 ) -> Float[Array, " n_train"]:
     if not exclude_self:
-        return _estimators.scores(theirs, ours, work)
+        return estimators.scores(theirs, ours, work)
     check_same_samples(validation, training)
-    return _estimators.scores(theirs, ours, work) - _estimators.diagonal(theirs, ours, work)
+    return estimators.scores(theirs, ours, work) - estimators.diagonal(theirs, ours, work)
 
 
 def _check_summary(
@@ -237,7 +237,7 @@ def _summary_positions(summary: ValidationSummary, positions: str | None) -> str
     return str(summary.positions)
 
 
-def _check_block_widths(summary: ValidationSummary, ours: _estimators.Gradients) -> None:
+def _check_block_widths(summary: ValidationSummary, ours: estimators.Gradients) -> None:
     (gradient,) = ours["readouts"]
     blocks = gradient.columns if isinstance(gradient, OuterGradient) else ()
     for index, (total, block) in enumerate(zip(summary.totals[0], blocks, strict=False)):

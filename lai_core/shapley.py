@@ -11,9 +11,9 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._namespace import Array, Namespace
-from lai_core._shapes import conformed
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._theory.shapes import conformed
 
 __all__ = [
     "midpoint_error_bound",

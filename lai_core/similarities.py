@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, Namespace, cast
-from lai_core._records import Record, Trace, where
-from lai_core._trace_checks import check_pair
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, Namespace, cast
+from lai_core._engine.records import Record, Trace, where
+from lai_core._engine.trace_checks import check_pair
 from lai_core.layers import LayerTrace
 
 __all__ = ["Similarities", "similarities"]

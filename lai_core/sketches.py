@@ -10,8 +10,8 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from lai_core._namespace import Array, namespace_of
-from lai_core._records import Trace
+from lai_core._engine.namespace import Array, namespace_of
+from lai_core._engine.records import Trace
 from lai_core.layers import LayerTrace
 
 

@@ -4,14 +4,14 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core import _estimators
-from lai_core._arguments import check_lai_trace
-from lai_core._checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, itemsize, namespace_of
-from lai_core._positions import POSITIONS, number_of_positions
-from lai_core._records import Trace
-from lai_core._trace_checks import Layouts, Needs, check_equal_layouts, check_trace, layouts
+from lai_core._engine import estimators
+from lai_core._engine.arguments import check_lai_trace
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, itemsize, namespace_of
+from lai_core._engine.positions import POSITIONS, number_of_positions
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import Layouts, Needs, check_equal_layouts, check_trace, layouts
 
 SUMMARIZED = ("ghost", "lai", "lli", "preconditioned_lai")
 
@@ -163,20 +163,20 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
     return ValidationSummary(
         estimator,
         positions if estimator == "lai" else None,
-        _estimators.totals(gradients, work),
+        estimators.totals(gradients, work),
         trace.layers[0].samples(),
         layouts(trace, needs),
     )
 
 
-def _gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> _estimators.Gradients:
+def _gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> estimators.Gradients:
     """Return the gradients that `estimator` sees on the validation side."""
     if estimator == "lai":
-        return _estimators.lai_gradients(trace, work, positions)
-    return {"ghost": _estimators.ghost_gradients, "lli": _estimators.lli_gradients}[estimator](trace, work)
+        return estimators.lai_gradients(trace, work, positions)
+    return {"ghost": estimators.ghost_gradients, "lli": estimators.lli_gradients}[estimator](trace, work)
 
 
-def _check_size(gradients: _estimators.Gradients, work: Workspace, estimator: str) -> None:
+def _check_size(gradients: estimators.Gradients, work: Workspace, estimator: str) -> None:
     entries: dict[Hashable, int] = {key: uses[0].total_entries() for key, uses in gradients.items()}
     needed = sum(entries.values()) * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:

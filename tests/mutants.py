@@ -43,7 +43,7 @@ class Mutant:
 
 MUTANTS = {
     "drop a sign": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "product = -xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "test_exactness.py",
@@ -55,49 +55,49 @@ MUTANTS = {
         "test_exactness.py",
     ),
     "drop the bias of LAI": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         "        if layer.has_readout_bias:",
         "        if False:",
         "test_exactness.py",
     ),
     "count a readout bias once under flatten": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         "biases.append(count * scale)",
         "biases.append(1 * scale)",
         "test_exactness.py",
     ),
     "drop a layer of LAI": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         "    for index, layer in enumerate(trace.layers):\n        embedding",
         "    for index, layer in enumerate(trace.layers[1:] or trace.layers):\n        embedding",
         "test_exactness.py",
     ),
     "drop the cross terms of a shared matrix": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         'matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)',
         'matrix = ("layer", index)',
         "test_exactness.py",
     ),
     "swap the first and the last beta": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         "output_gradients = trace.layers[-1].output_gradients\n    if",
         "output_gradients = trace.layers[0].output_gradients\n    if",
         "test_exactness.py",
     ),
     "take the first layer for the last": Mutant(
-        "lai_core/_estimators.py", "trace.layers[-1:]", "trace.layers[:1]", "test_exactness.py"
+        "lai_core/_engine/estimators.py", "trace.layers[-1:]", "trace.layers[:1]", "test_exactness.py"
     ),
     "ignore layer weights": Mutant(
-        "lai_core/_estimators.py",
+        "lai_core/_engine/estimators.py",
         "scale = 1.0 if readout_scales is None else readout_scales[index]",
         "scale = 1.0",
         "test_exactness.py",
     ),
     "sum positions where the mean is asked": Mutant(
-        "lai_core/_positions.py", " * (1.0 / count)", "", "test_exactness.py"
+        "lai_core/_engine/positions.py", " * (1.0 / count)", "", "test_exactness.py"
     ),
     "multiply means in a summary": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "product = xp.matmul(rows, by_group(block, chunk, self.groups, work))",
         "product = xp.matmul(xp.mean(rows, axis=2, keepdims=True), "
         "xp.sum(by_group(block, chunk, self.groups, work), axis=1, keepdims=True))",
@@ -111,8 +111,8 @@ MUTANTS = {
     ),
     "leave the diagonal in": Mutant(
         "lai_core/scores.py",
-        "return _estimators.scores(theirs, ours, work) - _estimators.diagonal(theirs, ours, work)",
-        "return _estimators.scores(theirs, ours, work)",
+        "return estimators.scores(theirs, ours, work) - estimators.diagonal(theirs, ours, work)",
+        "return estimators.scores(theirs, ours, work)",
         "test_exactness.py",
     ),
     "mix the groups": Mutant(
@@ -134,52 +134,52 @@ MUTANTS = {
         "test_preconditioning.py",
     ),
     "ignore the budget of a kernel": Mutant(
-        "lai_core/_gradients.py",
+        "lai_core/_engine/gradients.py",
         "while entries(rows, columns) * size > self.memory_budget:",
         "while False:",
         "test_contraction.py",
     ),
     "ignore the budget of samples": Mutant(
-        "lai_core/_gradients.py",
+        "lai_core/_engine/gradients.py",
         "return min(most, self.memory_budget // needed)",
         "return most",
         "test_contraction.py",
     ),
     "ignore the budget of a summed gradient": Mutant(
-        "lai_core/_outer.py", "if needed <= work.memory_budget:", "if True:", "test_contraction.py"
+        "lai_core/_engine/outer.py", "if needed <= work.memory_budget:", "if True:", "test_contraction.py"
     ),
     "drop layer weights of built gradients": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "product = _scaled(xp.matmul(ours, xp.matrix_transpose(theirs)), scale)",
         "product = xp.matmul(ours, xp.matrix_transpose(theirs))",
         "test_exactness.py",
     ),
     "drop layer weights of self scores": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "product = _scaled(xp.sum(ours * theirs, axis=-1), scale)",
         "product = xp.sum(ours * theirs, axis=-1)",
         "test_exactness.py",
     ),
     "give the second half the weights of the first": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "(self.scales[:middle], self.scales[middle:])",
         "(self.scales[:middle], self.scales[:middle])",
         "test_exactness.py",
     ),
     "take the validation side's positions for both": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "t, u = self.positions, training.positions\n        if t == u == 1:",
         "t = u = self.positions\n        if t == u == 1:",
         "test_exactness.py",
     ),
     "take one group twice": Mutant(
-        "lai_core/_outer.py",
+        "lai_core/_engine/outer.py",
         "self._group_range(slice(cut, self.groups))",
         "self._group_range(slice(0, cut))",
         "test_exactness.py",
     ),
     "sum positions in half precision": Mutant(
-        "lai_core/_positions.py",
+        "lai_core/_engine/positions.py",
         "work.xp.sum(array, axis=1, dtype=work.dtype)",
         "cast(work.xp, work.xp.sum(array, axis=1), work.dtype)",
         "test_precision.py",
@@ -197,13 +197,13 @@ MUTANTS = {
         "test_bad_input.py",
     ),
     "always multiply pairs": Mutant(
-        "lai_core/_gradients.py",
+        "lai_core/_engine/gradients.py",
         "if validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training):",
         "if False:",
         "test_contraction.py",
     ),
     "accumulate in half precision": Mutant(
-        "lai_core/_namespace.py",
+        "lai_core/_engine/namespace.py",
         "xp.float32 if is_half(dtype) else dtype",
         "dtype",
         "test_precision.py",
@@ -221,7 +221,7 @@ MUTANTS = {
         "lai_core/policies.py", "taken = (rank < kept)", "taken = (rank < kept - 1)", "test_policies.py"
     ),
     "skip a check": Mutant(
-        "lai_core/_trace_checks.py",
+        "lai_core/_engine/trace_checks.py",
         "            if theirs.get(what) != ours.get(what):",
         "            if False:",
         "test_bad_input.py",

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lai_core import LayerTrace, ReadoutTrace
-from lai_core._gradients import ParameterGradient, Workspace
-from lai_core._namespace import Namespace
-from lai_core._outer import OuterGradient
-from lai_core._positions import with_positions
+from lai_core._engine.gradients import ParameterGradient, Workspace
+from lai_core._engine.namespace import Namespace
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.positions import with_positions
 
 
 @dataclass(frozen=True, eq=False)

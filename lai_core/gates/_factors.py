@@ -2,11 +2,11 @@ r"""What a layer's gates say of its similarity's gain, and how far off that may 
 
 from jaxtyping import Float
 
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._namespace import Array
-from lai_core._prepared import check_chain, check_shape, dot, prepared
-from lai_core._records import Trace
-from lai_core._trace_checks import check_trace
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import check_trace
+from lai_core._theory.prepared import check_chain, check_shape, dot, prepared
 from lai_core.gates._inputs import check_dense
 
 

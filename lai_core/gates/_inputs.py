@@ -4,11 +4,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core._arguments import check_lai_pair
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, accumulation_dtype, cast
-from lai_core._prepared import check_shape, numbered, prepared
-from lai_core._records import Trace, where
+from lai_core._engine.arguments import check_lai_pair
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, accumulation_dtype, cast
+from lai_core._engine.records import Trace, where
+from lai_core._theory.prepared import check_shape, numbered, prepared
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jaxtyping import Float
 
-from lai_core._checks import DEFAULT_MEMORY_BUDGET
-from lai_core._gradients import spans
-from lai_core._namespace import Array, cast
-from lai_core._prepared import dot
-from lai_core._records import Trace
-from lai_core._trace_checks import check_same_samples
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.gradients import spans
+from lai_core._engine.namespace import Array, cast
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import check_same_samples
+from lai_core._theory.prepared import dot
 from lai_core.gates._inputs import GateInputs, gate_inputs
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array, Namespace
-from lai_core._prepared import (
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._theory.prepared import (
     apply,
     check_chain,
     check_shape,

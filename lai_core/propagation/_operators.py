@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array
-from lai_core._prepared import apply, check_chain, check_shape, check_width, numbered, prepared
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import apply, check_chain, check_shape, check_width, numbered, prepared
 
 
 def layer_jacobian(weight: Array, derivatives: Array, /) -> Float[Array, "... d_below d_out"]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._namespace import Array, Namespace
-from lai_core._prepared import check_chain, check_shape, check_width, numbered, prepared
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._theory.prepared import check_chain, check_shape, check_width, numbered, prepared
 
 
 def jacobian_split(

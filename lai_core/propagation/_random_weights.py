@@ -6,9 +6,9 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._namespace import Array
-from lai_core._prepared import prepared
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import prepared
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ r"""Bounds on Ghost's variance: from below as printed and as they hold, and from
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array
-from lai_core._prepared import check_shape, dot, prepared
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import check_shape, dot, prepared
 from lai_core.variance._identities import ghost_terms, printed_ghost_variance
 
 

@@ -2,8 +2,8 @@ r"""Ghost against LAI: absolutely, relative to their means, and as estimators of
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array
-from lai_core._prepared import check_shape, dot, prepared
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import check_shape, dot, prepared
 
 
 def regression_gain(similarities: Array, shared: Array, probabilities: Array, /) -> Float[Array, " layers"]:

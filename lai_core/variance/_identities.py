@@ -2,8 +2,8 @@ r"""Variances of Ghost and LAI from moments: the identities, and the printed one
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array
-from lai_core._prepared import apply, check_shape, dot, prepared
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import apply, check_shape, dot, prepared
 
 
 def noise_variance(alpha: Array, noise_covariance: Array, /) -> Float[Array, ""]:

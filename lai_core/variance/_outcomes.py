@@ -2,8 +2,8 @@ r"""Ghost and LAI outcome by outcome, and moments of what takes finitely many va
 
 from jaxtyping import Float
 
-from lai_core._namespace import Array
-from lai_core._prepared import check_shape, check_width, dot, prepared
+from lai_core._engine.namespace import Array
+from lai_core._theory.prepared import check_shape, check_width, dot, prepared
 
 
 def expectation(values: Array, probabilities: Array, /) -> Float[Array, "..."]:

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from jaxtyping import Float
 
-from lai_core._gradients import ParameterGradient, Workspace, column_sums, inner_products
-from lai_core._namespace import Array, cast
-from lai_core._outer import OuterGradient
-from lai_core._positions import arranged
-from lai_core._records import Record, Trace
+from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
+from lai_core._engine.namespace import Array, cast
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.positions import arranged
+from lai_core._engine.records import Record, Trace
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
 """Per parameter, its gradients from each use; the parameter's gradient is their sum."""

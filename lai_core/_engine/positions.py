@@ -13,10 +13,10 @@ flatten    :math:`\sum_l \langle A^l_z, A^l_j\rangle_F                     valid
 
 from collections.abc import Sequence
 
-from lai_core._checks import listed
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, Namespace, cast
-from lai_core._records import Trace, where
+from lai_core._engine.checks import listed
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, Namespace, cast
+from lai_core._engine.records import Trace, where
 
 POSITIONS = ("tokens", "mean", "flatten")
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from lai_core._checks import check_floating, check_not_empty
-from lai_core._namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
+from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 
 
 def conformed(named: Mapping[str, tuple[Array, str]]) -> tuple[Namespace, tuple[Array, ...]]:

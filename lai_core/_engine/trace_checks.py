@@ -3,10 +3,10 @@
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
-from lai_core._checks import check_budget
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
-from lai_core._records import Record, Trace, where
+from lai_core._engine.checks import check_budget
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
+from lai_core._engine.records import Record, Trace, where
 
 Needs = Literal["output", "all"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._checks import check_number
-from lai_core._namespace import Array, Namespace
+from lai_core._engine.checks import check_number
+from lai_core._engine.namespace import Array, Namespace
 
 
 @dataclass(frozen=True)

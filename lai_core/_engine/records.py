@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core._gradients import ParameterGradient, Workspace
-from lai_core._namespace import Array, Namespace
+from lai_core._engine.gradients import ParameterGradient, Workspace
+from lai_core._engine.namespace import Array, Namespace
 
 
 class Record(ABC):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lai_core._checks import check_choice, check_number, check_vector
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, cast, is_array, namespace_of
-from lai_core._positions import POSITIONS, check_positions_fit, number_of_positions
-from lai_core._records import Trace, where
-from lai_core._trace_checks import check_pair
+from lai_core._engine.checks import check_choice, check_number, check_vector
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, cast, is_array, namespace_of
+from lai_core._engine.positions import POSITIONS, check_positions_fit, number_of_positions
+from lai_core._engine.records import Trace, where
+from lai_core._engine.trace_checks import check_pair
 
 
 def check_lai_trace(

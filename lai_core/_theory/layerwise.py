@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lai_core._checks import check_floating, check_not_empty, check_number
-from lai_core._namespace import Array, Namespace, accumulation_dtype, cast, is_array, namespace_of
+from lai_core._engine.checks import check_floating, check_not_empty, check_number
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, is_array, namespace_of
 
 Constant = Any
 """A Python number, or an array without axes, which may be traced by a compiler."""

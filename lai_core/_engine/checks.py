@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from lai_core._namespace import Array, Namespace, is_floating, namespace_of
+from lai_core._engine.namespace import Array, Namespace, is_floating, namespace_of
 
 DEFAULT_MEMORY_BUDGET = 2**30
 """Bytes that the temporaries of one call may take where the caller names no `memory_budget`: 1 GiB."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._gradients import Workspace
-from lai_core._namespace import Array, cast
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, cast
 
 
 def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:

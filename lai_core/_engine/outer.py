@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 
-from lai_core._checks import over_budget
-from lai_core._factors import built, by_group, by_sample, of_groups
-from lai_core._gradients import ParameterGradient, Workspace, spans
-from lai_core._namespace import Array, cast, itemsize
+from lai_core._engine.checks import over_budget
+from lai_core._engine.factors import built, by_group, by_sample, of_groups
+from lai_core._engine.gradients import ParameterGradient, Workspace, spans
+from lai_core._engine.namespace import Array, cast, itemsize
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._checks import over_budget
-from lai_core._namespace import Array, DType, Namespace, cast, itemsize
+from lai_core._engine.checks import over_budget
+from lai_core._engine.namespace import Array, DType, Namespace, cast, itemsize
 
 
 @dataclass(frozen=True)

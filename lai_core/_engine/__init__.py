@@ -1,0 +1,1 @@
+"""What every estimator runs on: checks, records, per-sample gradients and their contractions."""
