@@ -51,6 +51,12 @@ def _check_together(validation: Validation, optimizer: Any, estimator: str) -> N
     if estimator == "midpoint" and optimizer is None:
         msg = "optimizer: estimator 'midpoint' needs the optimizer's learning rates, got None"
         raise ValueError(msg)
+    if estimator == "calibrated_lai" and (validation.is_summary or validation.is_batch):
+        msg = (
+            "validation: estimator 'calibrated_lai' is calibrated on validation samples; pass "
+            "(inputs, targets) or a loader, or use 'lai'"
+        )
+        raise ValueError(msg)
     if estimator in {"exact", "midpoint"} and validation.is_summary:
         msg = f"validation: estimator {estimator!r} has no ValidationSummary; pass (inputs, targets)"
         raise ValueError(msg)

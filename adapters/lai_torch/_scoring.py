@@ -19,18 +19,19 @@ from lai_torch._record import record
 from lai_torch._recorder import Shortcut
 from lai_torch.trace import check_explained
 
-TRACED = ("ghost", "lai", "lli", "preconditioned_lai")
+TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai")
 ESTIMATORS = (*TRACED, "exact", "midpoint")
 Batch = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores and losses of a batch, `(n,)`, and the meaning of positions that was used."""
+    """Scores and losses of a batch, `(n,)`, the meaning of positions that was used, calibrated weights."""
 
     scores: Tensor
     losses: Tensor
     positions: str | None
+    layer_weights: Tensor | None = None
 
 
 class Scorer(ABC):

@@ -4,10 +4,13 @@ from typing import Any
 
 import lai_core as lai
 from lai_core.convolutions import Geometry
+from lai_torch._calibrated import Calibrated
 
 
 def packed_summary(summary: Any) -> Any:
     """Return a summary as nested lists, numbers and tensors; a gradient or a batch already is that."""
+    if isinstance(summary, Calibrated):
+        return {"calibrated": packed_summary(summary.summary), "layer_weights": summary.layer_weights}
     if not isinstance(summary, lai.ValidationSummary):
         return summary
     return {
@@ -21,6 +24,8 @@ def packed_summary(summary: Any) -> Any:
 
 def unpacked_summary(packed: Any) -> Any:
     """Return the summary that `packed_summary` wrote down."""
+    if isinstance(packed, dict) and packed.keys() == {"calibrated", "layer_weights"}:
+        return Calibrated(unpacked_summary(packed["calibrated"]), packed["layer_weights"])
     if not isinstance(packed, dict) or "layouts" not in packed:
         return packed
     return lai.ValidationSummary(

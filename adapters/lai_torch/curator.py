@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._batch import Loss, count
+from lai_torch._calibrated import CalibratedScorer
 from lai_torch._groups import dropped_shares, with_floor
 from lai_torch._options import check_groups, check_ids, check_options
 from lai_torch._preserve import evaluating
@@ -46,8 +47,9 @@ class Curator:
         every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
         prints it.
     estimator
-        `ghost`, `lai`, `lli`, `preconditioned_lai`, `exact`, or `midpoint` (at the middle of the SGD
-        step that the optimizer's learning rates make).
+        `ghost`, `lai`, `lli`, `preconditioned_lai`, `calibrated_lai` (LAI with layer weights that each
+        refresh fits to Ghost on at most a batch of validation samples; dense layers without positions),
+        `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's learning rates make).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
         `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
@@ -243,6 +245,7 @@ class Curator:
             positions=found.positions,
             age=max(self._age - 1, 0),
             group_drops=None if groups is None else dropped_shares(weights, groups),
+            layer_weights=found.layer_weights,
         )
         return weights, report
 
@@ -349,4 +352,6 @@ def _scorer(
         return ExactScorer(model, loss)
     if estimator == "midpoint" and optimizer is not None:
         return MidpointScorer(model, loss, optimizer)
+    if estimator == "calibrated_lai":
+        return CalibratedScorer(model, loss, positions, last)
     return TraceScorer(model, loss, estimator, positions, last)

@@ -40,6 +40,8 @@ class Report:
         How many steps ago the validation set was traced.
     group_drops
         Of each group, the share that got no weight; None without groups.
+    layer_weights
+        `(L,)`: what calibrated LAI multiplied each layer by, in the order of the trace; else None.
     """
 
     step: int
@@ -54,6 +56,7 @@ class Report:
     positions: str | None
     age: int
     group_drops: dict[Any, float] | None = None
+    layer_weights: Tensor | None = None
 
 
 def write_audit(path: Path, report: Report, ids: Any) -> None:
