@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test proofs lint docs bench clean
+.PHONY: help install demo test proofs peers lint docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,6 +24,10 @@ test: $(READY) ## every test and every proof
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
+
+peers: $(READY) ## Ghost and LLI against opacus, captum and BackPACK (installs them)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,peers]"
+	$(BIN)/python -m pytest tests/peers
 
 lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

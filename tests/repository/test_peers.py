@@ -1,0 +1,58 @@
+"""A plain run leaves tests/peers alone: it needs packages that only `make peers` installs."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PEERS = {"backpack", "captum", "opacus"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Our settings around one test that needs a peer and one that does not."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "tests" / "peers").mkdir(parents=True)
+    (tmp_path / "tests" / "test_ours.py").write_text("def test_ours(): pass\n")
+    (tmp_path / "tests" / "peers" / "test_theirs.py").write_text("def test_theirs(): pass\n")
+    return tmp_path
+
+
+def collected(project: Path, *paths: str) -> set[str]:
+    """Return the names of the tests that pytest finds."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *paths]
+    done = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+    return {line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_only_a_run_that_names_the_folder_collects_it(project):
+    assert collected(project) == collected(project, "tests") == {"test_ours"}
+    assert collected(project, "tests/peers") == {"test_theirs"}
+
+
+def test_a_folder_that_is_no_longer_left_out_would_be_seen(project):
+    settings = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(settings.replace(', "*/tests/peers"]', "]"))
+    assert collected(project) == {"test_ours", "test_theirs"}
+
+
+def importing_a_peer(root: Path) -> set[str]:
+    """Return the files that import opacus, captum or BackPACK."""
+    found = set()
+    for folder in ("lai_core", "adapters", "tests", "proofs", "benchmarks", "experiments"):
+        for path in (root / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                if PEERS & {name.split(".")[0] for name in names}:
+                    found.add(path.relative_to(root).as_posix())
+    return found
+
+
+def test_nothing_else_imports_a_peer():
+    assert importing_a_peer(ROOT) == {f"tests/peers/test_{name}.py" for name in PEERS}
