@@ -69,14 +69,14 @@ def _check_together(validation: Validation, optimizer: Any, estimator: str) -> N
 
 
 def _check_backward(backward: str, estimator: str, *, plain: bool) -> None:
-    if backward not in {"kept", "selective"}:
-        msg = f"backward: expected one of 'kept', 'selective', got {backward!r}"
+    if backward not in {"kept", "selective", "whole", "auto"}:
+        msg = f"backward: expected one of 'kept', 'selective', 'whole', 'auto', got {backward!r}"
         raise ValueError(msg)
-    if backward == "selective" and estimator not in SELECTIVE:
-        msg = f"backward: 'selective' expects one of {', '.join(map(repr, SELECTIVE))}, got {estimator!r}"
+    if backward != "kept" and estimator not in SELECTIVE:
+        msg = f"backward: {backward!r} expects one of {', '.join(map(repr, SELECTIVE))}, got {estimator!r}"
         raise ValueError(msg)
-    if backward == "selective" and not plain:
-        msg = "backward: 'selective' goes without accumulate, autocast and scaler; use backward='kept'"
+    if backward != "kept" and not plain:
+        msg = f"backward: {backward!r} goes without accumulate, autocast and scaler; use backward='kept'"
         raise ValueError(msg)
 
 

@@ -33,6 +33,16 @@ def preserved(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def eager() -> Iterator[None]:
+    """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
+    with ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+@contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the body with every module in eval mode; put each module's own flag back."""
     flags = [(module, module.training) for module in model.modules()]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
 from lai_torch._layout import Layout, candidates, chosen, distinct_weights, magnitude, proven
-from lai_torch._preserve import preserved
+from lai_torch._preserve import eager, preserved
 from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._tap import nearest
@@ -42,6 +42,8 @@ class Recording:
         Whether gradients arrived at every use.
     averaged
         Whether inputs before the last layer are their means over positions.
+    live
+        The losses on their graph, where it was left whole; else None.
     """
 
     samples: int
@@ -54,6 +56,7 @@ class Recording:
     whole: dict[str, Tensor]
     every_layer: bool
     averaged: bool
+    live: Tensor | None = None
 
 
 def record(
@@ -68,6 +71,7 @@ def record(
     shortcut: Shortcut | None = None,
     known: Sequence[Layout] = (),
     ghost_alone: bool = False,
+    live: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
@@ -75,10 +79,11 @@ def record(
     weighted samples proves that the recorded rows are each sample's own (`verify`). A `shortcut` that
     turns out not to hold is not taken. Where shapes leave open which axis holds the samples, and no
     `known` layouts of an earlier recording tell, that proof decides, for the output alone too. Which
-    of several final layers is taken for the last does not matter to `ghost_alone`.
+    of several final layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`,
+    `live` makes it the forward pass of a training step: nothing is put back, and the graph stays whole.
     """
     samples = count(inputs, targets)
-    with preserved(model):
+    with eager() if live else preserved(model):
         recorder = Recorder(
             model,
             samples,
@@ -87,8 +92,9 @@ def record(
             every_layer=every_layer,
             shortcut=shortcut,
             known=known,
+            live=live,
         )
-        with torch.set_grad_enabled(mode=shortcut is None), recorder:
+        with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
             outputs = call(model, inputs)
             values = loss(outputs, targets)
         values = check_losses(values, samples)
@@ -128,6 +134,7 @@ def record(
         alone,
         every_layer,
         averaged=shortcut is not None and shortcut.mean,
+        live=values if live else None,
     )
 
 

@@ -61,6 +61,8 @@ class Recorder(TorchFunctionMode):
         on at the last layer.
     known
         Where the samples were at each use in an earlier recording of the same model.
+    live
+        Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class Recorder(TorchFunctionMode):
         every_layer: bool,
         shortcut: Shortcut | None = None,
         known: Sequence[Layout] = (),
+        live: bool = False,
     ) -> None:
         super().__init__()
         self.shortcut = shortcut
         self.known = known
+        self.live = live
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
@@ -112,6 +116,10 @@ class Recorder(TorchFunctionMode):
         """Note that `value` depends on the batch."""
         self._batched[value] = True
         return value
+
+    def cut(self, tensor: Tensor) -> Tensor:
+        """Return `tensor` cut off from the graph, unless that is to be left whole."""
+        return tensor if self.live else tensor.detach()
 
     def kept(self, activations: Tensor, kind: str) -> Tensor:
         """Return what is kept of a layer's input: all of it, or its mean over positions."""

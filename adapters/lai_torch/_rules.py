@@ -42,9 +42,9 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
     whole = _whole(recorder, source)
     offset = recorder.source(bias)
     joined = offset is None or offset.whole
-    inputs = inputs if recorder.every_layer else inputs.detach()
-    matrix = weight.detach().T if transposed else weight.detach()
-    constant = bias.detach() if isinstance(bias, Tensor) and joined else None
+    inputs = inputs if recorder.every_layer else recorder.cut(inputs)
+    matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
+    constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
     output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
     recorder.note(
         Use(
@@ -107,9 +107,9 @@ def _convolution(
         return NotImplemented
     stride, dilation = _each(stride, axes), _each(dilation, axes)
     kernel = tuple(weight.shape[2:])
-    inputs = input if recorder.every_layer else input.detach()
+    inputs = input if recorder.every_layer else recorder.cut(input)
     options = (stride, padding, dilation, groups)
-    output = func(inputs, weight.detach(), None if bias is None else bias.detach(), *options)
+    output = func(inputs, recorder.cut(weight), None if bias is None else recorder.cut(bias), *options)
     output, tap = recorder.tap(output)
     geometry = {
         "kernel": kernel,

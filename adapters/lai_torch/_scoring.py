@@ -26,12 +26,13 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores and losses of a batch, `(n,)`, the meaning of positions that was used, calibrated weights."""
+    """Scores and losses of a batch, `(n,)`, how positions were read, calibrated weights, the way taken."""
 
     scores: Tensor
     losses: Tensor
     positions: str | None
     layer_weights: Tensor | None = None
+    backward: str = "kept"
 
 
 class Scorer(ABC):
@@ -86,8 +87,10 @@ class TraceScorer(Scorer):
         self._last: int | None = None
         self._known: tuple[Layout, ...] = ()
 
-    def trace(self, batch: Batch, positions: str | None = None) -> tuple[lai.Trace, Tensor]:
-        """Return the trace the estimator needs, and the losses.
+    def trace(
+        self, batch: Batch, positions: str | None = None, *, live: bool = False
+    ) -> tuple[lai.Trace, Tensor]:
+        """Return the trace the estimator needs, and the losses; on the graph of a training step if `live`.
 
         Once the model is known, nothing before its last layer is differentiated or, where `positions`
         is `mean` or the estimator is LLI, kept.
@@ -106,6 +109,7 @@ class TraceScorer(Scorer):
             known=self._known,
             last=self.last,
             ghost_alone=every_layer and self.last is None,
+            live=live and shortcut is not None,
         )
         check_explained(recording)
         trace = assemble(recording)
@@ -113,7 +117,12 @@ class TraceScorer(Scorer):
             self._known = tuple(recording.layouts[use] for use in recording.uses)
         if not every_layer:
             self._last = recording.uses.index(recording.last)
-        return trace, recording.losses
+        return trace, recording.losses if recording.live is None else recording.live
+
+    @property
+    def known(self) -> bool:
+        """Whether an earlier trace told which layer is the last."""
+        return self._last is not None
 
     def summarize(self, validation: Batch, size: int) -> lai.ValidationSummary:
         """Sum the chunks' summaries.

@@ -57,7 +57,7 @@ class Selective:
         ValueError
             If samples are coupled, the model does not compile in one graph, or its output is not a layer's.
         """
-        check_uncoupled(self.model)
+        check_uncoupled(self.model, "selective")
         samples = count(inputs, targets)
         if samples < 2:
             msg = f"backward: 'selective' expects at least two samples, got {samples}"
@@ -231,7 +231,7 @@ def _with_symbolic_batch(tree: Any, samples: int) -> Any:
     return tuple(_with_symbolic_batch(part, samples) for part in tree) if isinstance(tree, tuple) else tree
 
 
-def check_uncoupled(model: nn.Module) -> None:
+def check_uncoupled(model: nn.Module, mode: str) -> None:
     """Raise if a module normalises over the batch.
 
     Raises
@@ -242,7 +242,7 @@ def check_uncoupled(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
             msg = (
-                f"backward: 'selective' expects a model that couples no samples, BatchNorm {name!r} in "
+                f"backward: {mode!r} expects a model that couples no samples, BatchNorm {name!r} in "
                 "training mode does; use backward='kept', or GroupNorm"
             )
             raise ValueError(msg)

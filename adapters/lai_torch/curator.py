@@ -20,6 +20,7 @@ from lai_torch._selective import Selective
 from lai_torch._state import packed_summary, unpacked_summary
 from lai_torch._update import Updater
 from lai_torch._validation import Validation
+from lai_torch._whole import BREAK_EVEN, Whole
 from lai_torch.report import Report, write_audit
 
 Policy = Callable[[Tensor], Tensor]
@@ -79,7 +80,11 @@ class Curator:
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
         backward pass on the kept rows of what it saved; for `lai`, `lli` and `preconditioned_lai` on
         models that compile in one graph, end in a linear layer and couple no samples. The first step
-        checks the gradient against the masked one.
+        checks the gradient against the masked one. `whole`: one uncompiled forward pass in the model's
+        own mode for both, and the backward pass of the whole batch, weighted: 3 forwards whatever is
+        kept, where `kept` takes 1 + 3 k for a share k; same estimators, not with BatchNorm in training
+        mode. `auto`: `whole` while the running mean of the share kept is above 2/3 and no BatchNorm
+        trains, else `kept`; the report says which.
     audit
         A file to which one JSON line per sample and step is appended.
 
@@ -152,6 +157,11 @@ class Curator:
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
         self._selective = Selective(model, loss) if backward == "selective" else None
+        self._whole = (
+            Whole(model, cast("TraceScorer", self._scorer)) if backward in {"whole", "auto"} else None
+        )
+        self._backward = backward
+        self._share: float | None = None
         self._summary: Any = None
         self._age = 0
 
@@ -187,9 +197,10 @@ class Curator:
         if self.steps < self.warmup:
             weights, scored = self._warm(inputs, targets, groups)
         else:
-            weights, scored = self.score(inputs, targets, groups=groups)
-        if self._selective is not None and scored.scores is not None:
-            done = self._updater.take(weights, scored.losses, self._selective.backward)
+            weights, scored = self._selected(inputs, targets, groups, self._way())
+        shared = {"selective": self._selective, "whole": self._whole}.get(scored.backward)
+        if shared is not None:
+            done = self._updater.take(weights, scored.losses, shared.backward)
         else:
             done = self._updater(inputs, targets, weights)
         report = dataclasses.replace(
@@ -203,6 +214,9 @@ class Curator:
             updated=done.updated,
             group_drops=None if groups is None else dropped_shares(done.weights, groups),
         )
+        if report.scores is not None:
+            share = report.kept / len(report.weights)
+            self._share = share if self._share is None else 0.9 * self._share + 0.1 * share
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped
@@ -223,8 +237,13 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
+        way = "selective" if self._backward == "selective" else "kept"
+        return self._selected(inputs, targets, groups, way)
+
+    def _selected(self, inputs: Any, targets: Any, groups: Tensor | None, way: str) -> tuple[Tensor, Report]:
+        """Score a batch and turn scores into weights."""
         check_groups(groups, count(inputs, targets))
-        found = self._scored((inputs, targets))
+        found = self._scored((inputs, targets), way)
         finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
         scores = torch.where(finite, found.scores, torch.full_like(found.scores, math.nan))
         weights = torch.where(finite, self.policy(scores), torch.zeros_like(scores))
@@ -245,6 +264,7 @@ class Curator:
             positions=found.positions,
             age=max(self._age - 1, 0),
             group_drops=None if groups is None else dropped_shares(weights, groups),
+            backward=found.backward,
             layer_weights=found.layer_weights,
         )
         return weights, report
@@ -265,6 +285,7 @@ class Curator:
             "steps": self.steps,
             "skipped": self.skipped,
             "dropped": self.dropped,
+            "share": self._share,
             "age": self._age,
             "summary": packed_summary(self._summary),
             "second_moment": getattr(self._scorer, "second_moment", None),
@@ -280,6 +301,7 @@ class Curator:
             That state, from a curator with the same options.
         """
         self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
+        self._share = state["share"]
         self._summary, self._age = unpacked_summary(state["summary"]), state["age"]
         if isinstance(self._scorer, TraceScorer):
             self._scorer.second_moment = state["second_moment"]
@@ -307,22 +329,40 @@ class Curator:
         )
         return weights, nothing
 
-    def _scored(self, batch: tuple[Any, Any]) -> Scored:
-        """Score a batch against the validation set, or itself."""
+    def _scored(self, batch: tuple[Any, Any], way: str) -> Scored:
+        """Score a batch against the validation set, or itself, on the forward pass that `way` has."""
         itself, exclude_self = self._validation.is_batch, self._validation.source == "batch"
         with evaluating(self.model):
             summary = None if itself else self._current(count(*batch))
-            if self._selective is None:
-                if not itself:
-                    return self._scorer.score(summary, batch)
-                if isinstance(self._scorer, TraceScorer):
-                    return self._scorer.score_itself(batch, exclude_self=exclude_self)
-                return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
-        trace, losses = self._selective.forward(*batch)
+            if way == "kept":
+                return self._scored_alone(summary, batch)
         scorer = cast("TraceScorer", self._scorer)
+        if way == "selective":
+            trace, losses = cast("Selective", self._selective).forward(*batch)
+        else:
+            positions = scorer.positions if summary is None else summary.positions
+            trace, losses = cast("Whole", self._whole).forward(*batch, positions)
+            if not bool(torch.isfinite(losses).all()):  # their rows would spoil everyone's gradient
+                with evaluating(self.model):
+                    return self._scored_alone(summary, batch)
         finite = torch.isfinite(losses)
         scores, positions = scorer.score_trace(summary, trace, finite, exclude_self=exclude_self)
-        return Scored(scores, losses, positions)
+        return Scored(scores, losses, positions, backward=way)
+
+    def _scored_alone(self, summary: Any, batch: tuple[Any, Any]) -> Scored:
+        """Score a batch by a forward pass for that alone, against a summary or itself."""
+        if not self._validation.is_batch:
+            return self._scorer.score(summary, batch)
+        if isinstance(self._scorer, TraceScorer):
+            return self._scorer.score_itself(batch, exclude_self=self._validation.source == "batch")
+        return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
+
+    def _way(self) -> str:
+        """Return which way the next step takes."""
+        if self._backward != "auto" or self._whole is None:
+            return self._backward
+        worth = self._share is not None and self._share > BREAK_EVEN
+        return "whole" if worth and self._whole.fits else "kept"
 
     def _current(self, size: int) -> Any:
         """Return the validation summary, made again when it is `refresh` steps old."""

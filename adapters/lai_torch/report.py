@@ -40,6 +40,8 @@ class Report:
         How many steps ago the validation set was traced.
     group_drops
         Of each group, the share that got no weight; None without groups.
+    backward
+        Which way the step took, `kept`, `selective` or `whole`.
     layer_weights
         `(L,)`: what calibrated LAI multiplied each layer by, in the order of the trace; else None.
     """
@@ -56,6 +58,7 @@ class Report:
     positions: str | None
     age: int
     group_drops: dict[Any, float] | None = None
+    backward: str = "kept"
     layer_weights: Tensor | None = None
 
 

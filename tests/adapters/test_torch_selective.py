@@ -160,7 +160,7 @@ def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backward": "some"}, "backward: expected one of 'kept', 'selective', got 'some'"),
+        ({"backward": "some"}, "backward: expected one of 'kept', 'selective', 'whole', 'auto', got 'some'"),
         (
             {"backward": "selective", "estimator": "ghost"},
             "backward: 'selective' expects one of 'lai', 'lli'",
