@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Apart: BackPACK brings torchvision, which transformers imports where it finds it, fit for this torch or not.
+PEERS := $(VENV)/peers
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -25,9 +27,10 @@ test: $(READY) ## every test and every proof
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
 
-peers: $(READY) ## Ghost and LLI against opacus, captum and BackPACK (installs them)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,peers]"
-	$(BIN)/python -m pytest tests/peers
+peers: ## Ghost and LLI against opacus, captum and BackPACK (installs them)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
+	$(PEERS)/bin/python -m pytest tests/peers
 
 lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .
