@@ -174,6 +174,17 @@ def test_a_summed_gradient_is_cut_by_groups_and_rows(groups):
         assert_close(got, expected.sum(axis=0))
 
 
+@pytest.mark.parametrize("budget", [9_000, 2**30])
+def test_layer_weights_follow_the_parts_of_a_summed_gradient(budget):
+    """Under the small budget the readouts are summed one layer at a time."""
+    layout, weights = Layout(((16, 16), (16, 16)), bias=(True, False)), np.array([0.5, -2.0])
+    pair = layout.draw(60, 0), layout.draw(60, 1)
+    expected = explicit.lai_kernel(*pair, "tokens", weights).sum(axis=0)
+    validation, training = (trace(side, NUMPY) for side in pair)
+    got = lai.lai_scores(validation, training, layer_weights=weights, memory_budget=budget)
+    assert_close(got, expected)
+
+
 @pytest.mark.parametrize("samples", [1, 40])
 @pytest.mark.parametrize("positions", [1, 2, 9])
 def test_both_ways_through_pairs_agree(backend, samples, positions):
