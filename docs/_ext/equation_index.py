@@ -67,8 +67,10 @@ def _row(app, docname, slug, entry):
         f'<span class="verdict-word verdict-{entry.verdict.replace(" ", "-")}">{NAMES[entry.verdict]}</span>'
     )
     address = formula_address(app, docname, slug) or "#"
+    scope = known.run.get(slug, {}).get("scope")
+    proved = f"<br><small>proof: {html.escape(scope)}</small>" if scope else ""
     cells = (
-        f'<a href="{address}">{html.escape(entry.title)}</a><br><code>{slug}</code>',
+        f'<a href="{address}">{html.escape(entry.title)}</a><br><code>{slug}</code>{proved}',
         html.escape(entry.place),
         "ours" if "new" in entry.source else word,
         "<br>".join(_function(name, app, docname) for name in known.links.functions.get(slug, [])),
