@@ -22,6 +22,7 @@ from lai_core._theory.layerwise import (
 
 __all__ = [
     "admissible_weights",
+    "block_weights",
     "decoupled_weights",
     "least_squares_weights",
     "minimax_bound",
@@ -205,9 +206,42 @@ def decoupled_weights(
     ValueError
         If a shape does not fit.
     """
-    xp, (alpha, beta) = check_layerwise({"alpha": alpha, "beta": beta})
-    ours = alpha * beta[-1:, ...]
-    fit = xp.sum(alpha * beta * ours, axis=(1, 2))
+    _, (alpha, beta) = check_layerwise({"alpha": alpha, "beta": beta})
+    return block_weights(alpha * beta[-1:, ...], alpha * beta)
+
+
+def block_weights(
+    approximate: Float[Array, "L n_val n_train"], exact: Float[Array, "L n_val n_train"]
+) -> Float[Array, " L"]:
+    r"""Fit each layer's weight by itself, from that layer's part of both kernels.
+
+    Implements :eq:`calibrated-decoupled` for parts of any form: the minimum of :math:`\sum (Y^{(l)} - w
+    X^{(l)})^2` over all pairs. It asks nothing of the layers, so that it serves positions and
+    convolutions, where no single pair of similarities makes a layer's part; with
+    :math:`X^{(l)} = \alpha^{(l)} \beta^{(L)}` and :math:`Y^{(l)} = \alpha^{(l)} \beta^{(l)}` it is
+    `decoupled_weights`.
+
+    Parameters
+    ----------
+    approximate
+        :math:`X^{(l)}`, each layer's part of LAI's kernel, `(L, n_val, n_train)`.
+    exact
+        :math:`Y^{(l)}`, each layer's part of Ghost's kernel, of the same shape.
+
+    Returns
+    -------
+    array
+        `(L,)`; 0 for a layer that contributes to no pair of LAI.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a shape does not fit.
+    """
+    xp, (ours, theirs) = check_layerwise({"approximate": approximate, "exact": exact})
+    fit = xp.sum(ours * theirs, axis=(1, 2))
     return quotient(xp, fit, xp.sum(ours * ours, axis=(1, 2)), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What scoring costs: multiply-adds and numbers kept, for Ghost and LAI on a chain of dense layers."""
+"""What scoring costs: multiply-adds and numbers kept, on a chain of dense layers and on any trace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,15 @@ from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
-__all__ = ["ScoringCost", "cost_ratio"]
+from lai_core._engine import estimators
+from lai_core._engine.arguments import check_lai_pair, check_lai_trace
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice
+from lai_core._engine.records import Trace
+from lai_core._engine.trace_checks import Needs, check_pair, check_trace
+
+__all__ = ["ScoringCost", "cost_ratio", "pairwise_cost", "summary_cost"]
+
+ESTIMATORS = ("ghost", "lai", "lli")
 
 
 @dataclass(frozen=True)
@@ -89,3 +97,98 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
         ghost_numbers=inputs + outputs,
         lai_numbers=inputs + widths[-1],
     )
+
+
+def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> int:
+    """Count what scoring a batch from a summary takes, which is what adding it to a summary takes.
+
+    From shapes alone, before anything is multiplied: with t positions LAI's exact pairs of tokens take
+    `n t d_L sum_l d_(l-1)`, their means `n d_L sum_l d_(l-1)`.
+
+    Parameters
+    ----------
+    trace
+        A trace of the batch, as the estimator takes it.
+    estimator
+        `ghost`, `lai` or `lli`.
+    positions
+        What LAI's product means on layers with positions.
+
+    Returns
+    -------
+    int
+        Multiply-adds. Of `flatten`, whose summary exists for a last layer without positions alone, what
+        such a summary would take.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If the trace is unsound, or an option unknown or unfit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.costs import summary_cost
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 7)))])
+    >>> summary_cost(trace, "lai"), summary_cost(trace, "lai", positions="mean")
+    (210, 42)
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    work = check_trace("trace", trace, _needed(estimator), DEFAULT_MEMORY_BUDGET)
+    if estimator == "lai":
+        check_lai_trace(trace, work, positions, "trace")
+    return sum(
+        use.total_cost()
+        for uses in estimators.seen_gradients(estimator, trace, work, positions).values()
+        for use in uses
+    )
+
+
+def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positions: str = "tokens") -> int:
+    """Count what scoring a batch against raw validation samples takes, pair by pair.
+
+    With t positions on each side LAI's exact pairs of tokens take `n_val n t^2 (sum_l d_(l-1) + d_L)`,
+    `flatten` `n_val n t (sum_l d_(l-1) + d_L)`.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of both sides, as the estimator takes them.
+    estimator
+        `ghost`, `lai` or `lli`.
+    positions
+        What LAI's product means on layers with positions.
+
+    Returns
+    -------
+    int
+        Multiply-adds.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound, two do not fit, or an option is unknown or unfit.
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    if estimator == "lai":
+        work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
+    else:
+        work = check_pair(validation, training, _needed(estimator), DEFAULT_MEMORY_BUDGET)
+    theirs, ours = (
+        estimators.seen_gradients(estimator, trace, work, positions) for trace in (validation, training)
+    )
+    return sum(
+        left.pairwise_cost(right)
+        for parameter, uses in ours.items()
+        for left in theirs[parameter]
+        for right in uses
+    )
+
+
+def _needed(estimator: str) -> Needs:
+    return "all" if estimator == "ghost" else "output"

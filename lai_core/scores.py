@@ -183,6 +183,24 @@ def _lai_scores(
     memory_budget: int,
     output_scale: Array | None = None,
 ) -> Float[Array, " n_train"]:
+    theirs, ours, work = _lai_sides(
+        validation, training, layer_weights, positions, exclude_self, memory_budget, output_scale
+    )
+    if isinstance(validation, ValidationSummary):
+        return estimators.along(theirs, ours, work)
+    return _scores(theirs, ours, validation, training, exclude_self, work)
+
+
+def _lai_sides(
+    validation: Any,
+    training: Trace,
+    layer_weights: Any,
+    positions: str | None,
+    exclude_self: bool,
+    memory_budget: int,
+    output_scale: Array | None = None,
+) -> tuple[Any, estimators.Gradients, Workspace]:
+    """Check what LAI's scores are asked of; return the summary's totals or the trace's gradients, and ours."""
     if isinstance(validation, ValidationSummary):
         work = _check_summary(validation, training, "lai", exclude_self, memory_budget)
         positions = _summary_positions(validation, positions)
@@ -190,13 +208,13 @@ def _lai_scores(
         scales = readout_scales(layer_weights, training, work)
         ours = estimators.lai_gradients(training, work, positions, scales, output_scale)
         _check_block_widths(validation, ours)
-        return estimators.along(validation.totals, ours, work)
+        return validation.totals, ours, work
     positions = "tokens" if positions is None else positions
     work = check_lai_pair(validation, training, positions, memory_budget)
     scales = readout_scales(layer_weights, training, work)
     theirs = estimators.lai_gradients(validation, work, positions)
     ours = estimators.lai_gradients(training, work, positions, scales, output_scale)
-    return _scores(theirs, ours, validation, training, exclude_self, work)
+    return theirs, ours, work
 
 
 def _scores(

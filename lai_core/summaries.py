@@ -158,7 +158,7 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
                 "score the raw trace, or use 'tokens' or 'mean'"
             )
             raise ValueError(msg)
-    gradients = _gradients(estimator, trace, work, positions)
+    gradients = estimators.seen_gradients(estimator, trace, work, positions)
     _check_size(gradients, work, estimator)
     return ValidationSummary(
         estimator,
@@ -167,13 +167,6 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
         trace.layers[0].samples(),
         layouts(trace, needs),
     )
-
-
-def _gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> estimators.Gradients:
-    """Return the gradients that `estimator` sees on the validation side."""
-    if estimator == "lai":
-        return estimators.lai_gradients(trace, work, positions)
-    return {"ghost": estimators.ghost_gradients, "lli": estimators.lli_gradients}[estimator](trace, work)
 
 
 def _check_size(gradients: estimators.Gradients, work: Workspace, estimator: str) -> None:

@@ -29,6 +29,13 @@ def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
     return _collected(trace.layers[-1:], work)
 
 
+def seen_gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> Gradients:
+    """Return the gradients that `ghost`, `lai` or `lli` sees of one side."""
+    if estimator == "lai":
+        return lai_gradients(trace, work, positions)
+    return {"ghost": ghost_gradients, "lli": lli_gradients}[estimator](trace, work)
+
+
 def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:
     found: dict[Hashable, list[ParameterGradient]] = {}
     for index, layer in enumerate(layers):

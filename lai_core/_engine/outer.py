@@ -232,8 +232,18 @@ class OuterGradient(ParameterGradient):
 
     def _along(self, direction: tuple[Array, ...], chunk: slice, work: Workspace) -> Float[Array, " n"]:
         xp = work.xp
+        pulled = self.pulled(direction, chunk, work)
+        products = xp.sum(by_group(self.rows, chunk, self.groups, work) * pulled, axis=-1)
+        products = xp.sum(products, axis=0)  # over groups
+        return xp.sum(xp.reshape(products, (chunk.stop - chunk.start, self.positions)), axis=1)
+
+    def pulled(
+        self, direction: tuple[Array, ...], chunk: slice, work: Workspace
+    ) -> Float[Array, "groups nt d"]:
+        """Return a `total` times the columns: `(groups, n t, d_out / groups)`, scaled as in an inner product."""
+        xp = work.xp
         shape = (self.groups, self.height // self.groups, -1)
-        pulled: Array = None  # the direction's rows, weighed by the columns: (groups, n t, d_out / groups)
+        pulled: Array = None
         for index, block in enumerate(self.columns):
             matrix = xp.reshape(cast(xp, direction[index], work.dtype), shape)
             product = xp.matmul(by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
@@ -242,9 +252,7 @@ class OuterGradient(ParameterGradient):
         if self.constant is not None:
             offset = xp.reshape(cast(xp, direction[-1], work.dtype), (self.groups, 1, -1))
             pulled = pulled + offset * self.constant
-        products = xp.sum(by_group(self.rows, chunk, self.groups, work) * pulled, axis=-1)
-        products = xp.sum(products, axis=0)  # over groups
-        return xp.sum(xp.reshape(products, (chunk.stop - chunk.start, self.positions)), axis=1)
+        return pulled
 
     def _chunk(self, entries: int, work: Workspace) -> int:
         """How many samples fit the budget, at `entries` numbers each."""

@@ -191,6 +191,19 @@ def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(se
 
 
 @pytest.mark.equation("calibrated-decoupled")
+@given(SEEDS)
+def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
+    rng = np.random.default_rng(seed)
+    ours, exact = rng.standard_normal((2, 3, 2, 4))
+    found = calibration.block_weights(ours, exact)
+    slopes = [
+        np.linalg.lstsq(x.reshape(-1, 1), y.ravel(), rcond=None)[0][0]
+        for x, y in zip(ours, exact, strict=True)
+    ]
+    np.testing.assert_allclose(found, slopes, rtol=1e-9)
+
+
+@pytest.mark.equation("calibrated-decoupled")
 def test_a_layer_that_lai_does_not_see_gets_no_weight():
     alpha = np.array([[[0.0]], [[1.0]]])
     assert calibration.decoupled_weights(alpha, np.ones((2, 1, 1))).tolist() == [0.0, 1.0]
