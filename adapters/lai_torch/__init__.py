@@ -3,6 +3,7 @@
 from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
 from lai_torch.exact import exact_scores
+from lai_torch.gates import GateTrace, trace_gates
 from lai_torch.policies import KeepAbove, draw
 from lai_torch.report import Report
 from lai_torch.selfcheck import SelfCheck, selfcheck
@@ -11,6 +12,7 @@ from lai_torch.trace import trace
 __all__ = [
     "Coverage",
     "Curator",
+    "GateTrace",
     "KeepAbove",
     "Report",
     "SelfCheck",
@@ -19,4 +21,5 @@ __all__ = [
     "exact_scores",
     "selfcheck",
     "trace",
+    "trace_gates",
 ]

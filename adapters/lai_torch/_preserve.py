@@ -33,6 +33,26 @@ def preserved(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def undone(model: nn.Module) -> Iterator[None]:
+    """Run the body as the caller would, from parameters without `.grad`; then put back what it changed.
+
+    Restored are `.grad`, buffers and random state, also when the body raises.
+    """
+    buffers = _Buffers(model)
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    cuda = {parameter.device.index for parameter, _ in gradients if parameter.device.type == "cuda"}
+    try:
+        for parameter, _ in gradients:
+            parameter.grad = None
+        with torch.random.fork_rng(devices=sorted(cuda)):
+            yield
+    finally:
+        buffers.restore()
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
+@contextmanager
 def eager() -> Iterator[None]:
     """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
     with ExitStack() as stack:

@@ -72,6 +72,7 @@ def record(
     known: Sequence[Layout] = (),
     ghost_alone: bool = False,
     live: bool = False,
+    gates: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
@@ -81,6 +82,7 @@ def record(
     `known` layouts of an earlier recording tell, that proof decides, for the output alone too. Which
     of several final layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`,
     `live` makes it the forward pass of a training step: nothing is put back, and the graph stays whole.
+    With `gates`, the derivatives between one layer and the next are read off as well, of a chain.
     """
     samples = count(inputs, targets)
     with eager() if live else preserved(model):
@@ -93,6 +95,7 @@ def record(
             shortcut=shortcut,
             known=known,
             live=live,
+            gates=gates,
         )
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
             outputs = call(model, inputs)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._batch import tensors
+from lai_torch._chain import check_rows, gates_between
 from lai_torch._layout import Layout, by_sample, candidates, chosen
 from lai_torch._tap import Tap, attach
 from lai_torch._uses import Source, Use
@@ -63,6 +64,8 @@ class Recorder(TorchFunctionMode):
         Where the samples were at each use in an earlier recording of the same model.
     live
         Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
+    gates
+        Whether to read off what each layer's output is multiplied by on its way into the next layer.
     """
 
     def __init__(
@@ -76,11 +79,13 @@ class Recorder(TorchFunctionMode):
         shortcut: Shortcut | None = None,
         known: Sequence[Layout] = (),
         live: bool = False,
+        gates: bool = False,
     ) -> None:
         super().__init__()
         self.shortcut = shortcut
         self.known = known
         self.live = live
+        self.gates = gates
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
@@ -120,6 +125,13 @@ class Recorder(TorchFunctionMode):
     def cut(self, tensor: Tensor) -> Tensor:
         """Return `tensor` cut off from the graph, unless that is to be left whole."""
         return tensor if self.live else tensor.detach()
+
+    def read_gates(self, inputs: Tensor, name: str) -> None:
+        """Note, where gates are wanted, how the layer before makes the input of the layer `name`."""
+        if self.gates and not self.replaying:
+            check_rows(inputs, self.samples, name)
+            if self.uses:
+                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name)
 
     def kept(self, activations: Tensor, kind: str) -> Tensor:
         """Return what is kept of a layer's input: all of it, or its mean over positions."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lai_torch._chain import refused
 from lai_torch._elementwise import BROADCASTING, NORMS, broadcast
 from lai_torch._recorder import Recorder, Rule, opened
 from lai_torch._uses import Source, Use
@@ -40,6 +41,7 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
     if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
         return NotImplemented
     whole = _whole(recorder, source)
+    recorder.read_gates(inputs, whole.name.removesuffix(".weight"))
     offset = recorder.source(bias)
     joined = offset is None or offset.whole
     inputs = inputs if recorder.every_layer else recorder.cut(inputs)
@@ -105,6 +107,8 @@ def _convolution(
     axes = weight.ndim - 2
     if input.ndim != axes + 2 or input.shape[0] != recorder.samples or (offset and not offset.whole):
         return NotImplemented
+    if recorder.gates:
+        raise refused(source.name.removesuffix(".weight"))
     stride, dilation = _each(stride, axes), _each(dilation, axes)
     kernel = tuple(weight.shape[2:])
     inputs = input if recorder.every_layer else recorder.cut(input)

@@ -42,6 +42,9 @@ class Use:
         What else a convolution or an embedding needs.
     batch_axis
         Where the samples most likely are.
+    gates
+        Derivative of the next layer's input with respect to this layer's output, entry by entry, where
+        that was asked for.
     version
         How often the activations had been written to when they were read.
     """
@@ -54,6 +57,7 @@ class Use:
     transposed: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     batch_axis: int | None = None
+    gates: Tensor | None = None
     version: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ghost against one backward pass per sample, on the user's own model and batch."""
+"""Ghost, and the ways of a curator's backward pass, against plain autograd on the user's own batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,15 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._assemble import assemble, parameters_of
-from lai_torch._batch import Loss, call, rows
-from lai_torch._preserve import preserved
+from lai_torch._batch import Loss, call, count, rows
+from lai_torch._preserve import preserved, undone
 from lai_torch._record import record
+from lai_torch._scoring import TraceScorer
+from lai_torch._selective import Selective
+from lai_torch._whole import Whole
 from lai_torch.trace import check_explained
+
+WAYS = ("selective", "whole")
 
 
 @dataclass(frozen=True)
@@ -26,21 +31,39 @@ class SelfCheck:
     layers
         The same for the parameters of one record, or of records that share one; where a layer's
         gradients are rounding beside the whole, relative to the whole's precision.
+    backward
+        `max |g - g_ref| / max |g_ref|` of each trainable parameter, the largest over several sets of
+        kept samples: the gradient that a way of `Curator`'s backward pass leaves in `.grad` against
+        the masked gradient. None where no way was named.
     """
 
     relative_error: float
     layers: Mapping[str, float]
+    backward: Mapping[str, float] | None = None
 
 
 def selfcheck(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    *,
+    last: str | None = None,
+    backward: str | None = None,
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself to one backward pass per sample, in a plain loop.
+
+    With `backward`, also compare the gradients that this way of a `Curator` leaves in `.grad` to those
+    of the whole batch's weighted losses by plain eager autograd, for a single kept sample, every
+    second one, the later half, and all but the first, unequally weighted. Model, `.grad`, buffers and
+    random state are afterwards as before, also when something raises.
 
     Parameters
     ----------
     model, loss, inputs, targets, last
-        As for `trace`; a few samples are enough.
+        As for `trace`; a few samples are enough, for `backward` at least two.
+    backward
+        `selective` or `whole`, as for `Curator`; None: no such comparison.
 
     Returns
     -------
@@ -50,7 +73,8 @@ def selfcheck(
     Raises
     ------
     ValueError
-        If the model cannot be traced, or does not accept a batch of one sample.
+        If the model cannot be traced, does not accept a batch of one sample, or does not allow the way
+        `backward` (samples are coupled, it does not compile in one graph).
 
     Examples
     --------
@@ -62,6 +86,9 @@ def selfcheck(
     >>> lai_torch.selfcheck(model, loss, *batch).relative_error < 1e-12
     True
     """
+    if backward not in {None, *WAYS}:
+        msg = f"backward: expected None or one of {', '.join(map(repr, WAYS))}, got {backward!r}"
+        raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
     check_explained(recording)
     trace = assemble(recording)
@@ -73,7 +100,8 @@ def selfcheck(
         part = lai.Trace(layer for layer in trace.layers if layer.weight == key)
         own = _kernel([gradients[name] for name in names])
         layers[key] = _error(lai.ghost_kernel(part, part), own, floor)
-    return SelfCheck(_error(lai.ghost_kernel(trace, trace), exact, floor), layers)
+    ways = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
+    return SelfCheck(_error(lai.ghost_kernel(trace, trace), exact, floor), layers, ways)
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:
@@ -97,3 +125,51 @@ def _one_by_one(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: i
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
             found[name].append((torch.zeros_like(parameter) if gradient is None else gradient).flatten())
     return {name: torch.stack(parts) for name, parts in found.items()}
+
+
+def _backward_errors(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
+) -> dict[str, float]:
+    """Return each parameter's largest relative error over several sets of kept samples."""
+    samples = count(*batch)
+    selective = Selective(model, loss, check=False)  # the comparison here is the stronger one
+    whole = Whole(model, TraceScorer(model, loss, "lai", None, last))
+    found: dict[str, float] = {}
+    for weights in _weightings(samples):
+        with undone(model):
+            way: Selective | Whole
+            if backward == "selective":
+                way = selective
+                selective.forward(*batch)
+            else:
+                way = whole
+                whole.forward(*batch, None)
+            way.backward(weights)
+            gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+        masked = _masked(model, loss, batch, weights)
+        largest = max(float(one.abs().max()) for one in masked.values())
+        floor = torch.finfo(weights.dtype).eps * largest
+        for name, exact in masked.items():
+            gradient = gradients[name]
+            error = _error(torch.zeros_like(exact) if gradient is None else gradient, exact, floor)
+            found[name] = max(found.get(name, 0.0), error)
+    return found
+
+
+def _weightings(samples: int) -> list[Tensor]:
+    """Return the weights `(n,)` to try: unequal on a few kept samples, zero on the others."""
+    index = torch.arange(samples)
+    unequal = (index + 1.0) / samples
+    sets = (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0)
+    return [torch.where(kept, unequal, torch.zeros_like(unequal)) for kept in sets]
+
+
+def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
+    """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
+    trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with preserved(model):
+        values = loss(call(model, batch[0]), batch[1])
+        total = (values * weights.to(values)).sum()
+        found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)
+    pairs = zip(trainable.items(), found, strict=True)
+    return {name: torch.zeros_like(p) if one is None else one for (name, p), one in pairs}
