@@ -27,7 +27,7 @@ test: $(READY) ## every test and every proof
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
 
-peers: ## Ghost and LLI against opacus, captum and BackPACK (installs them)
+peers: ## Ghost and LLI against opacus, captum, BackPACK and kronfluence (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PEERS = {"backpack", "captum", "opacus"}
+PEERS = {"backpack", "captum", "kronfluence", "opacus"}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_folder_that_is_no_longer_left_out_would_be_seen(project):
 
 
 def importing_a_peer(root: Path) -> set[str]:
-    """Return the files that import opacus, captum or BackPACK."""
+    """Return the files that import a peer."""
     found = set()
     for folder in ("lai_core", "adapters", "tests", "proofs", "benchmarks", "experiments"):
         for path in (root / folder).rglob("*.py"):
