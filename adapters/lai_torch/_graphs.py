@@ -1,17 +1,16 @@
-"""Reading captured graphs: products with parameters, and the rows of what a forward pass saved."""
+"""Reading captured graphs: products with parameters, the last of them, and what follows it."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-_VIEWS = {
+RESHAPES = {
     torch.ops.aten.view.default,
     torch.ops.aten._unsafe_view.default,
     torch.ops.aten.reshape.default,
-    torch.ops.aten.detach.default,
-    torch.ops.aten.alias.default,
 }
 _TRANSPOSES = {torch.ops.aten.t.default, torch.ops.aten.permute.default, torch.ops.aten.transpose.int}
 
@@ -30,6 +29,14 @@ class Layer:
     def name(self) -> str:
         """The layer's name: that of its weight, without the last word."""
         return self.weight.removesuffix(".weight")
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether the layer is one matrix on every position: a linear layer or a 1x1 convolution."""
+        if self.geometry is None:
+            return True
+        plain = set(self.geometry["stride"]) == {1} and set(self.geometry["padding"]) == {(0, 0)}
+        return plain and set(self.geometry["kernel"]) == {1} and self.geometry["groups"] == 1
 
 
 def product(node: fx.Node) -> Layer | None:
@@ -57,8 +64,20 @@ def product(node: fx.Node) -> Layer | None:
             "dilation": tuple(arguments[5]),
             "groups": arguments[8],
         }
-    biased = bias is not None and arguments[bias] is not None
+    biased = _biased_after(node) if bias is None else arguments[bias] is not None
     return Layer(entry, node, source.name, biased, geometry)
+
+
+def _biased_after(node: fx.Node) -> bool:
+    """Whether the call that made this product adds a bias to it, as linear layers do on strided inputs."""
+    call, users = node.meta.get("source_fn_stack"), list(node.users)
+    while users:
+        user = users.pop()
+        if user.target in RESHAPES:
+            users.extend(user.users)
+        elif user.target is torch.ops.aten.add.Tensor and call and user.meta.get("source_fn_stack") == call:
+            return any(one.op == "placeholder" for one in user.all_input_nodes)
+    return False
 
 
 def _source(node: Any) -> fx.Node | None:
@@ -68,80 +87,100 @@ def _source(node: Any) -> fx.Node | None:
     return node if isinstance(node, fx.Node) and node.op == "placeholder" else None
 
 
-def found_layers(graph: fx.Graph, parameters: dict[str, str]) -> list[Layer]:
-    """Return the layers whose weight is a parameter, the one that makes the output last.
+def results(graph: fx.Graph) -> list[Any]:
+    """Return the nodes that a graph returns."""
+    (result,) = (node for node in graph.nodes if node.op == "output")
+    returned: Any = result.args[0]
+    return list(returned)
 
-    Raises
-    ------
-    ValueError
-        If the output is not one layer's.
-    """
-    found = {
+
+def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx.Node]:
+    """Return the products that reach the outputs without passing another, in order."""
+    known = dict.fromkeys(products)
+    pending, seen = list(outputs), set()
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending.extend(() if node in known else node.all_input_nodes)
+    return [node for node in known if node in seen]
+
+
+def tail(graph: fx.Graph, start: Iterable[fx.Node], outputs: Iterable[fx.Node]) -> list[fx.Node]:
+    """Return the nodes between `start` and the outputs, in order."""
+    after, begin = set(start), set(start)
+    for node in graph.nodes:
+        if any(before in after for before in node.all_input_nodes):
+            after.add(node)
+    wanted = set(outputs)
+    for node in reversed(graph.nodes):
+        if node in wanted and node not in begin:
+            wanted.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node in after and node in wanted and node not in begin]
+
+
+def found_layers(graph: fx.Graph, parameters: dict[str, str]) -> dict[fx.Node, Layer]:
+    """Return the layers whose weight is a parameter, in order, named by it."""
+    return {
         node: replace(layer, weight=parameters[layer.weight])
         for node in graph.nodes
         if (layer := product(node)) is not None and layer.weight in parameters
     }
-    (result,) = (node for node in graph.nodes if node.op == "output")
-    outputs: Any = result.args[0]
-    last = outputs[0]
-    while isinstance(last, fx.Node) and last.target in _VIEWS:
-        last = last.args[0]
-    if last not in found or found[last].geometry is not None:
-        msg = (
-            "backward: 'selective' expects the model's output to be that of its last linear layer, it is "
-            f"computed by {getattr(last, 'target', last)}; move what follows the layer into the loss"
-        )
-        raise ValueError(msg)
-    return [*(layer for node, layer in found.items() if node is not last), found[last]]
 
 
-def kept_rows(value: Any, symbolic: Any, kept: Tensor, samples: int) -> Any:
-    """Return the rows `kept` of a saved value along every axis that its symbolic shape says is the batch's.
+def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: str | None) -> Layer:
+    """Return the last layer: the one that reaches the outputs without passing another, or of that name.
 
     Raises
     ------
     ValueError
-        If an axis mixes the batch with something that is no multiple of it.
+        If there is none, or several, or it is no matrix.
     """
-    if not isinstance(value, Tensor):
-        return _resized(symbolic, kept.numel(), samples) if isinstance(symbolic, torch.SymInt) else value
-    for axis, length in enumerate(symbolic.shape):
-        if not isinstance(length, torch.SymInt) or not length.node.expr.free_symbols:
-            continue
-        inner = _resized(length, 1, samples)
-        value = _gathered(value, axis, inner, kept, samples)
-    return value
+    reached = [layers[node] for node in reaching(outputs, layers)]
+    if last is not None:
+        reached = [layer for layer in reached if layer.name == last]
+    if len(reached) != 1:
+        names = [layer.name for layer in reached]
+        way_out = f"; pass last={names[0]!r} (or another of them)" if names else "; use backward='kept'"
+        msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
+        raise ValueError(msg)
+    (layer,) = reached
+    if not layer.is_matrix:
+        msg = (
+            f"layer {layer.name!r}: expected a last layer that is a matrix, got a convolution with "
+            f"{layer.geometry}; put a linear layer or a 1x1 convolution last"
+        )
+        raise ValueError(msg)
+    return layer
 
 
-def _resized(symbolic: torch.SymInt, batch: int, samples: int) -> int:
-    """Return a size for another batch size.
+def pulled_through(
+    nodes: Sequence[fx.Node],
+    layer: Layer,
+    values: dict[str, Any],
+    gradients: dict[fx.Node, Tensor],
+) -> Tensor:
+    """Return the gradient at a layer's output from those at the outputs, which `nodes` compute from it.
 
     Raises
     ------
     ValueError
-        If it is no multiple of the batch size.
+        If what follows the layer draws random numbers.
     """
-    expression = symbolic.node.expr
-    symbols = expression.free_symbols
-    if not symbols:
-        return int(expression)
-    (symbol,) = symbols if len(symbols) == 1 else (None,)
-    if symbol is None or expression.subs(symbol, 2) != 2 * expression.subs(symbol, 1):
-        msg = (
-            f"backward: 'selective' expects sizes that are multiples of the batch size {samples}, got "
-            f"{expression}; use backward='kept'"
-        )
-        raise ValueError(msg)
-    return int(expression.subs(symbol, batch))
-
-
-def _gathered(value: Tensor, axis: int, inner: int, kept: Tensor, samples: int) -> Tensor:
-    """Gather samples on an axis of length `samples * inner`, keeping the order of the strides."""
-    strides = value.stride()
-    order = sorted(range(value.ndim), key=lambda one: -strides[one])
-    physical = value.permute(order)
-    place = order.index(axis)
-    split = physical.unflatten(place, (samples, inner)) if inner > 1 else physical
-    rows = split.index_select(place, kept)
-    rows = rows.flatten(place, place + 1) if inner > 1 else rows
-    return rows.permute([order.index(one) for one in range(value.ndim)])
+    with torch.enable_grad():
+        leaf = values[layer.output.name].detach().requires_grad_()
+        env: dict[str, Any] = {**values, layer.output.name: leaf}
+        for node in nodes:
+            target: Any = node.target
+            if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+                msg = (
+                    f"backward: 'selective' expects nothing random behind the last layer {layer.name!r}, "
+                    f"{target} is; use backward='kept'"
+                )
+                raise ValueError(msg)
+            arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: env[one.name])
+            env[node.name] = target(*arguments[0], **arguments[1])
+        pairs = [(env[node.name], one) for node, one in gradients.items()]
+    reached = [(value, one) for value, one in pairs if value.requires_grad]
+    (found,) = torch.autograd.grad([value for value, _ in reached], leaf, [one for _, one in reached])
+    return found

@@ -5,49 +5,49 @@ forward saves for the backward has the batch symbol in its shape, so that the ke
 kept count as the symbol, make the backward pass of a smaller batch.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import lai_core as lai
-from lai_torch._batch import Loss, call, check_losses, count
-from lai_torch._graphs import Layer, found_layers, kept_rows, product
-
-Values = list[Any]
-
-
-@dataclass(frozen=True)
-class _Graphs:
-    """The captured graphs, which inputs of the forward are parameters, and which nodes are layers."""
-
-    forward: fx.GraphModule
-    backward: fx.GraphModule
-    parameters: dict[str, str]
-    layers: list["Layer"]
+from lai_torch._batch import Loss, check_losses, count, tensors
+from lai_torch._capture import Captured
+from lai_torch._graphs import Layer, pulled_through
+from lai_torch._places import Place
+from lai_torch._run import Run
 
 
 class Selective:
     """A model's forward and backward graph, run on the whole batch and on the kept rows.
 
+    The first backward pass that drops a sample is compared with that of every sample, dropped ones
+    with weight zero, through the same graph: samples that are coupled, or merged with something else
+    on an axis, show there. `selfcheck` compares with plain autograd, which shares nothing.
+
     Parameters
     ----------
     model, loss
         What to train. The model must compile in one graph and couple no samples.
+    last
+        Name of the final layer, where several reach the outputs side by side.
+    check
+        Whether to compare the first backward pass that drops a sample.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
-        self.model, self.loss = model, loss
-        self._graphs: _Graphs | None = None
-        self._pair: tuple[fx.GraphModule, fx.GraphModule] | None = None
-        self._saved: dict[str, Any] = {}
-        self._given: dict[str, Any] = {}
-        self._gradient = self._finite = torch.empty(0)
-        self._compiled = _compiled(model, self._partition, self._run)
-        self.proved = False
+    def __init__(self, model: nn.Module, loss: Loss, last: str | None = None, *, check: bool = True) -> None:
+        self.model, self.loss, self.last = model, loss, last
+        self.proved = not check
+        self._captured = Captured(model)
+        self._run: Run | None = None
+        self._gradients: list[Tensor | None] = []
+        self._finite = torch.empty(0)
+
+    @property
+    def captures(self) -> int:
+        """How many times the model was compiled."""
+        return self._captured.captures
 
     def forward(self, inputs: Any, targets: Any) -> tuple[lai.Trace, Tensor]:
         """Run the whole batch; return the trace that LAI needs, and the losses.
@@ -55,180 +55,86 @@ class Selective:
         Raises
         ------
         ValueError
-            If samples are coupled, the model does not compile in one graph, or its output is not a layer's.
+            If samples are coupled, the model does not compile in one graph, or no one layer is the last.
         """
         check_uncoupled(self.model, "selective")
+        check_precision(inputs, "selective")
+        _check_unhooked(self.model)
         samples = count(inputs, targets)
         if samples < 2:
             msg = f"backward: 'selective' expects at least two samples, got {samples}"
             raise ValueError(msg)
         with torch.enable_grad():
-            outputs = self._compiled(_with_symbolic_batch(inputs, samples))
+            outputs = self._captured(inputs, samples)
             values = check_losses(self.loss(outputs, targets), samples)
-        found = [tensor for tensor in _leaves(outputs) if tensor.requires_grad]
-        if len(found) != 1:
-            msg = f"backward: 'selective' expects a model with one differentiable output, got {len(found)}"
-            raise ValueError(msg)
-        (gradient,) = torch.autograd.grad(values.sum(), found)
-        self._gradient = gradient.detach()
+        found = [one for one in tree_leaves(outputs) if isinstance(one, Tensor) and one.requires_grad]
+        gradients = torch.autograd.grad(values.sum(), found, allow_unused=True) if found else ()
+        self._run = run = self._captured.read(found, self.last)
+        self._gradients = [gradients[index] for index in run.order]
         self._finite = torch.isfinite(values.detach())
-        *layers, last = self._analysed().layers
-        records = [self._record(layer, None, samples) for layer in layers]
-        return lai.Trace([*records, self._record(last, self._gradient, samples)]), values.detach()
+        return self._trace(run), values.detach()
 
-    def _record(self, layer: Layer, gradient: Tensor | None, samples: int) -> lai.Record:
+    def _trace(self, run: Run) -> lai.Trace:
+        """Return what LAI sees of the layers."""
+        pairs = zip(run.outputs, self._gradients, strict=True)
+        used = {node: gradient for node, gradient in pairs if gradient is not None}
+        *layers, last = run.layers(list(used))
+        gradient = pulled_through(run.behind(last, list(used)), last, run.values, used)
+        records = [self._record(run, layer, None) for layer in layers]
+        return lai.Trace([*records, self._record(run, last, gradient)])
+
+    def _record(self, run: Run, layer: Layer, gradient: Tensor | None) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first."""
-        inputs = self._saved[layer.inputs.name]
-        trains = self.model.get_parameter(layer.weight).requires_grad or gradient is not None
+        inputs, is_last = run.values[layer.inputs.name], gradient is not None
+        place = run.place(layer.inputs, layer.name)
+        trains = self.model.get_parameter(layer.weight).requires_grad or is_last
         named: dict[str, Any] = {
             "bias": layer.bias,
             "weight": layer.weight if trains else None,
             "name": layer.name,
         }
-        if layer.geometry is not None and not trains:
-            return lai.ReadoutTrace(inputs.flatten(2).movedim(1, 2), None, **named)
-        if layer.geometry is not None:
+        kind = lai.LayerTrace if trains else lai.ReadoutTrace
+        if layer.geometry is None:
+            outputs = None
+            if gradient is not None:
+                outputs = run.place(layer.output, layer.name).in_front(gradient)
+            return kind(place.in_front(inputs), outputs, **named)
+        if place != Place(0):
+            msg = (
+                f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
+                "found them merged with another; use backward='kept'"
+            )
+            raise ValueError(msg)
+        if trains and not is_last:
             return lai.ConvolutionTrace(inputs, None, **layer.geometry, **named)
-        if inputs.shape[0] != samples:
-            inputs = inputs.reshape(samples, -1, inputs.shape[-1])
-        return (lai.LayerTrace if trains else lai.ReadoutTrace)(inputs, gradient, **named)
+        outputs = None if gradient is None else gradient.flatten(2).movedim(1, 2)
+        return kind(inputs.flatten(2).movedim(1, 2), outputs, **named)
 
     def backward(self, weights: Tensor) -> None:
-        """Set `.grad` to the gradient of `sum_j weights_j loss_j`, from the kept rows alone.
+        """Add the gradient of `sum_j weights_j loss_j` to `.grad`, from the kept rows alone.
 
         Raises
         ------
         ValueError
             If the first run differs from the masked gradient: then samples share a row somewhere.
         """
-        graphs = self._analysed()
-        kept = (weights > 0).nonzero().squeeze(1)
-        scaled = self._gradient * weights.to(self._gradient).reshape(-1, *[1] * (self._gradient.ndim - 1))
-        gradients = self._pulled(graphs, scaled[kept], kept, weights.shape[0])
+        if self._run is None:
+            msg = "backward: expected a forward pass before the backward pass"
+            raise ValueError(msg)
+        run, kept = self._run, (weights > 0).nonzero().squeeze(1)
         everyone = self._finite.nonzero().squeeze(1)
+        masked = None
         if not self.proved and kept.numel() < everyone.numel():  # else both are the same computation
-            masked = self._pulled(graphs, scaled[everyone], everyone, weights.shape[0])
+            masked = run.pulled(self._gradients, weights, everyone)
+        gradients = run.pulled(self._gradients, weights, kept)
+        self._run = None
+        if masked is not None:
             _check_equal(gradients, masked)
             self.proved = True
         parameters = dict(self.model.named_parameters())
         for name, gradient in gradients.items():
-            parameters[name].grad = gradient
-        self._saved = {}
-
-    def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
-        """Split the joint graph and keep both halves."""
-        from torch._functorch.partitioners import default_partition
-
-        self._pair = default_partition(joint, inputs, **options)
-        self._graphs = None
-        return self._pair
-
-    def _run(self, graph: fx.GraphModule, example: Any) -> Callable[[Values], Any]:
-        """Compile the forward graph to one that also keeps what it computes for us."""
-        nodes = list(graph.graph.nodes)
-        (result,) = (node for node in nodes if node.op == "output")
-        layers = [found.inputs for node in nodes if (found := product(node)) is not None]
-        names = [node.name for node in layers]
-        env: dict[fx.Node, fx.Node] = {}
-        widened = fx.Graph()
-        copied = widened.graph_copy(graph.graph, env)
-        widened.output((copied, tuple(env[node] for node in layers)))
-        module = fx.GraphModule(graph, widened)
-        places = [node for node in nodes if node.op == "placeholder"]
-
-        def run(arguments: Values) -> Any:
-            given = list(arguments)
-            arguments.clear()
-            outputs, inputs = module(*given)
-            self._saved = dict(zip(names, inputs, strict=True))
-            self._saved |= {
-                node.name: value
-                for node, value in zip(result.args[0], outputs, strict=True)
-                if node is not None
-            }
-            self._given = {node.name: value for node, value in zip(places, given, strict=True)}
-            return outputs
-
-        run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
-        return run
-
-    def _analysed(self) -> _Graphs:
-        """Read off the graphs which inputs are parameters and which nodes are layers."""
-        if self._graphs is None:
-            if self._pair is None:
-                msg = "backward: expected a forward pass before the backward pass"
-                raise ValueError(msg)
-            forward, backward = self._pair
-            known = {p.data_ptr(): name for name, p in self.model.named_parameters()}
-            parameters = {
-                node: known[value.data_ptr()]
-                for node, value in self._given.items()
-                if isinstance(value, Tensor) and value.data_ptr() in known
-            }
-            layers = found_layers(forward.graph, parameters)
-            self._graphs = _Graphs(forward, backward, parameters, layers)
-        return self._graphs
-
-    def _pulled(self, graphs: _Graphs, tangent: Tensor, kept: Tensor, samples: int) -> dict[str, Tensor]:
-        """Run the backward graph on the rows `kept` of what was saved."""
-        arguments: Values = []
-        for node in graphs.backward.graph.nodes:
-            if node.op != "placeholder":
-                continue
-            if node.name.startswith("tangents"):
-                arguments.append(tangent)
-            else:
-                value = self._saved[node.name]
-                arguments.append(kept_rows(value, node.meta["val"], kept, samples))
-        with torch.no_grad():
-            found = graphs.backward(*arguments)
-        places = [node.name for node in graphs.forward.graph.nodes if node.op == "placeholder"]
-        return {
-            graphs.parameters[place]: gradient
-            for place, gradient in zip(places, found, strict=True)
-            if place in graphs.parameters and gradient is not None
-        }
-
-
-def _compiled(model: nn.Module, partition: Any, run: Any) -> Callable[[Any], Any]:
-    """Return the model as a function that dynamo captures whole, to be split by `partition`."""
-    from torch._dynamo.backends.common import aot_autograd
-
-    backend = aot_autograd(
-        fw_compiler=run,
-        bw_compiler=_never_called,
-        partition_fn=partition,
-    )
-    captured = torch.compile(lambda inputs: call(model, inputs), backend=backend, fullgraph=True)
-
-    def run_captured(inputs: Any) -> Any:
-        try:
-            return captured(inputs)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            msg = (
-                "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
-                f"this one does not ({str(error).splitlines()[0]}); use backward='kept'"
-            )
-            raise ValueError(msg) from error
-
-    return run_captured
-
-
-def _never_called(graph: fx.GraphModule, example: Any) -> Any:
-    """Stand in for the compiled backward: `Selective.backward` runs the graph itself."""
-    return graph.forward
-
-
-def _with_symbolic_batch(tree: Any, samples: int) -> Any:
-    """Return aliases of the inputs whose first axis is declared free."""
-    if isinstance(tree, Tensor):
-        alias = tree.detach()
-        if tree.ndim and tree.shape[0] == samples:
-            torch._dynamo.mark_dynamic(alias, 0)
-        return alias
-    if isinstance(tree, Mapping):
-        return {key: _with_symbolic_batch(value, samples) for key, value in tree.items()}
-    return tuple(_with_symbolic_batch(part, samples) for part in tree) if isinstance(tree, tuple) else tree
+            before = parameters[name].grad
+            parameters[name].grad = gradient if before is None else before + gradient
 
 
 def check_uncoupled(model: nn.Module, mode: str) -> None:
@@ -244,6 +150,40 @@ def check_uncoupled(model: nn.Module, mode: str) -> None:
             msg = (
                 f"backward: {mode!r} expects a model that couples no samples, BatchNorm {name!r} in "
                 "training mode does; use backward='kept', or GroupNorm"
+            )
+            raise ValueError(msg)
+
+
+def check_precision(inputs: Any, mode: str) -> None:
+    """Raise under autocast: the pass that trains is the one that is scored.
+
+    Raises
+    ------
+    ValueError
+        If autocast is on.
+    """
+    for kind in {tensor.device.type for tensor in tensors(inputs)}:
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            msg = (
+                f"backward: {mode!r} scores the forward pass that it trains on, and scores of one under "
+                "autocast lose three digits; leave autocast, or use backward='kept', which scores with it off"
+            )
+            raise ValueError(msg)
+
+
+def _check_unhooked(model: nn.Module) -> None:
+    """Raise if a parameter has hooks on its gradient: no engine runs that would call them.
+
+    Raises
+    ------
+    ValueError
+        If one has, naming it.
+    """
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            msg = (
+                f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
+                "or use backward='kept'"
             )
             raise ValueError(msg)
 
@@ -265,7 +205,3 @@ def _check_equal(gradients: dict[str, Tensor], masked: dict[str, Tensor]) -> Non
                 "coupled, or share an axis with something else; use backward='kept'"
             )
             raise ValueError(msg)
-
-
-def _leaves(outputs: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]

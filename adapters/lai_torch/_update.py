@@ -78,8 +78,7 @@ class Updater:
         Rows whose loss is not finite are dropped and their weight is spread over the others. If the
         gradient is not finite all the same, nothing is stepped.
         """
-        if self.batches == 0:
-            self.optimizer.zero_grad(set_to_none=True)
+        self._begin()
         positive = weights > 0
         losses = torch.full_like(weights, float("nan"))
         kept, values = self._finite(inputs, targets, positive.nonzero().squeeze(1), losses)
@@ -88,29 +87,35 @@ class Updater:
             used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
             total = (values * used[kept].to(values)).sum() / self.accumulate
             (total if self.scaler is None else self.scaler.scale(total)).backward()
-            self.contributions += 1
         dropped = int(positive.sum()) - kept.numel()
-        self.batches += 1
-        if self.batches < self.accumulate:
-            return Update(used, losses, dropped, values is not None, updated=False)
-        updated = self.contributions > 0 and self._step()
-        if not updated:
-            self.optimizer.zero_grad(set_to_none=True)
-        contributed = values is not None and updated
-        self.batches = self.contributions = 0
-        return Update(used if contributed else torch.zeros_like(used), losses, dropped, contributed, updated)
+        return self._end(used, losses, dropped, contributed=values is not None)
 
     def take(self, weights: Tensor, losses: Tensor, backward: Callable[[Tensor], None]) -> Update:
-        """Step on gradients that `backward(weights)` sets; not at all if one is not finite."""
-        nothing = torch.zeros_like(weights)
-        if not bool((weights > 0).any()):
-            return Update(nothing, losses, 0, used=False, updated=False)
-        self.optimizer.zero_grad(set_to_none=True)
-        backward(weights)
-        if not self._step():
+        """Add the gradient of a forward pass that has been run, which `backward(weights)` adds to `.grad`."""
+        self._begin()
+        contributed = bool((weights > 0).any())
+        if contributed:
+            backward(weights / self.accumulate)
+        return self._end(weights, losses, 0, contributed=contributed)
+
+    def _begin(self) -> None:
+        """Start from nothing where a step begins."""
+        if self.batches == 0:
             self.optimizer.zero_grad(set_to_none=True)
-            return Update(nothing, losses, 0, used=False, updated=False)
-        return Update(weights, losses, 0, used=True, updated=True)
+
+    def _end(self, weights: Tensor, losses: Tensor, dropped: int, *, contributed: bool) -> Update:
+        """Count a batch, and step if it is the last of those that make a step."""
+        self.batches += 1
+        self.contributions += contributed
+        updated = False
+        if self.batches >= self.accumulate:
+            updated = self.contributions > 0 and self._step()
+            if not updated:
+                self.optimizer.zero_grad(set_to_none=True)
+            contributed = contributed and updated
+            self.batches = self.contributions = 0
+        used = weights if contributed else torch.zeros_like(weights)
+        return Update(used, losses, dropped, contributed, updated)
 
     def _finite(
         self, inputs: Any, targets: Any, kept: Tensor, losses: Tensor

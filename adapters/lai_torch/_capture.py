@@ -1,0 +1,143 @@
+"""A model captured as a forward and a backward graph with a free batch size."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from lai_torch._batch import call, tensors
+from lai_torch._graphs import product, reaching, results, tail
+from lai_torch._run import Pair, Run
+
+Values = list[Any]
+
+
+class Captured:
+    """A model as a function that is captured whole, once for every batch size.
+
+    Parameters
+    ----------
+    model
+        The model.
+
+    Attributes
+    ----------
+    captures
+        How many times it was captured: once, and again where something else than the batch size varies.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        from torch._dynamo.backends.common import aot_autograd
+
+        self.model, self.captures = model, 0
+        self._split: tuple[fx.GraphModule, int] | None = None
+        self._last: tuple[Pair, dict[str, Any]] | None = None
+        self._batched: set[int] = set()
+        self._samples = 0
+        backend = aot_autograd(
+            fw_compiler=self._compiled, bw_compiler=_never_called, partition_fn=self._partition
+        )
+        self._function = torch.compile(lambda inputs: call(model, inputs), backend=backend, fullgraph=True)
+
+    def __call__(self, inputs: Any, samples: int) -> Any:
+        """Run the model on a batch, keeping what the backward graph and the trace need.
+
+        Raises
+        ------
+        ValueError
+            If the model does not compile in one graph.
+        """
+        aliases = _with_symbolic_batch(inputs, samples)
+        self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
+        self._samples, self._last = samples, None
+        try:
+            return self._function(aliases)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            msg = (
+                "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
+                f"this one does not ({str(error).splitlines()[0]}); use backward='kept'"
+            )
+            raise ValueError(msg) from error
+
+    def read(self, found: list[Tensor], last: str | None) -> Run:
+        """Return what the call kept, for its differentiable outputs.
+
+        Raises
+        ------
+        ValueError
+            If nothing is differentiable, or an output is no tensor of the graph's own.
+        """
+        if self._last is None:
+            msg = "backward: 'selective' expects trainable parameters and a differentiable output, found none"
+            raise ValueError(msg)
+        pair, values = self._last
+        self._last = None
+        return Run(
+            pair, values, self._samples, self._batched, dict(self.model.named_parameters()), found, last
+        )
+
+    def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
+        """Split the joint graph and keep the backward half."""
+        from torch._functorch.partitioners import default_partition
+
+        forward, backward = default_partition(joint, inputs, **options)
+        self._split = backward, options["num_fwd_outputs"]
+        return forward, backward
+
+    def _compiled(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
+        """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
+        if self._split is None:  # nothing requires a gradient
+            return graph.forward
+        (backward, returned), self._split = self._split, None
+        self.captures += 1
+        everything = results(graph.graph)
+        outputs = [node for node in everything[:returned] if isinstance(node, fx.Node)]
+        products = {node: layer for node in graph.graph.nodes if (layer := product(node)) is not None}
+        final = reaching(outputs, products)
+        behind = tail(graph.graph, final, outputs)
+        pair = Pair(graph, backward, outputs, final)
+        kept = dict.fromkeys([*(layer.inputs for layer in products.values()), *final])
+        kept |= dict.fromkeys(before for node in behind for before in node.all_input_nodes)
+        wanted = [node for node in kept if node not in set(behind)]
+        module, places = _widened(graph, wanted), [n for n in graph.graph.nodes if n.op == "placeholder"]
+
+        def run(arguments: Values) -> Any:
+            given = list(arguments)
+            arguments.clear()
+            values = {node.name: value for node, value in zip(places, given, strict=True)}
+            found, extra = module(*given)
+            values |= {node.name: value for node, value in zip(wanted, extra, strict=True)}
+            pairs = zip(everything, found, strict=True)
+            values |= {node.name: value for node, value in pairs if isinstance(node, fx.Node)}
+            self._last = pair, values
+            return found
+
+        run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
+        return run
+
+
+def _widened(graph: fx.GraphModule, wanted: list[fx.Node]) -> fx.GraphModule:
+    """Return the graph with the values of the nodes `wanted` beside what it returns."""
+    env: dict[fx.Node, fx.Node] = {}
+    widened = fx.Graph()
+    copied = widened.graph_copy(graph.graph, env)
+    widened.output((copied, tuple(env[node] for node in wanted)))
+    return fx.GraphModule(graph, widened)
+
+
+def _never_called(graph: fx.GraphModule, example: Any) -> Any:
+    """Stand in for the compiled backward: `Run` runs the graph itself."""
+    return graph.forward
+
+
+def _with_symbolic_batch(tree: Any, samples: int) -> Any:
+    """Return aliases of the inputs whose first axis is declared free."""
+    if isinstance(tree, Tensor):
+        alias = tree.detach()
+        if tree.ndim and tree.shape[0] == samples:
+            torch._dynamo.mark_dynamic(alias, 0)
+        return alias
+    if isinstance(tree, Mapping):
+        return {key: _with_symbolic_batch(value, samples) for key, value in tree.items()}
+    return tuple(_with_symbolic_batch(part, samples) for part in tree) if isinstance(tree, tuple) else tree
