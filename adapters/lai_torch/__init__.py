@@ -6,6 +6,7 @@ from lai_torch.exact import exact_scores
 from lai_torch.gates import GateTrace, trace_gates
 from lai_torch.policies import KeepAbove, draw
 from lai_torch.report import Report
+from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
 from lai_torch.trace import trace
 
@@ -15,10 +16,12 @@ __all__ = [
     "GateTrace",
     "KeepAbove",
     "Report",
+    "Route",
     "SelfCheck",
     "coverage",
     "draw",
     "exact_scores",
+    "routes",
     "selfcheck",
     "trace",
     "trace_gates",

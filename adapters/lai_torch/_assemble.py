@@ -1,6 +1,7 @@
 """From a recording to the records of `lai_core`: each parameter once, each layer where LAI sees it."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,15 +17,33 @@ from lai_torch._uses import Use
 
 def assemble(recording: Recording) -> lai.Trace:
     """Return the trace: what LAI does not see first, then the layers in order, the last layer last."""
-    layers = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
-    layers.append(recording.last)
-    plan = _Plan(recording)
+    layers = [layer.record for layer in layers_of(recording)]
     if not recording.every_layer:
-        owned = (plan.has(use) or use is recording.last for use in layers)
-        return lai.Trace(_layer(recording, use, own=own) for use, own in zip(layers, owned, strict=True))
+        return lai.Trace(layers)
+    plan = _Plan(recording)
     vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
     tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
-    return lai.Trace([*vectors, *tables, *(_layer(recording, use, own=plan.has(use)) for use in layers)])
+    return lai.Trace([*vectors, *tables, *layers])
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that LAI sees: its use, its record, and whether that is exact for the layer's parameters."""
+
+    use: Use
+    record: Record
+    own: bool
+
+
+def layers_of(recording: Recording) -> list[Layer]:
+    """Return the layers that LAI sees, in order, the last layer last."""
+    uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
+    plan = _Plan(recording)
+    found = []
+    for use in [*uses, recording.last]:
+        own = plan.has(use) or (use is recording.last and not recording.every_layer)
+        found.append(Layer(use, _layer(recording, use, own=own), own))
+    return found
 
 
 def parameters_of(recording: Recording) -> dict[str, list[str]]:

@@ -1,34 +1,40 @@
-"""LAI with layer weights that are calibrated on the model's own similarities."""
+"""LAI with layer weights that are calibrated on the model's own gradients."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core.calibration import decoupled_weights
-from lai_core.similarities import similarities
-from lai_torch._assemble import assemble
+from lai_core.calibration import block_weights
+from lai_torch._assemble import layers_of
 from lai_torch._batch import Loss, count, rows
-from lai_torch._record import record
-from lai_torch._scoring import Batch, Scored, TraceScorer
+from lai_torch._record import Recording, record
+from lai_torch._scoring import Batch, TraceScorer
+from lai_torch._sketch import Sketch
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """An `lai` summary and the weights `(L,)` of the layers that LAI sees."""
+    """What LAI scores against, and the weights `(L,)` of the layers that it sees."""
 
-    summary: lai.ValidationSummary
+    side: Any
     layer_weights: Tensor
+
+    @property
+    def positions(self) -> str | None:
+        """How positions are read."""
+        return self.side.positions
 
 
 class CalibratedScorer(TraceScorer):
     """LAI whose layer weights are fitted to Ghost on validation samples at every refresh."""
 
-    def __init__(self, model: nn.Module, loss: Loss, positions: str | None, last: str | None) -> None:
-        super().__init__(model, loss, "lai", positions, last)
-        self._layer_weights: Tensor | None = None
+    def __init__(
+        self, model: nn.Module, loss: Loss, positions: str | None, last: str | None, sketch: Sketch | None
+    ) -> None:
+        super().__init__(model, loss, "lai", positions, last, sketch)
 
     def summarize(self, validation: Batch, size: int) -> Any:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least).
@@ -36,24 +42,20 @@ class CalibratedScorer(TraceScorer):
         Raises
         ------
         ValueError
-            If a layer has no single pair of similarities, or fewer than two losses are finite.
+            If a layer's weight is computed from others, or fewer than two losses are finite.
         """
-        return Calibrated(super().summarize(validation, size), self._fitted(validation, max(size, 2)))
+        side = super().summarize(validation, size)
+        return Calibrated(side, self._fitted(validation, max(size, 2), side.positions))
 
-    def score(self, summary: Any, batch: Batch) -> Scored:
-        """Score against the summary, each layer by its weight."""
-        self._layer_weights = summary.layer_weights
-        found = super().score(summary.summary, batch)
-        return replace(found, layer_weights=summary.layer_weights)
+    def against(self, side: Any, trace: Any, positions: str | None, exclude_self: bool) -> Tensor:
+        """Score against the summary or the parts, each layer by its weight."""
+        if not isinstance(side, Calibrated):
+            return super().against(side, trace, positions, exclude_self)
+        parts = getattr(side.side, "parts", (side.side,))
+        options: dict[str, Any] = {"positions": positions, "layer_weights": side.layer_weights}
+        return torch.stack([lai.lai_scores(part, trace, **options) for part in parts]).sum(0)
 
-    def _against(
-        self, summary: lai.ValidationSummary | None, trace: lai.Trace, *, exclude_self: bool
-    ) -> tuple[Tensor, str | None]:
-        if self._layer_weights is None or summary is None:
-            return super()._against(summary, trace, exclude_self=exclude_self)
-        return lai.lai_scores(summary, trace, layer_weights=self._layer_weights), summary.positions
-
-    def _fitted(self, validation: Batch, size: int) -> Tensor:
+    def _fitted(self, validation: Batch, size: int, positions: str) -> Tensor:
         """Fit on the pairs of different samples among rows at equal distances."""
         samples = count(*validation)
         used = min(samples, size)
@@ -67,22 +69,40 @@ class CalibratedScorer(TraceScorer):
         recording = record(
             self.model, self.loss, *part, every_layer=True, verify=not self.proved, last=self.last
         )
-        unseen = lai.GainTrace | lai.EmbeddingTrace  # their parameters reach no layer weight
-        seen = lai.Trace(layer for layer in assemble(recording).layers if not isinstance(layer, unseen))
-        for layer in seen.layers:
-            if isinstance(layer, lai.ReadoutTrace):
-                raise _refused(f"layer {layer.name!r} has a frozen or computed weight, not in Ghost")
-        try:
-            found = similarities(seen, seen)
-        except ValueError as error:
-            raise _refused(str(error)) from error
-        others = 1.0 - torch.eye(count(*part), dtype=found.alpha.dtype, device=found.alpha.device)
-        return decoupled_weights(found.alpha * others, found.beta)
+        return _weights(recording, positions)
 
 
-def _refused(reason: str) -> ValueError:
-    """Build the error of a model that has no layer weights."""
-    return ValueError(
-        "estimator: 'calibrated_lai' expects layers with one pair of similarities per pair of samples "
-        f"({reason}); use estimator='lai', which weighs all layers alike, or 'ghost'"
-    )
+def _weights(recording: Recording, positions: str) -> Tensor:
+    """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples.
+
+    A layer's part of Ghost is that of its matrix and bias from this use alone; it is nothing for a
+    frozen layer, whose weight is then 0.
+
+    Raises
+    ------
+    ValueError
+        If a layer's weight is computed from trainable parameters.
+    """
+    layers = layers_of(recording)
+    last = layers[-1].record
+    ours, theirs = [], []
+    for layer in layers:
+        alone = layer.record is last
+        pair = lai.Trace([last] if alone else [layer.record, last])
+        part = lai.lai_kernel(pair, pair, positions=positions, layer_weights=[1.0] if alone else [1.0, 0.0])
+        if layer.own:
+            single = lai.Trace([layer.record])
+            exact = lai.ghost_kernel(single, single)
+        elif any(name in recording.parameters for name in layer.use.weight.names):
+            msg = (
+                f"estimator: 'calibrated_lai' expects layers whose weight is a parameter, {layer.use.name!r} "
+                "has one that is computed from others or used in several ways; use estimator='lai', which "
+                "weighs all layers alike, or 'ghost'"
+            )
+            raise ValueError(msg)
+        else:
+            exact = torch.zeros_like(part)
+        ours.append(part)
+        theirs.append(exact)
+    others = 1.0 - torch.eye(recording.samples, dtype=ours[0].dtype, device=ours[0].device)
+    return block_weights(torch.stack(ours) * others, torch.stack(theirs))

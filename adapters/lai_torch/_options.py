@@ -4,11 +4,23 @@ from typing import Any
 
 from torch import Tensor
 
-from lai_torch._scoring import ESTIMATORS
 from lai_torch._validation import Validation
 
-SELECTIVE = ("lai", "lli", "preconditioned_lai")
+ESTIMATORS = (
+    "ghost",
+    "lai",
+    "lli",
+    "preconditioned_lai",
+    "gate_lai",
+    "calibrated_lai",
+    "exact",
+    "midpoint",
+)
+ONE_FORWARD = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
 """Estimators that one forward pass and the output's gradient are enough for."""
+
+SKETCHED = ("lai", "lli", "calibrated_lai")
+"""Estimators that are linear in the products of output gradients as they are."""
 
 
 def check_options(
@@ -17,6 +29,7 @@ def check_options(
     *,
     estimator: str,
     positions: str | None,
+    sketch: int | None,
     group_floor: float,
     backward: str,
     plain: bool,
@@ -34,10 +47,12 @@ def check_options(
         raise ValueError(msg)
     _check_together(validation, optimizer, estimator)
     _check_backward(backward, estimator, plain=plain)
-    if positions not in {None, "tokens", "mean"}:
-        way_out = "; for 'flatten', trace and use lai_core.lai_scores" if positions == "flatten" else ""
-        msg = f"positions: expected None, 'tokens' or 'mean', got {positions!r}{way_out}"
+    if positions not in {None, "tokens", "mean", "flatten"}:
+        msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {positions!r}"
         raise ValueError(msg)
+    if sketch is not None:
+        counts = {**counts, "sketch": (sketch, 1)}
+        _check_sketch(validation, estimator)
     for name, (value, least) in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
@@ -50,6 +65,11 @@ def check_options(
 def _check_together(validation: Validation, optimizer: Any, estimator: str) -> None:
     if estimator == "midpoint" and optimizer is None:
         msg = "optimizer: estimator 'midpoint' needs the optimizer's learning rates, got None"
+        raise ValueError(msg)
+    if estimator == "gate_lai" and validation.is_summary:
+        msg = (
+            "validation: estimator 'gate_lai' has no ValidationSummary; pass (inputs, targets), or use 'lai'"
+        )
         raise ValueError(msg)
     if estimator == "calibrated_lai" and (validation.is_summary or validation.is_batch):
         msg = (
@@ -68,15 +88,31 @@ def _check_together(validation: Validation, optimizer: Any, estimator: str) -> N
         raise ValueError(msg)
 
 
+def _check_sketch(validation: Validation, estimator: str) -> None:
+    if estimator not in SKETCHED:
+        expected = ", ".join(map(repr, SKETCHED))
+        msg = f"sketch: expected the estimator to be one of {expected}, got {estimator!r}"
+        raise ValueError(msg)
+    if validation.is_summary:
+        msg = (
+            "sketch: expected a validation set to sketch, got a ValidationSummary; pass (inputs, targets) or "
+            "a loader"
+        )
+        raise ValueError(msg)
+
+
 def _check_backward(backward: str, estimator: str, *, plain: bool) -> None:
     if backward not in {"kept", "selective", "whole", "auto"}:
         msg = f"backward: expected one of 'kept', 'selective', 'whole', 'auto', got {backward!r}"
         raise ValueError(msg)
-    if backward != "kept" and estimator not in SELECTIVE:
-        msg = f"backward: {backward!r} expects one of {', '.join(map(repr, SELECTIVE))}, got {estimator!r}"
+    if backward != "kept" and estimator not in ONE_FORWARD:
+        msg = f"backward: {backward!r} expects one of {', '.join(map(repr, ONE_FORWARD))}, got {estimator!r}"
         raise ValueError(msg)
     if backward != "kept" and not plain:
-        msg = f"backward: {backward!r} goes without accumulate, autocast and scaler; use backward='kept'"
+        msg = (
+            f"backward: {backward!r} scores the forward pass that it trains on, and scores of one in half "
+            "precision lose three digits, so it goes without autocast and scaler; use backward='kept'"
+        )
         raise ValueError(msg)
 
 

@@ -2,37 +2,44 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._along import along
 from lai_torch._assemble import assemble
 from lai_torch._batch import Loss, call, check_losses, count, rows
-from lai_torch._functional import Function, Point, gradient
 from lai_torch._layout import Layout
 from lai_torch._preserve import preserved
 from lai_torch._record import record
 from lai_torch._recorder import Shortcut
+from lai_torch._sketch import Sketch
+from lai_torch._token_cost import TokenCost
 from lai_torch.trace import check_explained
 
-TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai")
-ESTIMATORS = (*TRACED, "exact", "midpoint")
 Batch = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores and losses of a batch, `(n,)`, how positions were read, calibrated weights, the way taken."""
+    """Scores and losses of a batch, `(n,)`, and how they came about; see `Report` for the rest."""
 
     scores: Tensor
     losses: Tensor
-    positions: str | None
+    positions: str | None = None
     layer_weights: Tensor | None = None
+    cost: float | None = None
     backward: str = "kept"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The traces of a validation set's parts, for scores that have no sum to come from."""
+
+    parts: tuple[Any, ...]
+    positions: str | None
 
 
 class Scorer(ABC):
@@ -48,6 +55,18 @@ class Scorer(ABC):
     @abstractmethod
     def score(self, summary: Any, batch: Batch) -> Scored:
         """Score every sample of a batch; NaN where it is not finite."""
+
+    @abstractmethod
+    def score_itself(self, batch: Batch, *, exclude_self: bool) -> Scored:
+        """Score a batch against its own summed gradient, each sample left out of its own score or not."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as tensors and plain values."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        del state  # nothing of its own
 
     def finite(self, batch: Batch) -> Batch | None:
         """Return the rows whose loss is finite; None if there are none."""
@@ -70,7 +89,7 @@ def nothing_finite() -> ValueError:
 
 
 class TraceScorer(Scorer):
-    """Ghost, LAI, LLI and preconditioned LAI, from traces."""
+    """Ghost, LAI, LLI and preconditioned LAI, from traces; sketched ones where there is a `sketch`."""
 
     def __init__(
         self,
@@ -79,17 +98,17 @@ class TraceScorer(Scorer):
         estimator: str,
         positions: str | None,
         last: str | None = None,
+        sketch: Sketch | None = None,
     ) -> None:
         super().__init__(model, loss, estimator, positions)
-        self.last = last
+        self.last, self.sketch = last, sketch
         self.second_moment: Tensor | None = None
         self.proved = False
         self._last: int | None = None
         self._known: tuple[Layout, ...] = ()
+        self._stated = TokenCost(model)
 
-    def trace(
-        self, batch: Batch, positions: str | None = None, *, live: bool = False
-    ) -> tuple[lai.Trace, Tensor]:
+    def trace(self, batch: Batch, positions: str | None = None, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace the estimator needs, and the losses; on the graph of a training step if `live`.
 
         Once the model is known, nothing before its last layer is differentiated or, where `positions`
@@ -124,148 +143,131 @@ class TraceScorer(Scorer):
         """Whether an earlier trace told which layer is the last."""
         return self._last is not None
 
-    def summarize(self, validation: Batch, size: int) -> lai.ValidationSummary:
-        """Sum the chunks' summaries.
+    def summarize(self, validation: Batch, size: int) -> Any:
+        """Sum the parts' summaries, or keep their traces where there is no such sum.
 
         Raises
         ------
         ValueError
             If no validation sample has a finite loss.
         """
-        summary: lai.ValidationSummary | None = None
+        if self.sketch is not None:
+            self.sketch.forget()
+        found: lai.ValidationSummary | None = None
+        sides: list[lai.Trace] = []
+        positions: str | None = None
+        for part, trace, positions in self.finite_traces(validation, size):
+            if positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
+                sides.append(self._sketched(trace))
+                continue
+            self._forwards(trace, positions, part)
+            one = lai.summarize(self._sketched(trace), self.estimator, positions=positions or "tokens")
+            found = one if found is None else found + one
+        return Sides(tuple(sides), positions) if found is None else found
+
+    def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Batch, Any, str | None]]:
+        """Yield parts of at most `size` rows with finite losses, their traces and how to read positions.
+
+        Raises
+        ------
+        ValueError
+            If no validation sample has a finite loss.
+        """
+        positions, nothing = self.positions, True
         for chunk in self.chunks(validation, size):
-            known = self.positions if summary is None else summary.positions
-            trace, losses = self.trace(chunk, known)
+            trace, losses = self.trace(chunk, positions)
             if not bool(torch.isfinite(losses).all()):
                 finite = self.finite(chunk)
                 if finite is None:
                     continue
-                trace, _ = self.trace(finite, known)
-            positions = self._positions_for(trace) if summary is None else summary.positions
-            one = lai.summarize(trace, self.estimator, positions=positions or "tokens")
-            summary = one if summary is None else summary + one
-        if summary is None:
+                chunk = finite
+                trace, _ = self.trace(chunk, positions)
+            positions, nothing = positions or self.positions_for(trace), False
+            yield chunk, trace, positions
+        if nothing:
             raise nothing_finite()
-        return summary
 
-    def score(self, summary: lai.ValidationSummary, batch: Batch) -> Scored:
+    def score(self, summary: Any, batch: Batch) -> Scored:
         """Score against a summary."""
-        return self._scored(summary, batch, exclude_self=False)
+        return self._alone(summary, batch, exclude_self=False)
 
     def score_itself(self, batch: Batch, *, exclude_self: bool) -> Scored:
         """Score a batch against its own summed gradient, each sample left out of its own score or not."""
-        return self._scored(None, batch, exclude_self=exclude_self)
+        return self._alone(None, batch, exclude_self=exclude_self)
 
-    def _scored(self, summary: lai.ValidationSummary | None, batch: Batch, *, exclude_self: bool) -> Scored:
+    def _alone(self, summary: Any, batch: Batch, *, exclude_self: bool) -> Scored:
+        """Score a batch on a forward pass for that alone, its finite rows by themselves."""
         positions = self.positions if summary is None else summary.positions
         trace, losses = self.trace(batch, positions)
         finite = torch.isfinite(losses)
         if not bool(finite.any()):
             return Scored(torch.full_like(losses, torch.nan), losses, positions)
-        if not bool(finite.all()):
-            kept = finite.nonzero().squeeze(1)
-            trace, _ = self.trace(rows(batch, kept, losses.shape[0]), positions)
+        if bool(finite.all()):
+            self.proved = True
+            return self.scored(summary, trace, losses, batch, exclude_self=exclude_self)
+        kept = finite.nonzero().squeeze(1)
+        part = rows(batch, kept, losses.shape[0])
+        trace, _ = self.trace(part, positions)
         self.proved = True
-        found, positions = self.score_trace(summary, trace, None, exclude_self=exclude_self)
-        scores = torch.full_like(losses, torch.nan, dtype=found.dtype)
-        scores[finite] = found
-        return Scored(scores, losses, positions)
+        found = self.scored(summary, trace, losses[kept], part, exclude_self=exclude_self)
+        scores = torch.full_like(losses, torch.nan, dtype=found.scores.dtype)
+        scores[kept] = found.scores
+        return replace(found, scores=scores, losses=losses)
 
-    def score_trace(
-        self,
-        summary: lai.ValidationSummary | None,
-        trace: lai.Trace,
-        finite: Tensor | None,
-        *,
-        exclude_self: bool,
-    ) -> tuple[Tensor, str | None]:
-        """Score a trace against a summary or itself; return the scores and the meaning of positions."""
+    def scored(self, summary: Any, trace: Any, losses: Tensor, batch: Batch, *, exclude_self: bool) -> Scored:
+        """Score a trace against a summary or itself."""
         if self.estimator == "preconditioned_lai":
-            outputs: Any = trace.layers[-1].output_gradients
-            outputs = outputs if finite is None else outputs[finite]
+            outputs: Any = trace.layers[-1].output_gradients[torch.isfinite(losses)]
             if outputs.shape[0]:
                 self.second_moment = lai.update_second_moment(self.second_moment, outputs)
-        return self._against(summary, trace, exclude_self=exclude_self)
+        if summary is None and self.sketch is not None:
+            self.sketch.forget()
+        positions = self.positions_for(trace) if summary is None else summary.positions
+        cost = self._forwards(trace, positions, batch)
+        trace = self._sketched(trace)
+        scores = self.against(trace if summary is None else summary, trace, positions, exclude_self)
+        weights = getattr(summary, "layer_weights", None)
+        return Scored(scores, losses, positions, layer_weights=weights, cost=cost)
 
-    def _against(
-        self, summary: lai.ValidationSummary | None, trace: lai.Trace, *, exclude_self: bool
-    ) -> tuple[Tensor, str | None]:
-        side = trace if summary is None else summary
+    def against(self, side: Any, trace: Any, positions: str | None, exclude_self: bool) -> Tensor:
+        """Return the scores of a trace against a summary, the parts of a set, or a trace."""
+        if isinstance(side, Sides):
+            parts = [self.against(part, trace, positions, exclude_self) for part in side.parts]
+            return torch.stack(parts).sum(0)
         if self.estimator == "ghost":
-            return lai.ghost_scores(side, trace, exclude_self=exclude_self), None
+            return lai.ghost_scores(side, trace, exclude_self=exclude_self)
         if self.estimator == "lli":
-            return lai.lli_scores(side, trace, exclude_self=exclude_self), None
-        positions = self._positions_for(trace) if summary is None else summary.positions
+            return lai.lli_scores(side, trace, exclude_self=exclude_self)
         options: dict[str, Any] = {"positions": positions, "exclude_self": exclude_self}
         if self.estimator == "lai":
-            return lai.lai_scores(side, trace, **options), positions
-        return lai.preconditioned_lai_scores(side, trace, self.second_moment, **options), positions
+            return lai.lai_scores(side, trace, **options)
+        return lai.preconditioned_lai_scores(side, trace, self.second_moment, **options)
 
-    def _positions_for(self, trace: lai.Trace) -> str:
+    def positions_for(self, trace: Any) -> str | None:
         """Return the meaning of positions: `tokens` if every layer has the last layer's, else `mean`."""
+        if self.estimator in {"ghost", "lli"}:
+            return None
         if self.positions is not None:
             return self.positions
         return "tokens" if "tokens" in lai.fitting_positions(trace) else "mean"
 
+    def state(self) -> dict[str, Any]:
+        """Return the second moment and the sketch."""
+        sketch = None if self.sketch is None else self.sketch.state()
+        return {"second_moment": self.second_moment, "sketch": sketch}
 
-class ExactScorer(Scorer):
-    """Exact scores along the validation gradient; the summary is that gradient."""
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self.second_moment = state["second_moment"]
+        if self.sketch is not None:
+            self.sketch.load_state(state["sketch"])
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
-        super().__init__(model, loss, "exact", None)
-        self.function = Function(model, loss)
+    def _sketched(self, trace: lai.Trace) -> lai.Trace:
+        return trace if self.sketch is None else self.sketch(trace)
 
-    def summarize(self, validation: Batch, size: int) -> Point:
-        """Return the gradient of the summed validation loss."""
-        return self.gradient_at(self.function.point(), validation, size)
-
-    def gradient_at(self, point: Point, validation: Batch, size: int) -> Point:
-        """Return the gradient of the summed validation loss at `point`.
-
-        Raises
-        ------
-        ValueError
-            If no validation sample has a finite loss.
-        """
-        total: Point | None = None
-        for chunk in self.chunks(validation, size):
-            if (finite := self.finite(chunk)) is not None:
-                one = gradient(self.function, point, finite, reduction="sum")
-                total = one if total is None else {name: total[name] + one[name] for name in one}
-        if total is None:
-            raise nothing_finite()
-        return total
-
-    def score(self, summary: Point, batch: Batch) -> Scored:
-        """Score along the gradient."""
-        found, losses, _ = along(self.function, self.function.point(), summary, batch)
-        return Scored(torch.where(torch.isfinite(losses), found, torch.nan), losses, None)
-
-
-class MidpointScorer(ExactScorer):
-    """Exact scores along the validation gradient after half of the tentative SGD step."""
-
-    def __init__(self, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer) -> None:
-        super().__init__(model, loss)
-        self.estimator, self.optimizer = "midpoint", optimizer
-
-    def summarize(self, validation: Batch, size: int) -> Any:
-        """Keep the set: its gradient is taken at a point that depends on the batch."""
-        return validation, size
-
-    def score(self, summary: Any, batch: Batch) -> Scored:
-        """Score along the gradient at the middle of the batch's step, each group at its learning rate."""
-        validation, size = summary
-        start, finite = self.function.point(), self.finite(batch)
-        middle = start
-        if finite is not None:
-            step = gradient(self.function, start, finite, reduction="mean")
-            names = {id(parameter): name for name, parameter in self.model.named_parameters()}
-            rates = {
-                names[id(parameter)]: float(group["lr"])
-                for group in self.optimizer.param_groups
-                for parameter in group["params"]
-                if id(parameter) in names
-            }
-            middle = {name: value - 0.5 * rates.get(name, 0.0) * step[name] for name, value in start.items()}
-        return super().score(self.gradient_at(middle, validation, size), batch)
+    def _forwards(self, trace: lai.Trace, positions: str | None, batch: Batch) -> float | None:
+        """Say what scoring by pairs of tokens takes, before it runs; None where it takes next to nothing."""
+        width = None if self.sketch is None else self.sketch.width
+        if positions == "tokens" or (self.estimator == "lli" and width is not None):
+            return self._stated(trace, batch, "lli" if self.estimator == "lli" else "lai", width)
+        return None

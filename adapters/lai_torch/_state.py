@@ -1,16 +1,29 @@
 """A curator's state as tensors and plain values, so that it loads without pickle."""
 
+from dataclasses import fields
 from typing import Any
 
 import lai_core as lai
 from lai_core.convolutions import Geometry
 from lai_torch._calibrated import Calibrated
+from lai_torch._scoring import Sides
+from lai_torch.gates import GateTrace
+
+RECORDS = {kind.__name__: kind for kind in (lai.LayerTrace, lai.ReadoutTrace, lai.ConvolutionTrace)}
+"""Kinds of record that LAI's traces of a validation set are made of."""
 
 
-def packed_summary(summary: Any) -> Any:
+def packed(summary: Any) -> Any:
     """Return a summary as nested lists, numbers and tensors; a gradient or a batch already is that."""
     if isinstance(summary, Calibrated):
-        return {"calibrated": packed_summary(summary.summary), "layer_weights": summary.layer_weights}
+        return {"side": packed(summary.side), "layer_weights": summary.layer_weights}
+    if isinstance(summary, Sides):
+        return {"parts": [packed(part) for part in summary.parts], "positions": summary.positions}
+    if isinstance(summary, GateTrace):
+        lists = {"gates": list(summary.gates), "column_norms": list(summary.column_norms)}
+        return {"trace": packed(summary.trace), **lists}
+    if isinstance(summary, lai.Trace):
+        return {"layers": [_packed_record(layer) for layer in summary.layers]}
     if not isinstance(summary, lai.ValidationSummary):
         return summary
     return {
@@ -22,19 +35,36 @@ def packed_summary(summary: Any) -> Any:
     }
 
 
-def unpacked_summary(packed: Any) -> Any:
-    """Return the summary that `packed_summary` wrote down."""
-    if isinstance(packed, dict) and packed.keys() == {"calibrated", "layer_weights"}:
-        return Calibrated(unpacked_summary(packed["calibrated"]), packed["layer_weights"])
-    if not isinstance(packed, dict) or "layouts" not in packed:
-        return packed
+def unpacked(plain: Any) -> Any:
+    """Return the summary that `packed` wrote down."""
+    keys = plain.keys() if isinstance(plain, dict) else set()
+    if keys == {"side", "layer_weights"}:
+        return Calibrated(unpacked(plain["side"]), plain["layer_weights"])
+    if keys == {"parts", "positions"}:
+        return Sides(tuple(unpacked(part) for part in plain["parts"]), plain["positions"])
+    if keys == {"trace", "gates", "column_norms"}:
+        return GateTrace(unpacked(plain["trace"]), tuple(plain["gates"]), tuple(plain["column_norms"]))
+    if keys == {"layers"}:
+        return lai.Trace(_unpacked_record(layer) for layer in plain["layers"])
+    if "layouts" not in keys:
+        return plain
     return lai.ValidationSummary(
-        packed["estimator"],
-        packed["positions"],
-        tuple(tuple(parts) for parts in packed["totals"]),
-        packed["samples"],
-        _hashable(packed["layouts"]),
+        plain["estimator"],
+        plain["positions"],
+        tuple(tuple(parts) for parts in plain["totals"]),
+        plain["samples"],
+        _hashable(plain["layouts"]),
     )
+
+
+def _packed_record(record: lai.Record) -> dict[str, Any]:
+    values = {field.name: _plain(getattr(record, field.name)) for field in fields(record)}  # type: ignore[arg-type]
+    return {"kind": type(record).__name__, "fields": values}
+
+
+def _unpacked_record(plain: dict[str, Any]) -> lai.Record:
+    values = {name: _hashable(value) for name, value in plain["fields"].items()}
+    return RECORDS[plain["kind"]](**values)
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ class Validation:
         For that draw.
     """
 
-    def __init__(self, source: Any, share: float, generator: torch.Generator | None) -> None:
+    def __init__(self, source: Any, share: float, generator: torch.Generator) -> None:
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None

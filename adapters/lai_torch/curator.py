@@ -4,24 +4,23 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._batch import Loss, count
-from lai_torch._calibrated import CalibratedScorer
 from lai_torch._groups import dropped_shares, with_floor
 from lai_torch._options import check_groups, check_ids, check_options
 from lai_torch._preserve import evaluating
-from lai_torch._scoring import ExactScorer, MidpointScorer, Scored, Scorer, TraceScorer
-from lai_torch._selective import Selective
-from lai_torch._state import packed_summary, unpacked_summary
+from lai_torch._scorers import scorer
+from lai_torch._scoring import Scored
+from lai_torch._state import packed, unpacked
 from lai_torch._update import Updater
 from lai_torch._validation import Validation
-from lai_torch._whole import BREAK_EVEN, Whole
-from lai_torch.report import Report, write_audit
+from lai_torch._ways import Ways
+from lai_torch.report import Report, unscored, write_audit
 
 Policy = Callable[[Tensor], Tensor]
 
@@ -49,14 +48,21 @@ class Curator:
         prints it.
     estimator
         `ghost`, `lai`, `lli`, `preconditioned_lai`, `calibrated_lai` (LAI with layer weights that each
-        refresh fits to Ghost on at most a batch of validation samples; dense layers without positions),
-        `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's learning rates make).
+        refresh fits to Ghost on at most a batch of validation samples), `gate_lai` (LAI corrected pair by
+        pair for what activations pass back; chains of linear layers, and the validation set's traces are
+        kept), `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's learning rates
+        make).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
         `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
     positions
-        What LAI's product means on layers with positions; None: `tokens` if every layer has the last
-        layer's positions, else `mean`; the report says which.
+        What LAI's product means on layers with positions: `tokens`, `mean` or `flatten` (which has no
+        sum: the validation set's traces are kept). None: `tokens` if every layer has the last layer's
+        positions, else `mean`; the report says which. `routes` lists what each takes.
+    sketch
+        Width to which the last layer's output gradients are sketched, for `lai`, `lli` and
+        `calibrated_lai`: pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of
+        signs and permutation, which each refresh makes anew (with the batch as validation, each step).
     warmup
         How many steps train on everything first.
     refresh
@@ -64,7 +70,8 @@ class Curator:
     share
         The share of the validation set that each refresh draws, in (0, 1].
     generator
-        For that draw; a CPU generator. None: torch's default one.
+        For that draw and the sketch's; a CPU generator. None: one of its own with torch's seed, so that
+        training's random stream is as if nothing were drawn.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it.
     autocast
@@ -78,13 +85,13 @@ class Curator:
     backward
         `kept`: score the batch without a graph, then run forward and backward on the kept rows.
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
-        backward pass on the kept rows of what it saved; for `lai`, `lli` and `preconditioned_lai` on
-        models that compile in one graph, end in a linear layer and couple no samples. The first step
-        checks the gradient against the masked one. `whole`: one uncompiled forward pass in the model's
-        own mode for both, and the backward pass of the whole batch, weighted: 3 forwards whatever is
-        kept, where `kept` takes 1 + 3 k for a share k; same estimators, not with BatchNorm in training
-        mode. `auto`: `whole` while the running mean of the share kept is above 2/3 and no BatchNorm
-        trains, else `kept`; the report says which.
+        backward pass on the kept rows of what it saved; for `lai`, `lli`, `preconditioned_lai` and
+        `calibrated_lai` on models that compile in one graph, end in a linear layer and couple no samples.
+        The first step checks the gradient against the masked one. `whole`: one uncompiled forward pass in
+        the model's own mode for both, and the backward pass of the whole batch, weighted: 3 forwards
+        whatever is kept, where `kept` takes 1 + 3 k for a share k; same estimators, not with BatchNorm in
+        training mode. `auto`: `whole` while the running mean of the share kept is above 2/3 and no
+        BatchNorm trains, else `kept`; the report says which.
     audit
         A file to which one JSON line per sample and step is appended.
 
@@ -125,6 +132,7 @@ class Curator:
         estimator: str = "lai",
         policy: Policy = lai.keep_positive,
         positions: str | None = None,
+        sketch: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
         share: float = 1.0,
@@ -137,31 +145,29 @@ class Curator:
         backward: str = "kept",
         audit: str | Path | None = None,
     ) -> None:
+        if generator is None:
+            generator = torch.Generator().manual_seed(torch.initial_seed())
         self._validation = Validation(validation, share, generator)
         check_options(
             self._validation,
             optimizer,
             estimator=estimator,
             positions=positions,
+            sketch=sketch,
             group_floor=group_floor,
             backward=backward,
-            plain=accumulate == 1 and autocast is None and scaler is None,
+            plain=autocast is None and scaler is None,
             counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
         )
         self.model, self.validation, self.policy = model, validation, policy
         self.warmup, self.refresh, self.group_floor = warmup, refresh, group_floor
         self.audit = None if audit is None else Path(audit)
         self.steps = self.skipped = self.dropped = 0
-        self._scorer: Scorer = _scorer(model, loss, optimizer, estimator, positions, last)
+        self._scorer = scorer(model, loss, optimizer, estimator, positions, last, sketch, generator)
+        self._ways = Ways(model, loss, self._scorer, backward)
         self._updater = (
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
-        self._selective = Selective(model, loss) if backward == "selective" else None
-        self._whole = (
-            Whole(model, cast("TraceScorer", self._scorer)) if backward in {"whole", "auto"} else None
-        )
-        self._backward = backward
-        self._share: float | None = None
         self._summary: Any = None
         self._age = 0
 
@@ -197,10 +203,10 @@ class Curator:
         if self.steps < self.warmup:
             weights, scored = self._warm(inputs, targets, groups)
         else:
-            weights, scored = self._selected(inputs, targets, groups, self._way())
-        shared = {"selective": self._selective, "whole": self._whole}.get(scored.backward)
-        if shared is not None:
-            done = self._updater.take(weights, scored.losses, shared.backward)
+            weights, scored = self._selected(inputs, targets, groups, self._ways.next())
+        backward = self._ways.backward_of(scored.backward)
+        if backward is not None:
+            done = self._updater.take(weights, scored.losses, backward)
         else:
             done = self._updater(inputs, targets, weights)
         report = dataclasses.replace(
@@ -215,8 +221,7 @@ class Curator:
             group_drops=None if groups is None else dropped_shares(done.weights, groups),
         )
         if report.scores is not None:
-            share = report.kept / len(report.weights)
-            self._share = share if self._share is None else 0.9 * self._share + 0.1 * share
+            self._ways.observe(report.kept / len(report.weights))
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped
@@ -237,8 +242,7 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        way = "selective" if self._backward == "selective" else "kept"
-        return self._selected(inputs, targets, groups, way)
+        return self._selected(inputs, targets, groups, self._ways.alone())
 
     def _selected(self, inputs: Any, targets: Any, groups: Tensor | None, way: str) -> tuple[Tensor, Report]:
         """Score a batch and turn scores into weights."""
@@ -266,6 +270,7 @@ class Curator:
             group_drops=None if groups is None else dropped_shares(weights, groups),
             backward=found.backward,
             layer_weights=found.layer_weights,
+            cost=found.cost,
         )
         return weights, report
 
@@ -280,16 +285,15 @@ class Curator:
         dict
             Counters, second moment, summary and its age, the generator's state.
         """
-        generator = self._validation.generator
         return {
             "steps": self.steps,
             "skipped": self.skipped,
             "dropped": self.dropped,
-            "share": self._share,
+            "share": self._ways.share,
             "age": self._age,
-            "summary": packed_summary(self._summary),
-            "second_moment": getattr(self._scorer, "second_moment", None),
-            "generator": None if generator is None else generator.get_state(),
+            "summary": packed(self._summary),
+            "scorer": self._scorer.state(),
+            "generator": self._validation.generator.get_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -301,12 +305,10 @@ class Curator:
             That state, from a curator with the same options.
         """
         self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
-        self._share = state["share"]
-        self._summary, self._age = unpacked_summary(state["summary"]), state["age"]
-        if isinstance(self._scorer, TraceScorer):
-            self._scorer.second_moment = state["second_moment"]
-        if self._validation.generator is not None and state["generator"] is not None:
-            self._validation.generator.set_state(state["generator"])
+        self._ways.share = state["share"]
+        self._summary, self._age = unpacked(state["summary"]), state["age"]
+        self._scorer.load_state(state["scorer"])
+        self._validation.generator.set_state(state["generator"])
 
     def _warm(self, inputs: Any, targets: Any, groups: Tensor | None) -> tuple[Tensor, Report]:
         """Weigh every sample alike, unscored."""
@@ -314,55 +316,12 @@ class Curator:
         check_groups(groups, samples)
         device = next(self.model.parameters()).device
         weights = torch.full((samples,), 1.0 / samples, device=device)
-        nothing = Report(
-            step=self.steps,
-            scores=None,
-            weights=weights,
-            losses=torch.full_like(weights, math.nan),
-            loss=math.nan,
-            kept=samples,
-            dropped=0,
-            skipped=False,
-            updated=False,
-            positions=None,
-            age=0,
-        )
-        return weights, nothing
+        return weights, unscored(self.steps, weights)
 
     def _scored(self, batch: tuple[Any, Any], way: str) -> Scored:
         """Score a batch against the validation set, or itself, on the forward pass that `way` has."""
-        itself, exclude_self = self._validation.is_batch, self._validation.source == "batch"
-        with evaluating(self.model):
-            summary = None if itself else self._current(count(*batch))
-            if way == "kept":
-                return self._scored_alone(summary, batch)
-        scorer = cast("TraceScorer", self._scorer)
-        if way == "selective":
-            trace, losses = cast("Selective", self._selective).forward(*batch)
-        else:
-            positions = scorer.positions if summary is None else summary.positions
-            trace, losses = cast("Whole", self._whole).forward(*batch, positions)
-            if not bool(torch.isfinite(losses).all()):  # their rows would spoil everyone's gradient
-                with evaluating(self.model):
-                    return self._scored_alone(summary, batch)
-        finite = torch.isfinite(losses)
-        scores, positions = scorer.score_trace(summary, trace, finite, exclude_self=exclude_self)
-        return Scored(scores, losses, positions, backward=way)
-
-    def _scored_alone(self, summary: Any, batch: tuple[Any, Any]) -> Scored:
-        """Score a batch by a forward pass for that alone, against a summary or itself."""
-        if not self._validation.is_batch:
-            return self._scorer.score(summary, batch)
-        if isinstance(self._scorer, TraceScorer):
-            return self._scorer.score_itself(batch, exclude_self=self._validation.source == "batch")
-        return self._scorer.score(self._scorer.summarize(batch, count(*batch)), batch)
-
-    def _way(self) -> str:
-        """Return which way the next step takes."""
-        if self._backward != "auto" or self._whole is None:
-            return self._backward
-        worth = self._share is not None and self._share > BREAK_EVEN
-        return "whole" if worth and self._whole.fits else "kept"
+        summary = None if self._validation.is_batch else self._current(count(*batch))
+        return self._ways.score(way, summary, batch, exclude_self=self._validation.source == "batch")
 
     def _current(self, size: int) -> Any:
         """Return the validation summary, made again when it is `refresh` steps old."""
@@ -371,27 +330,11 @@ class Curator:
         if self._summary is None or self._age >= self.refresh:
             drawn = self._validation.draw()
             if drawn is not None:
-                self._summary = self._scorer.summarize(drawn, size)
+                with evaluating(self.model):
+                    self._summary = self._scorer.summarize(drawn, size)
                 self._age = 0
             elif self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
         self._age += 1
         return self._summary
-
-
-def _scorer(
-    model: nn.Module,
-    loss: Loss,
-    optimizer: torch.optim.Optimizer | None,
-    estimator: str,
-    positions: str | None,
-    last: str | None,
-) -> Scorer:
-    if estimator == "exact":
-        return ExactScorer(model, loss)
-    if estimator == "midpoint" and optimizer is not None:
-        return MidpointScorer(model, loss, optimizer)
-    if estimator == "calibrated_lai":
-        return CalibratedScorer(model, loss, positions, last)
-    return TraceScorer(model, loss, estimator, positions, last)

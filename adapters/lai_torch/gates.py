@@ -88,8 +88,8 @@ def gated(recording: Recording) -> GateTrace:
     *before, final = recording.uses
     if recording.last is not final:
         msg = (
-            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.last.name!r}, to be "
-            "used last; use estimator='lai', or 'ghost'"
+            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.last.name!r}, to "
+            "be used last; use estimator='lai', or 'ghost'"
         )
         raise ValueError(msg)
     gates = tuple(use.gates for use in before if use.gates is not None)

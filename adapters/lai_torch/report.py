@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -44,6 +45,9 @@ class Report:
         Which way the step took, `kept`, `selective` or `whole`.
     layer_weights
         `(L,)`: what calibrated LAI multiplied each layer by, in the order of the trace; else None.
+    cost
+        What scoring by pairs of tokens took, sketched or not, in forward passes of the batch, counted in
+        multiply-adds; None where scores are not made from pairs of tokens.
     """
 
     step: int
@@ -60,6 +64,30 @@ class Report:
     group_drops: dict[Any, float] | None = None
     backward: str = "kept"
     layer_weights: Tensor | None = None
+    cost: float | None = None
+
+
+def unscored(step: int, weights: Tensor) -> Report:
+    """Build the report of a step that trains on everything.
+
+    Returns
+    -------
+    Report
+        Without scores.
+    """
+    return Report(
+        step=step,
+        scores=None,
+        weights=weights,
+        losses=torch.full_like(weights, math.nan),
+        loss=math.nan,
+        kept=len(weights),
+        dropped=0,
+        skipped=False,
+        updated=False,
+        positions=None,
+        age=0,
+    )
 
 
 def write_audit(path: Path, report: Report, ids: Any) -> None:

@@ -104,23 +104,122 @@ def test_samples_that_are_not_finite_are_not_calibrated_on():
         curated(model, validation).score(*batch)
 
 
-def test_layers_without_one_pair_of_similarities_are_refused_by_name():
-    shared = nn.Linear(4, 4)
-    convolution = nn.Sequential(nn.Conv1d(1, 3, 2), nn.Flatten(), nn.Linear(9, 3))
-    positions = nn.Sequential(nn.Linear(1, 2), nn.Flatten(), nn.Linear(8, 3))
-    frozen = network()
-    frozen[0].requires_grad_(requires_grad=False)
-    cases = [
-        (nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(4, 3)), (-1, 4), "shares its matrix"),
-        (convolution, (-1, 1, 4), r"'0'.* is not dense"),
-        (positions, (-1, 4, 1), r"'0'.* has positions"),
-        (frozen, (-1, 4), "layer '0' has a frozen or computed weight"),
+def slopes(kernels):
+    """Fit, through zero, the slope of each second kernel on the first over all pairs of different samples."""
+    found = []
+    for ours, ghost in kernels:
+        off = ~np.eye(len(ours), dtype=bool)
+        found.append((ghost[off] @ ours[off]) / (ours[off] @ ours[off]))
+    return np.array(found)
+
+
+def per_sample(model, loss, batch, parameters):
+    """Return the inner products of each sample's gradients of `parameters`, one backward pass each."""
+    rows = []
+    for sample in range(len(batch[1])):
+        value = loss(model(batch[0][sample : sample + 1]), batch[1][sample : sample + 1]).sum()
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(value, parameters)]).numpy())
+    return np.stack(rows) @ np.stack(rows).T
+
+
+def spread(outputs, targets):
+    """One loss a sample, over all positions."""
+    return nn.functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none").sum(1)
+
+
+@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
+@pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
+def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positions):
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)).double()
+    inputs, targets = torch.randn(6, 7, 3, dtype=torch.float64), torch.randint(4, (6, 7))
+    hidden = model[1](model[0](inputs)).detach()
+    logits = model[2](hidden).detach().requires_grad_()
+    (g,) = (part.numpy() for part in torch.autograd.grad(spread(logits, targets).sum(), logits))
+    kernels = []
+    for layer, a in ((model[0], inputs.numpy()), (model[2], hidden.numpy())):
+        if positions == "tokens":
+            ours = np.einsum(
+                "ztjs,ztjs->zj", np.einsum("zti,jsi->ztjs", a, a) + 1, np.einsum("zti,jsi->ztjs", g, g)
+            )
+        elif positions == "mean":
+            ours = (a.mean(1) @ a.mean(1).T + 1) * (g.mean(1) @ g.mean(1).T)
+        else:
+            flat = [one.reshape(6, -1) for one in (a, g)]
+            ours = (flat[0] @ flat[0].T + 7) * (flat[1] @ flat[1].T)
+        kernels.append((ours, per_sample(model, spread, (inputs, targets), list(layer.parameters()))))
+    curator = lai_torch.Curator(
+        model, spread, None, (inputs, targets), estimator="calibrated_lai", positions=positions
+    )
+    _, report = curator.score(inputs, targets)
+    np.testing.assert_allclose(report.layer_weights.numpy(), slopes(kernels), rtol=1e-9)
+    weighted = sum(w * ours for w, (ours, _) in zip(slopes(kernels), kernels, strict=True))
+    np.testing.assert_allclose(report.scores.numpy(), weighted.sum(0), rtol=1e-9)
+    assert report.positions == positions
+
+
+def test_convolutions_are_calibrated_on_their_exact_part():
+    model = nn.Sequential(nn.Conv1d(1, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(9, 3)).double()
+    inputs, targets = data(6)
+    batch = inputs.reshape(-1, 1, 4), targets
+    hidden = model[:3](batch[0]).detach()
+    logits = model[3](hidden).detach().requires_grad_()
+    (g,) = (part.numpy() for part in torch.autograd.grad(LOSS(logits, targets).sum(), logits))
+    beta = g @ g.T
+    maps = inputs.numpy().reshape(6, 1, 4).mean(2)  # what LAI's mean reads of the convolution's input
+    kernels = [
+        ((maps @ maps.T + 1) * beta, per_sample(model, LOSS, batch, list(model[0].parameters()))),
+        (
+            (hidden.numpy() @ hidden.numpy().T + 1) * beta,
+            per_sample(model, LOSS, batch, list(model[3].parameters())),
+        ),
     ]
-    for model, shape, reason in cases:
-        inputs, targets = data(6)
-        batch = inputs.reshape(shape), targets
-        with pytest.raises(ValueError, match=rf"'calibrated_lai' expects.*{reason}.*use estimator='lai'"):
-            curated(model.double(), batch).score(*batch)
+    _, report = curated(model, batch).score(*batch)
+    np.testing.assert_allclose(report.layer_weights.numpy(), slopes(kernels), rtol=1e-9)
+    assert report.positions == "mean"
+
+
+def test_a_frozen_layer_has_no_part_in_ghost_and_no_weight():
+    model, batch = network().double(), data(6)
+    _, everything = curated(model, batch).score(*batch)
+    model[0].requires_grad_(requires_grad=False)
+    _, report = curated(model, batch).score(*batch)
+    assert report.layer_weights[0] == 0.0
+    torch.testing.assert_close(report.layer_weights[1:], everything.layer_weights[1:])
+
+
+def test_a_shared_matrix_is_calibrated_use_by_use():
+    shared = nn.Linear(4, 4)
+    model, batch = nn.Sequential(shared, nn.Tanh(), shared, nn.Tanh(), nn.Linear(4, 3)).double(), data(6)
+    apart = nn.Sequential(*[nn.Linear(4, 4) if one is shared else one for one in model]).double()
+    apart.load_state_dict(
+        {f"{i}.{k}": v for i in (0, 2) for k, v in shared.state_dict().items()}
+        | {f"4.{k}": v for k, v in model[4].state_dict().items()}
+    )
+    found, expected = (curated(one, batch).score(*batch)[1].layer_weights for one in (model, apart))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_weight_that_is_computed_from_others_is_refused_by_name():
+    model = network().double()
+    nn.utils.parametrizations.weight_norm(model[3])
+    with pytest.raises(ValueError, match=r"'calibrated_lai' expects layers whose weight is a parameter, '3"):
+        curated(model, data(6)).score(*data(5))
+
+
+@pytest.mark.parametrize("backward", ["whole", "selective"])
+def test_one_forward_pass_for_both_calibrates_as_scoring_alone_does(backward):
+    reports, parameters = [], []
+    for way in ("kept", backward):
+        torch.manual_seed(0)
+        model, validation, batch = network().double(), data(9), data(8)
+        curator = curated(model, validation, backward=way)
+        reports.append([curator.step(*batch) for _ in range(2)][-1])
+        parameters.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert [report.backward for report in reports] == ["kept", backward]
+    for field in ("scores", "layer_weights", "weights"):
+        torch.testing.assert_close(*(getattr(report, field) for report in reports))
+    for one, other in zip(*parameters, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_what_holds_no_validation_samples_is_refused():

@@ -261,7 +261,7 @@ def test_curation_beats_plain_training_on_noisy_labels():
             "validation: expected (inputs, targets), a loader of such pairs",
         ),
         ({"estimator": "shapley"}, ValueError, "estimator: expected one of"),
-        ({"positions": "flatten"}, ValueError, "positions: expected None, 'tokens' or 'mean', got 'flatten'"),
+        ({"positions": "pairs"}, ValueError, "positions: expected None, 'tokens', 'mean' or 'flatten', got"),
         ({"warmup": -1}, ValueError, "warmup: expected a whole number, 0 or more, got -1"),
         ({"refresh": 0}, ValueError, "refresh: expected a whole number, 1 or more, got 0"),
         ({"share": 0.0}, ValueError, "share: expected a share in (0, 1], got 0.0"),

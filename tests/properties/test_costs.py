@@ -9,6 +9,8 @@ import lai_core as lai
 from lai_core.costs import pairwise_cost, summary_cost
 
 SIZES = st.integers(1, 4)
+POSITIONS = st.one_of(st.none(), SIZES)
+WIDTHS = st.lists(st.tuples(SIZES, SIZES))
 
 
 def trace(n, t, widths, outputs):

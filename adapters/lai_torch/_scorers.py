@@ -1,0 +1,36 @@
+"""From a curator's options to the scorer that they mean."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from lai_torch._batch import Loss
+from lai_torch._calibrated import CalibratedScorer
+from lai_torch._exact_scoring import ExactScorer, MidpointScorer
+from lai_torch._gated import GateScorer
+from lai_torch._scoring import Scorer, TraceScorer
+from lai_torch._sketch import Sketch
+
+
+def scorer(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: Any,
+    estimator: str,
+    positions: str | None,
+    last: str | None,
+    sketch: int | None,
+    generator: torch.Generator,
+) -> Scorer:
+    """Return the scorer of an estimator."""
+    sketched = None if sketch is None else Sketch(sketch, generator)
+    if estimator == "exact":
+        return ExactScorer(model, loss)
+    if estimator == "midpoint":
+        return MidpointScorer(model, loss, optimizer)
+    if estimator == "gate_lai":
+        return GateScorer(model, loss, last)
+    if estimator == "calibrated_lai":
+        return CalibratedScorer(model, loss, positions, last, sketched)
+    return TraceScorer(model, loss, estimator, positions, last, sketched)

@@ -1,0 +1,268 @@
+"""Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
+
+import io
+import itertools
+import warnings
+
+import lai_torch
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+
+OUTPUTS, PLACES = 6, 4
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def network():
+    """Every layer at the output's positions; dropout, whose random stream scoring must leave alone."""
+    layers = nn.Linear(3, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, OUTPUTS)
+    return nn.Sequential(*layers).double()
+
+
+def loss(outputs, targets):
+    return nn.functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none").sum(1)
+
+
+def data(n):
+    return torch.randn(n, PLACES, 3, dtype=torch.float64), torch.randint(OUTPUTS, (n, PLACES))
+
+
+def curated(model, validation, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lai_torch.Curator(model, loss, optimizer, validation, **options)
+
+
+@pytest.fixture
+def _dear():
+    """Let exact pairs of tokens cost more than a forward pass without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "positions: exact pairs of tokens", UserWarning)
+        yield
+
+
+def explicit(model, inputs, targets):
+    """Layer inputs `(n, t, d)` and the last layer's output gradients, in numpy."""
+    model.eval()
+    hidden = model[2](model[1](model[0](inputs))).detach()
+    logits = model[3](hidden).detach().requires_grad_()
+    (gradients,) = torch.autograd.grad(loss(logits, targets).sum(), logits)
+    model.train()
+    return [inputs.numpy(), hidden.numpy()], gradients.numpy()
+
+
+def token_scores(model, validation, batch, sketch=None, layers=(0, 1)):
+    """Return LAI over all pairs of positions, with biases, output gradients multiplied by `sketch`."""
+    sketch = np.eye(OUTPUTS) if sketch is None else sketch
+    (a_z, g_z), (a_j, g_j) = explicit(model, *validation), explicit(model, *batch)
+    beta = np.einsum("zti,jsi->ztjs", g_z @ sketch.T, g_j @ sketch.T)
+    alpha = sum(np.einsum("zti,jsi->ztjs", a_z[l], a_j[l]) + 1.0 for l in layers)
+    return (alpha * beta).sum((0, 1, 3))
+
+
+def matrix(state, width):
+    """Return the sketch that a curator's state names as a matrix, `(width, OUTPUTS)`."""
+    signs, permutation = (part.numpy() for part in state["scorer"]["sketch"])
+    length = -(-OUTPUTS // width)
+    found = np.zeros((width, OUTPUTS))
+    for place, output in enumerate(permutation):
+        found[place // length, output] = signs[output]
+    return found
+
+
+@pytest.mark.parametrize(("estimator", "layers"), [("lai", (0, 1)), ("lli", (1,))])
+@pytest.mark.parametrize("width", [1, 2, 4, OUTPUTS])
+def test_sketched_scores_are_those_of_the_drawn_matrix(estimator, layers, width):
+    model, validation, batch = network(), data(9), data(5)
+    curator = curated(model, validation, estimator=estimator, sketch=width)
+    report = curator.score(*batch)[1]
+    sketch = matrix(curator.state_dict(), width)
+    expected = token_scores(model, validation, batch, sketch, layers)
+    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+
+
+def test_the_batch_itself_is_sketched_on_both_sides():
+    model, batch = network(), data(5)
+    curator = curated(model, "batch+self", sketch=2)
+    report = curator.score(*batch)[1]
+    expected = token_scores(model, batch, batch, matrix(curator.state_dict(), 2))
+    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+    again = curator.score(*batch)[1]
+    assert not torch.allclose(again.scores, report.scores)
+
+
+def test_over_all_signs_the_mean_is_the_exact_score():
+    model, validation, batch = network(), data(4), data(3)
+    curator = curated(model, validation, sketch=2, refresh=10**6)
+    curator.score(*batch)
+    state = curator.state_dict()
+    total = np.zeros(3)
+    for signs in itertools.product([1, -1], repeat=OUTPUTS):
+        chosen = state | {"scorer": {"second_moment": None, "sketch": [torch.tensor(signs), torch.arange(6)]}}
+        total += token_scores(model, validation, batch, matrix(chosen, 2))
+    np.testing.assert_allclose(total / 2**OUTPUTS, token_scores(model, validation, batch), rtol=1e-10)
+
+
+def test_each_refresh_draws_anew_and_only_that():
+    model, validation, batch = network(), data(6), data(4)
+    curator = curated(model, validation, sketch=2, refresh=2, policy=lambda scores: torch.zeros_like(scores))
+    first, second, third = (curator.step(*batch).scores for _ in range(3))
+    assert torch.equal(first, second)
+    assert not torch.allclose(second, third)
+
+
+@pytest.mark.parametrize("options", [{"sketch": 2}, {"share": 0.5, "positions": "mean"}])
+def test_draws_leave_training_as_if_nothing_were_drawn(options):
+    def run(**chosen):
+        torch.manual_seed(3)
+        model, validation, batches = network(), data(6), [data(4) for _ in range(3)]
+        everything = {"policy": lambda scores: torch.full_like(scores, 1 / 4), "positions": "mean"}
+        curator = curated(model, validation, **(everything | chosen))
+        for batch in batches:
+            curator.step(*batch)
+        return [parameter.detach().clone() for parameter in model.parameters()], torch.rand(1)
+
+    (plain, after), (drawn, also) = run(), run(**options)
+    assert torch.equal(after, also)
+    for one, other in zip(plain, drawn, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_flatten_keeps_the_sets_traces():
+    model, validation, batch = network(), data(9), data(4)
+    (a_z, g_z), (a_j, g_j) = explicit(model, *validation), explicit(model, *batch)
+    alpha = sum(np.einsum("zti,jti->zj", z, j) + PLACES for z, j in zip(a_z, a_j, strict=True))
+    expected = (alpha * np.einsum("zti,jti->zj", g_z, g_j)).sum(0)
+    report = curated(model, validation, positions="flatten").score(*batch)[1]
+    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+    assert report.positions == "flatten"
+    assert report.cost is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sketch": 2}, {"positions": "flatten"}, {"estimator": "calibrated_lai", "positions": "flatten"}],
+)
+def test_an_interrupted_run_resumes_bit_for_bit(options):
+    def parts():
+        torch.manual_seed(7)
+        model, validation, batches = network(), data(10), [data(6) for _ in range(5)]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        generator = torch.Generator().manual_seed(1)
+        curator = lai_torch.Curator(
+            model, loss, optimizer, validation, refresh=3, share=0.5, generator=generator, **options
+        )
+        return [model, optimizer, curator], batches
+
+    (whole, _, curator), batches = parts()
+    expected = []
+    for batch in batches:
+        torch.manual_seed(11)  # dropout's own stream is not the curator's to resume
+        expected.append(curator.step(*batch))
+    owners, _ = parts()
+    for batch in batches[:2]:
+        torch.manual_seed(11)
+        owners[2].step(*batch)
+    file = io.BytesIO()
+    torch.save([owner.state_dict() for owner in owners], file)
+    file.seek(0)
+    resumed, _ = parts()
+    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
+        owner.load_state_dict(state)
+    for batch, report in zip(batches[2:], expected[2:], strict=True):
+        torch.manual_seed(11)
+        assert torch.equal(resumed[2].step(*batch).scores, report.scores)
+    for mine, theirs in zip(resumed[0].parameters(), whole.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def passes(outputs):
+    """Forward multiply-adds a position, and those of LAI's exact pairs of tokens, with biases."""
+    return 3 * 5 + 5 * outputs, outputs * (3 + 5 + 1)
+
+
+def wide(outputs):
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, outputs)).double()
+
+
+def test_what_exact_pairs_of_tokens_take_is_said_before_they_run():
+    once, scoring = passes(40)
+    model, validation, batch = wide(40), data(6), data(4)
+    curator = curated(model, validation, positions="tokens")
+    message = (
+        "positions: exact pairs of tokens take 1.7 forward passes to score a batch, and as much for every "
+        "validation batch of that size; sketch=5 takes a quarter of one, positions='mean' less"
+    )
+    with pytest.warns(UserWarning, match=message):
+        report = curator.step(*batch)
+    assert report.cost == pytest.approx(scoring / once)
+    assert curator.step(*batch).cost == report.cost  # said once
+
+
+def test_the_warning_comes_before_the_products(monkeypatch):
+    def never(*args, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(lai, "summarize", never)
+    with pytest.warns(UserWarning, match="exact pairs of tokens"), pytest.raises(AssertionError):
+        curated(wide(40), data(6), positions="tokens").score(*data(4))
+
+
+def test_cheap_routes_say_nothing_and_report_what_they_take():
+    once, scoring = passes(40)
+    model, validation, batch = wide(40), data(6), data(4)
+    assert curated(model, validation, positions="mean").step(*batch).cost is None
+    sketched = curated(model, validation, positions="tokens", sketch=10).step(*batch)
+    assert sketched.cost == pytest.approx(scoring / once / 4)
+
+
+@pytest.mark.usefixtures("_dear")
+def test_routes_state_what_the_curator_reports():
+    model, batch = wide(40), data(4)
+    once, scoring = passes(40)
+    found = lai_torch.routes(model, loss, *batch, sketches=[10, 400])
+    stated = {(route.positions, route.sketch): route for route in found}
+    assert list(stated) == [("tokens", None), ("mean", None), ("flatten", None), ("tokens", 10)]
+    assert stated["tokens", None].forwards == pytest.approx(scoring / once)
+    assert stated["tokens", 10].forwards == pytest.approx(scoring / once / 4)
+    assert stated["mean", None].forwards == pytest.approx(scoring / once / PLACES)
+    pairs = 4 * 4 * PLACES * (3 + 5 + 40) + 4 * 4  # every pair's two products, and the constant one
+    assert stated["flatten", None].forwards == pytest.approx(pairs / (4 * PLACES * once), rel=0.02)
+    summary = lai.summarize(lai_torch.trace(model, loss, *batch), "lai")
+    held = sum(part.numel() * part.element_size() for parts in summary.totals for part in parts)
+    assert stated["tokens", None].summary_bytes == stated["mean", None].summary_bytes == held
+    report = curated(model, batch, positions="tokens", sketch=10).score(*batch)[1]
+    assert report.cost == pytest.approx(stated["tokens", 10].forwards)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sketch": 0}, "sketch: expected a whole number, 1 or more, got 0"),
+        ({"sketch": 2, "estimator": "ghost"}, "sketch: expected the estimator to be one of 'lai', 'lli'"),
+        ({"sketch": 2, "estimator": "preconditioned_lai"}, "sketch: expected the estimator to be one of"),
+        ({"positions": "pairs"}, "positions: expected None, 'tokens', 'mean' or 'flatten', got 'pairs'"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        curated(network(), data(4), **options)
+
+
+def test_what_cannot_be_sketched_is_refused():
+    model, batch = network(), data(4)
+    with pytest.raises(ValueError, match="sketch: expected at most the last layer's 6 outputs, got 7"):
+        curated(model, batch, sketch=7).score(*batch)
+    summary = lai.summarize(lai_torch.trace(model.eval(), loss, *batch), "lai")
+    with pytest.raises(ValueError, match="sketch: expected a validation set to sketch, got a Validation"):
+        curated(model, summary, sketch=2)
+    with pytest.raises(ValueError, match="sketches: expected positive whole numbers, got 0"):
+        lai_torch.routes(model, loss, *batch, sketches=[0])
