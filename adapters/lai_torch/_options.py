@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lai_torch._validation import Validation
 
@@ -21,6 +21,30 @@ ONE_FORWARD = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
 
 SKETCHED = ("lai", "lli", "calibrated_lai")
 """Estimators that are linear in the products of output gradients as they are."""
+
+
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
+"""Classes of torch that spread a module over processes or devices."""
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise if a model's parameters or batches are spread over processes.
+
+    Raises
+    ------
+    ValueError
+        If they are, naming the class that spreads them.
+    """
+    for module in model.modules():
+        kinds = [kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.")]
+        spread = [kind.__name__ for kind in kinds if kind.__name__ in WRAPPERS]
+        if spread:
+            msg = (
+                f"model: expected one whole on this process, got {spread[0]}: a process that keeps no sample "
+                "would leave the others waiting. Score with Curator(model.module, ...).score, and train the "
+                "wrapped model on the weighted losses of every sample"
+            )
+            raise ValueError(msg)
 
 
 def check_options(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._batch import Loss, count
 from lai_torch._groups import dropped_shares, with_floor
-from lai_torch._options import check_groups, check_ids, check_options
+from lai_torch._options import check_groups, check_ids, check_model, check_options
 from lai_torch._preserve import evaluating
 from lai_torch._scorers import scorer
 from lai_torch._scoring import Scored
@@ -105,7 +105,8 @@ class Curator:
     TypeError
         If `validation` is of no known kind.
     ValueError
-        If an option is unknown or out of range, or two do not go together.
+        If an option is unknown or out of range, two do not go together, or the model is spread over
+        processes (DistributedDataParallel and its like).
 
     Examples
     --------
@@ -145,6 +146,7 @@ class Curator:
         backward: str = "kept",
         audit: str | Path | None = None,
     ) -> None:
+        check_model(model)
         if generator is None:
             generator = torch.Generator().manual_seed(torch.initial_seed())
         self._validation = Validation(validation, share, generator)
