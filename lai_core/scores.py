@@ -200,7 +200,7 @@ def _lai_sides(
     memory_budget: int,
     output_scale: Array | None = None,
 ) -> tuple[Any, estimators.Gradients, Workspace]:
-    """Check what LAI's scores are asked of; return the summary's totals or the trace's gradients, and ours."""
+    """Check what LAI is asked to score; return the summary's totals or the trace's gradients, and ours."""
     if isinstance(validation, ValidationSummary):
         work = _check_summary(validation, training, "lai", exclude_self, memory_budget)
         positions = _summary_positions(validation, positions)

@@ -5,14 +5,20 @@ of outputs: `n t d_L D` multiply-adds, `D` the layers' summed widths. A sketch a
 `width` random groups with random signs, the same on both sides, and `d_L` becomes `width`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from jaxtyping import Float, Int
 
-from lai_core._engine.namespace import Array, namespace_of
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
 from lai_core._engine.records import Trace
+from lai_core._engine.sketched import chance_of_a_shared_group, grouped, spread
+from lai_core.gains import ReadoutTrace
 from lai_core.layers import LayerTrace
+from lai_core.scores import _lai_sides
+from lai_core.summaries import ValidationSummary
+
+__all__ = ["sketch_outputs", "sketch_variance"]
 
 
 def sketch_outputs(
@@ -20,26 +26,28 @@ def sketch_outputs(
 ) -> Trace:
     r"""Replace the last layer's output gradients by a sketch of `width` numbers a position.
 
-    The sketch :math:`S g` of a gradient is :math:`(S g)_b = \sum_{i \in b} s_i g_i` over `width`
-    groups of equal size. Over random signs it is unbiased, :math:`E \langle S g, S h \rangle =
-    \langle g, h \rangle`, and so is every score that is linear in these products, such as LAI's; the
-    variance of one product is :math:`\sum_b \sum_{i \ne j \in b} (g_i^2 h_j^2 + g_i h_i g_j h_j)`.
+    Implements :eq:`sketch-unbiased`: the sketch :math:`S g` of a gradient is :math:`(S g)_b =
+    \sum_{i \in b} s_i g_i` over `width` groups of equal size. Over random signs :math:`E \langle S g,
+    S h \rangle = \langle g, h \rangle`, and so every score that is linear in these products, such as
+    LAI's at any `positions`, is unbiased; `sketch_variance` is its variance.
 
     Parameters
     ----------
     trace
-        A trace whose last record is a `LayerTrace` with output gradients.
+        A trace whose last record is a `LayerTrace` or a `ReadoutTrace` with output gradients.
     signs
         `(d_L,)`, -1 or 1 each, drawn by the caller; the same for validation and training.
     permutation
-        `(d_L,)`, a permutation of the outputs; likewise.
+        `(d_L,)`, a permutation of the outputs; likewise. Runs of `ceil(d_L / width)` outputs in its
+        order are the groups.
     width
         Numbers a position to keep, at least 1.
 
     Returns
     -------
     Trace
-        For LAI; its Ghost and LLI are no longer exact in the last layer.
+        For LAI: the last record is a `ReadoutTrace` in at least float32, which LLI refuses and Ghost
+        leaves out.
 
     Raises
     ------
@@ -61,24 +69,106 @@ def sketch_outputs(
     """
     *others, last = trace.layers
     if not isinstance(last, LayerTrace):
-        msg = f"trace: expected a LayerTrace as the last record, got {type(last).__name__}"
+        msg = f"trace: expected a LayerTrace or ReadoutTrace as the last record, got {type(last).__name__}"
         raise TypeError(msg)
     gradients: Any = last.output_gradients
     if gradients is None:
         msg = "trace: expected the last layer's output gradients, got None"
         raise ValueError(msg)
     outputs = int(gradients.shape[-1])
-    for name, array in (("signs", signs), ("permutation", permutation)):
-        if tuple(array.shape) != (outputs,):
-            msg = f"{name}: expected one entry per output, shape ({outputs},), got {tuple(array.shape)}"
-            raise ValueError(msg)
+    _check_entries("signs", signs, outputs)
+    _check_entries("permutation", permutation, outputs)
+    _check_width(width, outputs)
+    xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
+    dtype = accumulation_dtype(xp, gradients.dtype)
+    signed = cast(xp, gradients, dtype) * xp.astype(signs, dtype)
+    sketched = xp.sum(grouped(xp, signed, permutation, width), axis=-1)
+    return Trace([*others, ReadoutTrace(last.activations, sketched, bias=last.bias, name=last.name)])
+
+
+def sketch_variance(
+    validation: Trace | ValidationSummary,
+    training: Trace,
+    *,
+    width: int,
+    permutation: Int[Array, " d_L"] | None = None,
+    layer_weights: Any = None,
+    positions: str | None = None,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " n_train"]:
+    r"""Compute how much LAI's scores from sketched traces vary with the random signs.
+
+    Implements :eq:`sketch-variance` and :eq:`sketch-permutation`: with :math:`M_j = G_V \sum_t c_{jt}
+    g_{jt}^\top`, whose trace is the score, the variance of score j is :math:`\sum_{i \ne k} (M_{ik}^2 +
+    M_{ik} M_{ki})` over pairs of outputs that share a group; over random permutations each pair counts
+    with its chance to do so, and the variance is at most :math:`(\|M_j\|_F^2 + \mathrm{tr} M_j^2) /
+    width`.
+
+    Parameters
+    ----------
+    validation
+        A trace with the output gradients of the last layer, or an `lai` summary; not sketched.
+    training
+        A trace with the output gradients of the last layer; not sketched.
+    width
+        That of the sketch.
+    permutation
+        `(d_L,)`, that of the sketch, for the variance over signs alone. None: over signs and uniformly
+        random permutations together.
+    layer_weights, positions
+        As in `lai_core.lai_scores`, whose scores are meant.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_train,)`, in the scores' units squared; 0 or more. Its rounding is that of :math:`\|M_j\|^2`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        As in `lai_core.lai_scores`; also if the width or the permutation does not fit the outputs.
+
+    Notes
+    -----
+    In multiply-adds, what LAI's exact scores cost, and `4 n t d_L min(t, d_L)` beside, or
+    `4 n t d_L min(t, d_L / width)` with a permutation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.sketches import sketch_variance
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((1, 1)), np.array([[1.0, 2.0]]))])
+    >>> lai.lai_scores(trace, trace)  # signs +, + give (1 + 2)^2 = 9, signs +, - give 1
+    array([5.])
+    >>> sketch_variance(trace, trace, width=1)
+    array([16.])
+    """
+    theirs, readouts, work = _lai_sides(validation, training, layer_weights, positions, False, memory_budget)
+    gradients: Any = training.layers[-1].output_gradients
+    outputs = int(gradients.shape[-1])
+    _check_width(width, outputs)
+    given: Any = theirs[0] if isinstance(validation, ValidationSummary) else theirs["readouts"][0]
+    ours: Any = readouts["readouts"][0]
+    if permutation is None:
+        together = spread(given, ours, outputs, None, 1, work)
+        return together * chance_of_a_shared_group(outputs, width)
+    _check_entries("permutation", permutation, outputs)
+    namespace_of({"training": gradients, "permutation": permutation})
+    return spread(given, ours, outputs, permutation, width, work)
+
+
+def _check_entries(name: str, array: Array, outputs: int) -> None:
+    if tuple(array.shape) != (outputs,):
+        msg = f"{name}: expected one entry per output, shape ({outputs},), got {tuple(array.shape)}"
+        raise ValueError(msg)
+
+
+def _check_width(width: Any, outputs: int) -> None:
     if not isinstance(width, int) or not 1 <= width <= outputs:
         msg = f"width: expected a whole number in [1, {outputs}], got {width!r}"
         raise ValueError(msg)
-    xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
-    mixed = xp.take(gradients * xp.astype(signs, gradients.dtype), permutation, axis=gradients.ndim - 1)
-    missing = -outputs % width
-    if missing:
-        mixed = xp.concat([mixed, xp.zeros_like(mixed[..., :missing])], axis=-1)
-    grouped = xp.reshape(mixed, (*gradients.shape[:-1], width, -1))
-    return Trace([*others, replace(last, output_gradients=xp.sum(grouped, axis=-1))])

@@ -220,6 +220,21 @@ MUTANTS = {
     "keep one sample too few": Mutant(
         "lai_core/policies.py", "taken = (rank < kept)", "taken = (rank < kept - 1)", "test_policies.py"
     ),
+    "forget the signs of a sketch": Mutant(
+        "lai_core/sketches.py", " * xp.astype(signs, dtype)", "", "test_sketches.py"
+    ),
+    "leave transposed pairs out of a sketch's variance": Mutant(
+        "lai_core/_engine/sketched.py",
+        "factors = ((u, u, g, g), (u, g, g, u))",
+        "factors = ((u, u, g, g),)",
+        "test_sketches.py",
+    ),
+    "forget that the last group of a sketch is smaller": Mutant(
+        "lai_core/_engine/sketched.py",
+        "(full * size * (size - 1) + rest * (rest - 1))",
+        "(outputs * (size - 1))",
+        "test_sketches.py",
+    ),
     "skip a check": Mutant(
         "lai_core/_engine/trace_checks.py",
         "            if theirs.get(what) != ours.get(what):",

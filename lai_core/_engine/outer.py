@@ -240,7 +240,7 @@ class OuterGradient(ParameterGradient):
     def pulled(
         self, direction: tuple[Array, ...], chunk: slice, work: Workspace
     ) -> Float[Array, "groups nt d"]:
-        """Return a `total` times the columns: `(groups, n t, d_out / groups)`, scaled as in an inner product."""
+        """Return a `total` times the columns, `(groups, n t, d_out / groups)`, scaled as in `along`."""
         xp = work.xp
         shape = (self.groups, self.height // self.groups, -1)
         pulled: Array = None

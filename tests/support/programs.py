@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import lai_core as lai
+from lai_core._engine.namespace import namespace_of
 from lai_core.gates import gate_lai_scores
+from lai_core.sketches import sketch_outputs, sketch_variance
 
 Function = Callable[[Any, Any, Any, Any], Any]
 """Of validation activations and output gradients, then of training ones, both `(2, n, t, d)`: two layers."""
@@ -37,6 +39,17 @@ def _gated(*arrays: Any) -> Any:
     return gate_lai_scores(*traces, *slopes, [arrays[0][0, 0, 0, :] ** 2])
 
 
+def _sketched(*arrays: Any) -> Any:
+    """Scores over standard deviations: of a known permutation, and over random ones."""
+    traces = _traces(*arrays)
+    drawn = arrays[3][0, 0, 0, :]
+    xp = namespace_of({"drawn": drawn})
+    signs, permutation = xp.astype(drawn > 0, drawn.dtype) * 2.0 - 1.0, xp.argsort(drawn)
+    sketched = [sketch_outputs(each, signs, permutation, width=2) for each in traces]
+    variance = sketch_variance(*traces, width=2, permutation=permutation) + sketch_variance(*traces, width=2)
+    return lai.lai_scores(*sketched) / variance**0.5
+
+
 PROGRAMS: dict[str, Function] = {
     "ghost_kernel": lambda *arrays: lai.ghost_kernel(*_traces(*arrays)),
     "lai_kernel": lambda *arrays: lai.lai_kernel(*_traces(*arrays), positions="mean"),
@@ -48,6 +61,7 @@ PROGRAMS: dict[str, Function] = {
         *_traces(*arrays), positions="flatten", layer_weights=[0.5, 2.0]
     ),
     "preconditioned": _preconditioned,
+    "sketched": _sketched,
     "keep_positive": lambda *arrays: lai.keep_positive(lai.lai_scores(*_traces(*arrays))),
     "keep_top": lambda *arrays: lai.keep_top(lai.lai_scores(*_traces(*arrays)), 0.5, normalize="batch"),
     "reweight": lambda *arrays: lai.reweight(lai.lai_scores(*_traces(*arrays))),
