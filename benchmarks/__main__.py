@@ -6,6 +6,7 @@ from importlib import import_module
 import click
 
 FRAMEWORKS = click.Choice(["torch", "jax"])
+COSTS = click.Choice(["torch", "jax", "peers"])
 
 
 def _run(module: str) -> None:
@@ -33,17 +34,23 @@ def exactness(framework: str) -> None:
 
 
 @main.command()
-@click.argument("framework", type=FRAMEWORKS)
+@click.argument("framework", type=COSTS)
 def cost(framework: str) -> None:
-    """Compare a curated step with a plain one: operations, time, memory."""
+    """Compare a curated step with a plain one, or a peer's: operations, time, memory."""
     _run(f"cost_{framework}")
+
+
+@main.command()
+def selective() -> None:
+    """Check torch's selective backward against the masked gradient, architecture by architecture."""
+    _run("selective_torch")
 
 
 @main.command(name="all")
 def everything() -> None:
     """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
     failed = []
-    for module in ("scale", "exactness_torch", "cost_torch", "exactness_jax", "cost_jax"):
+    for module in ("scale", "exactness_torch", "cost_torch", "selective_torch", "exactness_jax", "cost_jax"):
         try:
             _run(module)
         except SystemExit as error:

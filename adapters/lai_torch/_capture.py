@@ -1,5 +1,7 @@
 """A model captured as a forward and a backward graph with a free batch size."""
 
+import itertools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,10 +9,12 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._batch import call, tensors
-from lai_torch._graphs import product, reaching, results, tail
+from lai_torch._graphs import is_random, product, reaching, results, tail
+from lai_torch._preserve import preserved
 from lai_torch._run import Pair, Run
 
 Values = list[Any]
+_serial = itertools.count()
 
 
 class Captured:
@@ -29,7 +33,9 @@ class Captured:
 
     def __init__(self, model: nn.Module) -> None:
         from torch._dynamo.backends.common import aot_autograd
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
+        self._errors = TorchDynamoException, FailOnRecompileLimitHit
         self.model, self.captures = model, 0
         self._split: tuple[fx.GraphModule, int] | None = None
         self._last: tuple[Pair, dict[str, Any]] | None = None
@@ -38,7 +44,7 @@ class Captured:
         backend = aot_autograd(
             fw_compiler=self._compiled, bw_compiler=_never_called, partition_fn=self._partition
         )
-        self._function = torch.compile(lambda inputs: call(model, inputs), backend=backend, fullgraph=True)
+        self._function = torch.compile(_caller(model), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need.
@@ -53,7 +59,9 @@ class Captured:
         self._samples, self._last = samples, None
         try:
             return self._function(aliases)
-        except torch._dynamo.exc.TorchDynamoException as error:
+        except self._errors as error:
+            with preserved(self.model), torch.no_grad():
+                call(self.model, inputs)  # an error of the model's own comes up here, as it is
             msg = (
                 "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
                 f"this one does not ({str(error).splitlines()[0]}); use backward='kept'"
@@ -81,6 +89,7 @@ class Captured:
         """Split the joint graph and keep the backward half."""
         from torch._functorch.partitioners import default_partition
 
+        _save_what_is_random(joint.graph)
         forward, backward = default_partition(joint, inputs, **options)
         self._split = backward, options["num_fwd_outputs"]
         return forward, backward
@@ -115,6 +124,27 @@ class Captured:
 
         run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
         return run
+
+
+def _save_what_is_random(graph: fx.Graph) -> None:
+    """Take random numbers out of what checkpointing computes again: fewer rows would draw others."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    drawn = [node for node in graph.nodes if is_random(node)]
+    for node in drawn:
+        for one in (node, *(user for user in node.users if user.target is operator.getitem)):
+            if "recompute" in one.meta:
+                one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _caller(model: nn.Module) -> Callable[[Any], Any]:
+    """Return the model's call as a function of its own: compilations are counted by code and its name."""
+
+    def run(inputs: Any) -> Any:
+        return call(model, inputs)
+
+    run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
+    return run
 
 
 def _widened(graph: fx.GraphModule, wanted: list[fx.Node]) -> fx.GraphModule:

@@ -87,6 +87,11 @@ def _source(node: Any) -> fx.Node | None:
     return node if isinstance(node, fx.Node) and node.op == "placeholder" else None
 
 
+def is_random(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def results(graph: fx.Graph) -> list[Any]:
     """Return the nodes that a graph returns."""
     (result,) = (node for node in graph.nodes if node.op == "output")
@@ -172,7 +177,7 @@ def pulled_through(
         env: dict[str, Any] = {**values, layer.output.name: leaf}
         for node in nodes:
             target: Any = node.target
-            if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+            if is_random(node):
                 msg = (
                     f"backward: 'selective' expects nothing random behind the last layer {layer.name!r}, "
                     f"{target} is; use backward='kept'"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._preserve import evaluating
 from lai_torch._scoring import TraceScorer
-from lai_torch._selective import check_uncoupled
+from lai_torch._selective import check_precision, check_uncoupled
 
 BREAK_EVEN = 2 / 3
 """The share kept at which 1 + 3 k forwards, to score and then train on the kept rows, are 3."""
@@ -47,6 +47,7 @@ class Whole:
             If a module couples samples, or the layers are others than in eval mode.
         """
         check_uncoupled(self.model, "whole")
+        check_precision(inputs, "whole")
         if not self.scorer.known:
             with evaluating(self.model):
                 self.scorer.trace((inputs, targets))

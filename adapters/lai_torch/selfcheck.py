@@ -131,34 +131,31 @@ def _backward_errors(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
 ) -> dict[str, float]:
     """Return each parameter's largest relative error over several sets of kept samples."""
-    samples = count(*batch)
-    selective = Selective(model, loss, check=False)  # the comparison here is the stronger one
+    selective = Selective(model, loss, last, check=False)  # the comparison here is the stronger one
     whole = Whole(model, TraceScorer(model, loss, "lai", None, last))
     found: dict[str, float] = {}
-    for weights in _weightings(samples):
+    for weights in _weightings(count(*batch), next(model.parameters()).device):
         with undone(model):
-            way: Selective | Whole
             if backward == "selective":
-                way = selective
                 selective.forward(*batch)
+                selective.backward(weights)
             else:
-                way = whole
                 whole.forward(*batch, None)
-            way.backward(weights)
-            gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+                whole.backward(weights)
+            gradients = {name: p.grad for name, p in model.named_parameters()}
         masked = _masked(model, loss, batch, weights)
         largest = max(float(one.abs().max()) for one in masked.values())
-        floor = torch.finfo(weights.dtype).eps * largest
         for name, exact in masked.items():
             gradient = gradients[name]
-            error = _error(torch.zeros_like(exact) if gradient is None else gradient, exact, floor)
+            gradient = torch.zeros_like(exact) if gradient is None else gradient
+            error = _error(gradient, exact, torch.finfo(exact.dtype).eps * largest)
             found[name] = max(found.get(name, 0.0), error)
     return found
 
 
-def _weightings(samples: int) -> list[Tensor]:
+def _weightings(samples: int, device: torch.device) -> list[Tensor]:
     """Return the weights `(n,)` to try: unequal on a few kept samples, zero on the others."""
-    index = torch.arange(samples)
+    index = torch.arange(samples, device=device)
     unequal = (index + 1.0) / samples
     sets = (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0)
     return [torch.where(kept, unequal, torch.zeros_like(unequal)) for kept in sets]
