@@ -20,7 +20,7 @@ import sympy as sp
 from proofs._harness import Equal, Statement, Steps
 
 CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
-EMBEDDING_SCOPE = "any table, any number of positions; numbers on three rows"
+EMBEDDING_SCOPE = "any table, any number of positions and of uses; numbers on three rows"
 GAIN_SCOPE = "any width, any number of positions"
 KERNEL, ROWS, WIDTH = 2, 3, 2
 
@@ -149,6 +149,13 @@ def embedding_proof(statement: Statement, steps: Steps) -> None:
     a, up = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("u", vocabulary, 1)
     mixed = sp.Trace((e * g.T).T * (up * a.T))
     steps.identity("a read and the tied layer", mixed, part.cross * sp.Trace((e.T * up) * (a.T * g)))
+    b, down = sp.MatrixSymbol("b", width, 1), sp.MatrixSymbol("v", vocabulary, 1)
+    alone = sp.Trace((up * a.T).T * (down * b.T))
+    steps.identity("two uses as a layer", alone, sp.Trace((up.T * down) * (b.T * a)))
+    so_far, other = (sp.MatrixSymbol(name, vocabulary, width) for name in "ST")
+    joined = sp.Trace((so_far + e * g.T + up * a.T).T * other)
+    parts = sp.Trace(so_far.T * other) + sp.Trace(g * e.T * other) + sp.Trace(a * up.T * other)
+    steps.identity("one more use of either kind", joined, parts)
     for positions in (1, 2):
         for index, relation in enumerate(statement.relations(positions)):
             steps.identity(f"{positions} positions, case {index}", relation.lhs, relation.rhs)

@@ -235,6 +235,12 @@ MUTANTS = {
         "(outputs * (size - 1))",
         "test_sketches.py",
     ),
+    "drop the cross terms of a tied table": Mutant(
+        "lai_core/embeddings.py",
+        "kernel = kernel + mine.with_outer(layer, work)",
+        "del layer",
+        "test_trace_kinds.py",
+    ),
     "skip a check": Mutant(
         "lai_core/_engine/trace_checks.py",
         "            if theirs.get(what) != ours.get(what):",

@@ -174,22 +174,24 @@ def test_an_embedding_compares_ids(backend, positions, padding, seed):
     check_all_forms(backend, *records, *gradients)
 
 
-@pytest.mark.equation("embedding-gradient")
+@pytest.mark.equation("embedding-gradient", "ghost-sharing")
 @pytest.mark.parametrize("order", ["table first", "layer first"])
-@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize(("uses", "padding"), [(1, None), (2, 2)])
 @FEW
 @given(seed=SEEDS)
-def test_a_table_tied_to_a_layer_has_cross_terms(backend, order, uses, seed):
+def test_a_table_tied_to_layers_has_all_cross_terms(backend, order, uses, padding, seed):
+    """Of as many reads as layers; the padding's row trains as a row of the layers' matrix."""
     generator = np.random.default_rng(seed)
     records, gradients = [], []
     for samples in (N_VAL, N_TRAIN):
         reads = [drawn_reads(samples, 4, generator) for _ in range(uses)]
-        a, g = generator.normal(size=(samples, 5, WIDTH)), generator.normal(size=(samples, 5, ROWS))
-        layer = lai.LayerTrace(backend.array(a), backend.array(g), weight="tied")
-        tables = [table(backend, each, weight="tied") for each in reads]
-        tied = [*tables, layer] if order == "table first" else [layer, *tables]
+        dense = [[generator.normal(size=(samples, 5, width)) for width in (WIDTH, ROWS)] for _ in range(uses)]
+        layers = [lai.LayerTrace(backend.array(a), backend.array(g), weight="tied") for a, g in dense]
+        tables = [table(backend, each, weight="tied", padding=padding) for each in reads]
+        tied = [*tables, *layers] if order == "table first" else [*layers, *tables]
         records.append([*tied, head(backend, samples)])
-        total = np.einsum("nto,nti->noi", g, a) + sum(table_gradient(*each) for each in reads)
+        total = sum(np.einsum("nto,nti->noi", g, a) for a, g in dense)
+        total = total + sum(table_gradient(*each, padding) for each in reads)
         gradients.append(total.reshape(samples, -1))
     check_all_forms(backend, *records, *gradients)
 
