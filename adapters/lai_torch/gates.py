@@ -1,34 +1,13 @@
 """From a model and a batch to what gate-corrected LAI takes: a trace, its gates, the column norms."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-import lai_core as lai
-from lai_core.gates import squared_column_norms
+from lai_core.gates import GateTrace, squared_column_norms
 from lai_torch._assemble import assemble
 from lai_torch._batch import Loss
 from lai_torch._record import Recording, record
-
-
-@dataclass(frozen=True)
-class GateTrace:
-    """A trace of a chain of layers, and what `lai_core.gates.gate_lai_scores` takes beside it.
-
-    Attributes
-    ----------
-    trace
-        As `lai_torch.trace` gives it.
-    gates
-        Derivatives of what lies between one layer and the next, for every layer but the last, `(n, d_l)`.
-    column_norms
-        Squared norms of the columns of every matrix but the first, `(d_l,)`.
-    """
-
-    trace: lai.Trace
-    gates: tuple[Tensor, ...]
-    column_norms: tuple[Tensor, ...]
 
 
 def trace_gates(

@@ -13,8 +13,10 @@ norms of the columns of every matrix but the first, `(d_t,)`.
 
 from lai_core.gates._factors import gate_factors, gate_step_error, relu_gates, squared_column_norms
 from lai_core.gates._kernel import gate_lai_kernel, gate_lai_scores
+from lai_core.gates._trace import GateTrace
 
 __all__ = [
+    "GateTrace",
     "gate_factors",
     "gate_lai_kernel",
     "gate_lai_scores",
