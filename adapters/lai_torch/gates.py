@@ -4,7 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from lai_core.gates import GateTrace, squared_column_norms
+from lai_core.gates import GateTrace as GateTrace
+from lai_core.gates import squared_column_norms
 from lai_torch._assemble import assemble
 from lai_torch._batch import Loss
 from lai_torch._record import Recording, record
