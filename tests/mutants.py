@@ -241,6 +241,12 @@ MUTANTS = {
         "del layer",
         "test_trace_kinds.py",
     ),
+    "compare rows of different weights as if they were equal": Mutant(
+        "lai_core/checks.py",
+        "left = second - once * xp.expand_dims(cast(xp, weights, dtype), axis=1)",
+        "left = second - once",
+        "test_ownership.py",
+    ),
     "skip a check": Mutant(
         "lai_core/_engine/trace_checks.py",
         "            if theirs.get(what) != ours.get(what):",

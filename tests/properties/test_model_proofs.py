@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core.checks import ownership_residuals
 from lai_core.sketches import sketch_outputs, sketch_variance
-from proofs import prove_sketches
+from proofs import prove_ownership, prove_sketches
 
 SEEDS = st.integers(0, 2**20)
 COMPILED = {}
@@ -48,3 +49,21 @@ def test_the_proved_formulas_are_those_that_are_computed(depth, seed):
         assert sketch_variance(*sides, width=width)[0] == pytest.approx(proved, rel=1e-9, abs=1e-9)
     most = numbers(prove_sketches.PERMUTED, depth=depth, index=1)(P.tolist(), Q.tolist())
     assert sketch_variance(*sides, width=width)[0] <= most * (1 + 1e-9)
+
+
+@pytest.mark.equation("sample-ownership")
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@given(seed=SEEDS)
+@settings(max_examples=5)
+def test_the_proved_rest_is_the_one_that_is_computed(depth, seed):
+    """Losses that reach row 0 alone."""
+    generator = np.random.default_rng(seed)
+    gradients, weights = np.zeros((depth, depth, 2)), generator.normal(size=depth)
+    gradients[:, 0] = generator.normal(size=(depth, 2))
+    sums = gradients.sum(0), np.einsum("k,kid->id", weights, gradients)
+    found = ownership_residuals(*sums, weights)
+    for side in ("lhs", "rhs"):
+        proved = numbers(prove_ownership.OWNERSHIP, side, depth=depth)(
+            gradients[:, 0].tolist(), list(weights)
+        )
+        assert found[0] == pytest.approx(np.abs(proved).max(), rel=1e-9, abs=1e-12)
