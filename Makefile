@@ -27,10 +27,11 @@ test: $(READY) ## every test and every proof
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
 
-peers: ## Ghost and LLI against opacus, captum, BackPACK and kronfluence (installs them)
+peers: ## Ghost and LLI against opacus, captum, BackPACK, kronfluence, and what opacus costs (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers
+	$(PEERS)/bin/python -m benchmarks cost peers
 
 lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

@@ -1,17 +1,19 @@
 """What a curated step costs beside a plain one: operations, seconds, peak bytes, all in one run.
 
 Operations: `torch.utils.flop_counter` (products and convolutions). Peak bytes: a dispatch mode that
-follows every storage an operation makes until it is freed, plus what lives before the step.
+follows every storage an operation makes until it is freed, plus what lives before the step. Where
+opacus is installed, what a user would pick instead of Ghost is measured on the same work.
 """
 
 import functools
+import importlib.util
 import json
 import platform
 import statistics
 import time
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,13 @@ import lai_torch
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 import lai_core as lai
-from benchmarks.torch_models import classification, labels, next_token, resnet18
+from benchmarks.cost_models import MODELS, Work
 
 OUT = Path("build/cost-torch.json")
 HALF = functools.partial(lai.keep_top, fraction=0.5)
@@ -40,78 +42,6 @@ SCORING_BOUND = 1.05
 """Scoring a batch from a cached summary over one forward pass, in operations."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """A model, its loss, a batch, a validation set, and what LAI's positions mean on it."""
-
-    model: nn.Module
-    loss: Callable[[Any, Any], Tensor]
-    batch: tuple[Any, Any]
-    validation: tuple[Any, Any]
-    positions: str | None = None
-
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Return a fresh SGD with momentum."""
-        return torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
-
-
-def resnet() -> Work:
-    """ResNet-18 with the 7x7/2 stem and max-pool on 32x32: the paper's setting."""
-    sides = [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in (512, 1000)]
-    return Work(resnet18(), classification, *sides)
-
-
-def bert_small() -> Work:
-    """BERT for classification: 4 layers of width 128, 32 positions."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=2000,
-        hidden_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=512,
-        max_position_embeddings=32,
-        num_labels=5,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        attn_implementation="eager",
-    )
-    sides = [({"input_ids": torch.randint(1, 2000, (n, 32))}, labels(n)) for n in (32, 64)]
-    return Work(BertForSequenceClassification(config), classification, *sides)
-
-
-def gpt_neo_small() -> Work:
-    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
-    from transformers import GPTNeoConfig, GPTNeoForCausalLM
-
-    config = GPTNeoConfig(
-        vocab_size=1000,
-        max_position_embeddings=64,
-        hidden_size=128,
-        num_layers=4,
-        num_heads=4,
-        attention_types=[[["global", "local"], 2]],
-        window_size=32,
-        resid_dropout=0.0,
-        embed_dropout=0.0,
-        attention_dropout=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
-        attn_implementation="eager",
-    )
-    sides = []
-    for n in (16, 32):
-        ids = torch.randint(1, 1000, (n, 64))
-        sides.append(({"input_ids": ids, "use_cache": False}, ids))
-    return Work(GPTNeoForCausalLM(config), next_token, *sides, positions="mean")
-
-
-MODELS: dict[str, Callable[[], Work]] = {
-    "resnet18": resnet,
-    "bert_small": bert_small,
-    "gpt_neo_small": gpt_neo_small,
-}
 METHODS = {
     "lai_cached": {"estimator": "lai", "refresh": 10**9},
     "lai_fresh": {"estimator": "lai"},
@@ -190,18 +120,15 @@ def bytes_of(work: Work, optimizer: torch.optim.Optimizer) -> int:
 
 def plain_step(work: Work, optimizer: torch.optim.Optimizer) -> None:
     """Train on the whole batch."""
-    inputs, targets = work.batch
     optimizer.zero_grad(set_to_none=True)
-    outputs = work.model(**inputs) if isinstance(inputs, dict) else work.model(inputs)
-    work.loss(outputs, targets).mean().backward()
+    work.losses(*work.batch).mean().backward()
     optimizer.step()
 
 
 def forward(work: Work) -> None:
     """Run the model once on the batch."""
-    inputs, targets = work.batch
     with torch.no_grad():
-        work.loss(work.model(**inputs) if isinstance(inputs, dict) else work.model(inputs), targets)
+        work.losses(*work.batch)
 
 
 def operations(run: Callable[[], Any]) -> int:
@@ -226,65 +153,117 @@ def measure(work: Work, run: Callable[[], Any], optimizer: torch.optim.Optimizer
     return {"flops": counter.total, "seconds": statistics.median(seconds), "memory": memory}
 
 
-def compare(name: str) -> tuple[dict[str, dict[str, float]], float]:
-    """Return each method's ratios to plain training, and scoring's operations over one forward pass."""
-    torch.manual_seed(0)
-    work = MODELS[name]()
-    work.model.train()
-    optimizer = work.optimizer()
-    plain = measure(work, lambda: plain_step(work, optimizer), optimizer)
-    found = {}
-    scoring = float("nan")
-    for method, options in METHODS.items():
-        if name not in APPLIES.get(method, (name,)):
-            continue
-        positions = work.positions if options["estimator"] == "lai" else None
+@dataclass
+class Figures:
+    """What was found on each model.
+
+    Attributes
+    ----------
+    ratios
+        Per model and method, operations, seconds and peak bytes over plain training.
+    scoring
+        Per model, the operations of scoring from a cached summary over those of a forward pass.
+    remarks
+        What the peer does not see, and how far its scores are from Ghost's.
+    """
+
+    ratios: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    scoring: dict[str, float] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+def compare(names: Iterable[str], methods: Iterable[str]) -> Figures:
+    """Measure the methods, and the peer where it is installed, on each model."""
+    figures = Figures()
+    for name in names:
+        torch.manual_seed(0)
+        work = MODELS[name]()
+        work.model.train()
         optimizer = work.optimizer()
-        curator = lai_torch.Curator(
-            work.model, work.loss, optimizer, work.validation, policy=HALF, positions=positions, **options
-        )
-        step = measure(work, lambda curator=curator: curator.step(*work.batch), optimizer)
-        found[method] = {f"{key}_ratio": step[key] / plain[key] for key in plain}
-        if method == "lai_cached":
-            scored = operations(lambda curator=curator: curator.score(*work.batch))
-            scoring = scored / operations(lambda: forward(work))
-    return found, scoring
+        plain = measure(work, lambda work=work, optimizer=optimizer: plain_step(work, optimizer), optimizer)
+        found = figures.ratios[name] = {}
+        for method in methods:
+            if name in APPLIES.get(method, (name,)):
+                step, curator = curated(work, **METHODS[method])
+                found[method] = over(plain, step)
+                if method == "lai_cached":
+                    scored = operations(lambda work=work, curator=curator: curator.score(*work.batch))
+                    figures.scoring[name] = scored / operations(lambda work=work: forward(work))
+        if peer_installed():
+            from benchmarks import peer_torch  # which measures with the tools above
+
+            step, remark = peer_torch.curated(work)
+            found[peer_torch.METHOD] = over(plain, step)
+            figures.remarks.append(f"{peer_torch.METHOD} on {name}: {remark}")
+    if not peer_installed():
+        figures.remarks.append("opacus is not installed here: `make peers` measures it on the same work")
+    return figures
 
 
-def show(found: dict[str, dict[str, dict[str, float]]], scoring: dict[str, float]) -> None:
-    """Print the table."""
-    table = Table(
-        "model", "method", "operations", "seconds", "memory", title="over plain training, half kept"
+def peer_installed() -> bool:
+    """Return whether opacus can be imported."""
+    return importlib.util.find_spec("opacus") is not None
+
+
+def curated(work: Work, **options: Any) -> tuple[dict[str, float], lai_torch.Curator]:
+    """Return what `measure` finds of a curator's step, and the curator."""
+    optimizer = work.optimizer()
+    positions = work.positions if options["estimator"] == "lai" else None
+    curator = lai_torch.Curator(
+        work.model, work.loss, optimizer, work.validation, policy=HALF, positions=positions, **options
     )
-    for name, methods in found.items():
+    return measure(work, lambda: curator.step(*work.batch), optimizer), curator
+
+
+def over(plain: dict[str, float], step: dict[str, float]) -> dict[str, float]:
+    """Return a step's figures over plain training's."""
+    return {f"{key}_ratio": step[key] / plain[key] for key in plain}
+
+
+def show(figures: Figures) -> None:
+    """Print the table, and what it cannot hold."""
+    table = Table(
+        "model",
+        "method",
+        "operations",
+        "seconds",
+        "memory",
+        title="over plain training, half kept",
+        caption="\n".join(figures.remarks),
+        caption_justify="left",
+    )
+    for name, methods in figures.ratios.items():
         for method, row in methods.items():
-            figures = (f"{row[key]:.3f}" for key in ("flops_ratio", "seconds_ratio", "memory_ratio"))
-            table.add_row(name, method, *figures)
+            table.add_row(name, method, *(f"{ratio:.3f}" for ratio in row.values()))
     Console().print(table)
-    for name, ratio in scoring.items():
+    for name, ratio in figures.scoring.items():
         Console().print(f"scoring {name} from a cached summary: {ratio:.3f} forward passes")
     Console().print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)")
+
+
+def write(path: Path, figures: Figures) -> None:
+    """Write the ratios."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(figures.ratios, indent=2) + "\n")
 
 
 def run() -> dict[str, Any]:
     """Measure every model and method, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    found, scoring = {}, {}
-    for name in MODELS:
-        found[name], scoring[name] = compare(name)
-    show(found, scoring)
+    figures = compare(MODELS, METHODS)
+    show(figures)
     from benchmarks import routes_torch  # which measures with the tools above
 
     routes_torch.run()
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=2) + "\n")
+    write(OUT, figures)
+    found = figures.ratios
     failed = [
         f"{' '.join(key)} {found[key[0]][key[1]][key[2]]:.3f} > {bound}"
         for key, bound in BOUNDS.items()
         if not found[key[0]][key[1]][key[2]] <= bound
     ]
-    if not scoring["resnet18"] <= SCORING_BOUND:
-        failed.append(f"scoring resnet18 {scoring['resnet18']:.3f} > {SCORING_BOUND}")
+    if not figures.scoring["resnet18"] <= SCORING_BOUND:
+        failed.append(f"scoring resnet18 {figures.scoring['resnet18']:.3f} > {SCORING_BOUND}")
     if failed:
         raise SystemExit("cost torch: " + "; ".join(failed))
     return found

@@ -13,7 +13,8 @@ from rich.table import Table
 from torch import Tensor
 
 import lai_core as lai
-from benchmarks.cost_torch import Operations, PeakBytes, Work, forward, gpt_neo_small, plain_step
+from benchmarks.cost_models import Work, gpt_neo_small
+from benchmarks.cost_torch import Operations, PeakBytes, forward, plain_step
 from lai_core.sketches import sketch_outputs
 
 OUT = Path("build/language-routes-torch.json")

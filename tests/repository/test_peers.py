@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from benchmarks import cost_torch
+from benchmarks.cost_models import Work
 
 ROOT = Path(__file__).parents[2]
 PEERS = {"backpack", "captum", "kronfluence", "opacus"}
@@ -55,4 +59,17 @@ def importing_a_peer(root: Path) -> set[str]:
 
 
 def test_nothing_else_imports_a_peer():
-    assert importing_a_peer(ROOT) == {f"tests/peers/test_{name}.py" for name in PEERS}
+    tests = {f"tests/peers/test_{name}.py" for name in PEERS}
+    assert importing_a_peer(ROOT) == tests | {"benchmarks/peer_torch.py"}
+
+
+def test_the_cost_benchmark_runs_without_a_peer_and_says_how_to_get_one(monkeypatch):
+    def work() -> Work:
+        sides = [(torch.ones(n, 3), torch.arange(n) % 2) for n in (4, 6)]
+        return Work(torch.nn.Linear(3, 2), torch.nn.CrossEntropyLoss(reduction="none"), *sides)
+
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    monkeypatch.setitem(cost_torch.MODELS, "tiny", work)
+    figures = cost_torch.compare(["tiny"], ["ghost_fresh"])
+    assert list(figures.ratios["tiny"]) == ["ghost_fresh"]
+    assert any("`make peers`" in remark for remark in figures.remarks)

@@ -1,0 +1,189 @@
+"""What a user would pick instead of Ghost: the gradient of each sample, from opacus.
+
+Its inner product with the validation gradient is the Ghost score. The gradients of a batch take the
+model's bytes once per sample, so they are made a micro-batch at a time. What opacus 1.6 needs, or does
+not see:
+
+- BatchNorm is refused ("has buffers", issue 319), and nothing is recorded in eval mode. Here it
+  normalises by its running statistics with its gains and shifts frozen: they are out of the scores.
+- Position ids that have no batch axis, as GPT-2 and BERT make them, give the position embedding one
+  gradient for the batch (issue 841). Here the ids come in, one row per sample.
+- Each weight's gradient is computed twice: per sample by opacus, summed by the backward pass it hooks.
+
+Tied weights (issue 413) are no trouble any more: on GPT-Neo its scores are Ghost's.
+"""
+
+import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lai_torch
+import torch
+from opacus.grad_sample import GradSampleModule
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from benchmarks.cost_models import Work
+from benchmarks.cost_torch import HALF, measure
+
+METHOD = "opacus_fresh"
+MICRO_BATCH = 8
+"""Samples whose gradients exist at once: operations do not depend on it, memory does."""
+AGREEMENT = 1e-5
+"""Two sums of the same float32 products in different orders: found, at most 9e-7 of the largest score."""
+
+
+class Peer:
+    """Curates by the gradients of opacus.
+
+    Parameters
+    ----------
+    work
+        What to train. Its model carries hooks until `close`.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.norms = [module for module in work.model.modules() if isinstance(module, _BatchNorm)]
+        with self.without_norms():
+            self.parameters = [p for p in work.model.parameters() if p.requires_grad]
+            self.wrapped = GradSampleModule(work.model, loss_reduction="sum")
+        self.wrapped.disable_hooks()
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        self.wrapped.to_standard_module()
+
+    @contextmanager
+    def without_norms(self) -> Iterator[None]:
+        """Let BatchNorm normalise by its running statistics, frozen."""
+        for norm in self.norms:
+            norm.eval().requires_grad_(False)
+        try:
+            yield
+        finally:
+            for norm in self.norms:
+                norm.train().requires_grad_(True)
+
+    def scores(self) -> Tensor:
+        """`(n,)`: the inner products of each sample's gradient with the validation gradient."""
+        with self.without_norms(), _hooked():
+            direction = self._direction()
+            parts = [self._products(direction, part) for part in _parts(self.work.batch, MICRO_BATCH)]
+        return torch.cat(parts)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Score the batch, train on the half that helps most."""
+        weights = HALF(self.scores())
+        kept = weights.nonzero().squeeze(1)
+        optimizer.zero_grad(set_to_none=True)
+        with _hooked():
+            (weights[kept] * self.work.losses(*_rows(self.work.batch, kept))).sum().backward()
+        optimizer.step()
+
+    def _direction(self) -> list[Tensor]:
+        """Return the gradient of the summed validation loss, as columns."""
+        self._forget()
+        for part in _parts(self.work.validation, len(self.work.batch[1])):
+            self.work.losses(*_with_positions(*part)).sum().backward()
+        found = [parameter.grad.reshape(-1, 1) for parameter in self.parameters]
+        self._forget()
+        return found
+
+    def _products(self, direction: list[Tensor], part: tuple[Any, Tensor]) -> Tensor:
+        """Return a micro-batch's scores."""
+        self.wrapped.enable_hooks()
+        self.work.losses(*_with_positions(*part)).sum().backward()
+        self.wrapped.disable_hooks()
+        pairs = zip(self.parameters, direction, strict=True)
+        found = sum(parameter.grad_sample.flatten(1) @ column for parameter, column in pairs)
+        self._forget()
+        return found.squeeze(1)
+
+    def _forget(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = parameter.grad_sample = None
+
+
+@contextmanager
+def _hooked() -> Iterator[None]:
+    """Silence the hook of a first layer, whose input is data: it needs the output's gradient alone."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        yield
+
+
+def _rows(side: tuple[Any, Tensor], index: Tensor | slice) -> tuple[Any, Tensor]:
+    """Return some samples of a batch."""
+    inputs, targets = side
+    if isinstance(inputs, Tensor):
+        return inputs[index], targets[index]
+    picked = {key: one[index] if isinstance(one, Tensor) else one for key, one in inputs.items()}
+    return picked, targets[index]
+
+
+def _parts(side: tuple[Any, Tensor], size: int) -> Iterator[tuple[Any, Tensor]]:
+    """Cut a batch into consecutive parts of at most `size` samples."""
+    for start in range(0, len(side[1]), size):
+        yield _rows(side, slice(start, start + size))
+
+
+def _with_positions(inputs: Any, targets: Tensor) -> tuple[Any, Tensor]:
+    """Give a sequence model the position ids it would make, with a batch axis."""
+    if isinstance(inputs, Tensor):
+        return inputs, targets
+    ids = inputs["input_ids"]
+    return {**inputs, "position_ids": torch.arange(ids.shape[1]).expand_as(ids)}, targets
+
+
+def _ghost(work: Work) -> Tensor:
+    """Return our scores of the batch."""
+    curator = lai_torch.Curator(work.model, work.loss, None, work.validation, estimator="ghost")
+    return curator.score(*work.batch)[1].scores
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def _agreement(peer: Peer) -> str:
+    """Compare the peer's scores with Ghost's on the parameters it sees; say which those are.
+
+    Raises
+    ------
+    SystemExit
+        If they differ by more than rounding.
+    """
+    found = peer.scores()
+    with peer.without_norms():
+        error = _error(found, _ghost(peer.work))
+    if not error <= AGREEMENT:
+        raise SystemExit(f"{METHOD}: scores differ from Ghost's by {error:.1e} > {AGREEMENT}")
+    said = f"scores equal Ghost's to {error:.0e}"
+    if peer.norms:
+        missing = sum(p.numel() for norm in peer.norms for p in norm.parameters())
+        whole = _error(found, _ghost(peer.work))
+        return (
+            f"{said} without the {missing:,} parameters of BatchNorm, which opacus refuses (issue 319); "
+            f"over all parameters Ghost's scores differ by {whole:.1e}"
+        )
+    return f"{said}, given position ids with a batch axis (issue 841)"
+
+
+def curated(work: Work) -> tuple[dict[str, float], str]:
+    """Return what `measure` finds of the peer's step, and what its scores are.
+
+    Raises
+    ------
+    SystemExit
+        If its scores are not Ghost's.
+    """
+    optimizer = work.optimizer()
+    peer = Peer(work)
+    try:
+        remark = _agreement(peer)
+        return measure(work, functools.partial(peer.step, optimizer), optimizer), remark
+    finally:
+        peer.close()
