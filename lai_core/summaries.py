@@ -159,6 +159,8 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
             )
             raise ValueError(msg)
     gradients = estimators.seen_gradients(estimator, trace, work, positions)
+    if not gradients:
+        raise estimators.nothing_seen("validation")
     _check_size(gradients, work, estimator)
     return ValidationSummary(
         estimator,

@@ -19,8 +19,8 @@ ESTIMATORS = (
 ONE_FORWARD = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
 """Estimators that one forward pass and the output's gradient are enough for."""
 
-SKETCHED = ("lai", "lli", "calibrated_lai")
-"""Estimators that are linear in the products of output gradients as they are."""
+SKETCHED = ("lai", "calibrated_lai")
+"""Estimators whose products of output gradients may be replaced by those of sketches."""
 
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")

@@ -268,6 +268,4 @@ class TraceScorer(Scorer):
     def _forwards(self, trace: lai.Trace, positions: str | None, batch: Batch) -> float | None:
         """Say what scoring by pairs of tokens takes, before it runs; None where it takes next to nothing."""
         width = None if self.sketch is None else self.sketch.width
-        if positions == "tokens" or (self.estimator == "lli" and width is not None):
-            return self._stated(trace, batch, "lli" if self.estimator == "lli" else "lai", width)
-        return None
+        return self._stated(trace, batch, width) if positions == "tokens" else None

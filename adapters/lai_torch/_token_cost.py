@@ -35,9 +35,7 @@ class TokenCost:
         self._each: float | None = None
         self._warned = False
 
-    def __call__(
-        self, trace: lai.Trace, batch: tuple[Any, Any], estimator: str, sketch: int | None
-    ) -> float | None:
+    def __call__(self, trace: lai.Trace, batch: tuple[Any, Any], sketch: int | None) -> float | None:
         """Return the forward passes that scoring takes; None for a last layer without positions."""
         gradients: Any = trace.layers[-1].output_gradients
         if gradients.ndim != 3:
@@ -45,7 +43,7 @@ class TokenCost:
         places = gradients.shape[0] * gradients.shape[1]
         if self._each is None:
             self._each = forward_cost(self.model, batch[0]) / places
-        exact = summary_cost(trace, estimator) / (self._each * places)
+        exact = summary_cost(trace, "lai") / (self._each * places)
         outputs = gradients.shape[-1]
         if sketch is not None:
             return exact * sketch / outputs

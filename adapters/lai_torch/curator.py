@@ -60,9 +60,9 @@ class Curator:
         sum: the validation set's traces are kept). None: `tokens` if every layer has the last layer's
         positions, else `mean`; the report says which. `routes` lists what each takes.
     sketch
-        Width to which the last layer's output gradients are sketched, for `lai`, `lli` and
-        `calibrated_lai`: pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of
-        signs and permutation, which each refresh makes anew (with the batch as validation, each step).
+        Width to which the last layer's output gradients are sketched, for `lai` and `calibrated_lai`:
+        pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of signs and
+        permutation, which each refresh makes anew (with the batch as validation, each step).
     warmup
         How many steps train on everything first.
     refresh

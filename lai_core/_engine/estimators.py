@@ -145,12 +145,16 @@ def along(
 
 def _summed(parts: Sequence[Array]) -> Array:
     if not parts:
-        msg = (
-            "training: expected a record with parameters of its own, got ReadoutTrace records alone: "
-            "of these Ghost sees nothing, nor LLI of one that is last"
-        )
-        raise ValueError(msg)
+        raise nothing_seen("training")
     first, *rest = parts
     for part in rest:
         first = first + part
     return first
+
+
+def nothing_seen(role: str) -> ValueError:
+    """Build the error of a trace of which the estimator sees no parameter."""
+    return ValueError(
+        f"{role}: expected a record with parameters of its own, got ReadoutTrace records alone: of these "
+        "Ghost sees nothing, nor LLI of one that is last"
+    )

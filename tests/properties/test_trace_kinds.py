@@ -234,6 +234,10 @@ def test_a_trace_without_parameters_has_no_ghost_and_says_so():
     for function in (lai.ghost_kernel, lai.lli_scores):
         with pytest.raises(ValueError, match="expected a record with parameters of its own"):
             function(*[lai.Trace([readout])] * 2)
+    dense = lai.LayerTrace(np.ones((2, 3)), np.ones((2, 3)))
+    for traced, estimator in (([readout], "ghost"), ([dense, readout], "lli")):
+        with pytest.raises(ValueError, match="validation: expected a record with parameters of its own"):
+            lai.summarize(lai.Trace(traced), estimator)
 
 
 def maps(*shape):
