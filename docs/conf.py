@@ -29,7 +29,8 @@ myst_dmath_double_inline = True
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_raise_on_error = True
-nb_execution_timeout = 60
+nb_execution_timeout = 120
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
