@@ -104,11 +104,13 @@ class Captured:
         outputs = [node for node in everything[:returned] if isinstance(node, fx.Node)]
         products = {node: layer for node in graph.graph.nodes if (layer := product(node)) is not None}
         final = reaching(outputs, products)
-        behind = tail(graph.graph, final, outputs)
         pair = Pair(graph, backward, outputs, final)
         kept = dict.fromkeys([*(layer.inputs for layer in products.values()), *final])
-        kept |= dict.fromkeys(before for node in behind for before in node.all_input_nodes)
-        wanted = [node for node in kept if node not in set(behind)]
+        for one in final:  # what is computed from it, should it be the last layer
+            behind = tail(graph.graph, [one], outputs)
+            entering = (before for node in behind for before in node.all_input_nodes)
+            kept |= dict.fromkeys(before for before in entering if before not in set(behind))
+        wanted = list(kept)
         module, places = _widened(graph, wanted), [n for n in graph.graph.nodes if n.op == "placeholder"]
 
         def run(arguments: Values) -> Any:

@@ -177,21 +177,26 @@ class Run:
             raise ValueError(msg)
         return found[0]
 
-    def pulled(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    def pulled(
+        self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor, *, release: bool = False
+    ) -> dict[str, Tensor]:
         """Return the gradient of the weighted losses of the samples `rows`, by parameter.
 
-        `gradients` are those of the unweighted losses at the outputs.
+        `gradients` are those of the unweighted losses at the outputs. With `release`, what was kept is
+        freed as its rows are taken, so that this can be done once.
         """
         taken = iter(self._tangents(gradients, weights, rows))
         forward = {node.name: node for node in self.pair.forward.graph.nodes}
+        places = [node for node in self.pair.backward.graph.nodes if node.op == "placeholder"]
+        values = {node.name: self.values[node.name] for node in places if not _is_tangent(node)}
+        if release:
+            self.values = {}
         arguments: Values = []
-        for node in self.pair.backward.graph.nodes:
-            if node.op != "placeholder":
-                continue
+        for node in places:
             if _is_tangent(node):
                 arguments.append(next(taken))
                 continue
-            value = self.values[node.name]
+            value = values.pop(node.name)
             if isinstance(value, Tensor):
                 for place in self._places[forward[node.name]]:
                     value = place.kept(value, rows)
@@ -199,7 +204,7 @@ class Run:
                 value = self.sizes.value(node.meta["val"], rows.numel())
             arguments.append(value)
         with torch.no_grad():
-            found = self.pair.backward(*arguments)
+            found = fx.Interpreter(self.pair.backward).boxed_run(arguments)  # frees what it has used
         return self._named(found)
 
     def _tangents(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> list[Tensor]:

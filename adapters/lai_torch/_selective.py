@@ -64,6 +64,7 @@ class Selective:
         if samples < 2:
             msg = f"backward: 'selective' expects at least two samples, got {samples}"
             raise ValueError(msg)
+        self._run = None  # what the last batch kept, if it was not trained on
         with torch.enable_grad():
             outputs = self._captured(inputs, samples)
             values = check_losses(self.loss(outputs, targets), samples)
@@ -126,8 +127,8 @@ class Selective:
         masked = None
         if not self.proved and kept.numel() < everyone.numel():  # else both are the same computation
             masked = run.pulled(self._gradients, weights, everyone)
-        gradients = run.pulled(self._gradients, weights, kept)
-        self._run = None
+        taken, self._run, self._gradients = self._gradients, None, []
+        gradients = run.pulled(taken, weights, kept, release=True)
         if masked is not None:
             _check_equal(gradients, masked)
             self.proved = True

@@ -1,0 +1,291 @@
+"""Selective backward on real architectures and on what graphs can look like, and what it refuses by name."""
+
+import copy
+import functools
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._selective import Selective
+from torch import nn
+from torch.nn import functional
+
+import lai_core as lai
+from benchmarks import selective_torch
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+N, T = 6, 4
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.mark.parametrize("name", selective_torch.MODELS)
+def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
+    found = selective_torch.measure(selective_torch.MODELS[name], steps=5)
+    assert found["relative_error"] < selective_torch.bound(name)
+    assert found["captures"] == 1
+    assert found["flops_ratio"] < 0.74
+
+
+@pytest.mark.parametrize("name", ["pooled_convolution", "gpt2", "encoder", "lora", "mapping"])
+def test_scores_are_those_of_an_eager_trace(name):
+    case = selective_torch.prepared(selective_torch.MODELS[name])
+    case.model.eval()
+    trace, losses = Selective(case.model, case.loss).forward(case.inputs, case.targets)
+    expected = lai_torch.trace(case.model, case.loss, case.inputs, case.targets)
+    kernels = [lai.lai_kernel(side, side, positions="mean") for side in (trace, expected)]
+    torch.testing.assert_close(*kernels)
+    outputs = case.model(**case.inputs) if isinstance(case.inputs, dict) else case.model(case.inputs)
+    torch.testing.assert_close(losses, case.loss(outputs, case.targets).detach())
+
+
+class Body(nn.Module):
+    """Two layers; `behind` does what follows the last."""
+
+    def __init__(self, behind=None):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+        self.behind = nn.Identity() if behind is None else behind
+
+    def forward(self, inputs):
+        return self.behind(self.head(torch.tanh(self.body(inputs))))
+
+
+class Shared(Body):
+    """Two biases with one gradient, which must not share memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Parameter(torch.zeros(5)), nn.Parameter(torch.zeros(5))
+
+    def forward(self, inputs):
+        return self.head(torch.tanh(self.body(inputs) + (self.one + self.two)))
+
+
+class TimeFirst(Body):
+    """Its output has positions on the first axis."""
+
+    def forward(self, inputs):
+        return super().forward(inputs.transpose(0, 1))
+
+
+class Flat(Body):
+    """Its output merges positions with samples, positions outermost."""
+
+    def forward(self, inputs):
+        return super().forward(inputs.transpose(0, 1).reshape(-1, 4))
+
+
+class Twice(Body):
+    """Returns its logits and a product of them, both differentiable."""
+
+    def forward(self, inputs):
+        logits = super().forward(inputs)
+        return logits, 2.0 * logits.square()
+
+
+def positions_first(outputs, targets):
+    losses = functional.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)), reduction="none")
+    return losses.unflatten(0, outputs.shape[:2]).sum(0)
+
+
+def positions_merged(outputs, targets):
+    return positions_first(outputs.unflatten(0, (-1, len(targets))), targets)
+
+
+def both(outputs, targets):
+    return LOSS(outputs[0], targets) + outputs[1].sum(-1)
+
+
+SHAPES = {
+    "softmax": (functools.partial(Body, nn.LogSoftmax(-1)), (4,), LOSS),
+    "shared": (Shared, (4,), LOSS),
+    "time_first": (TimeFirst, (T, 4), positions_first),
+    "time_first_square": (TimeFirst, (N, 4), positions_first),
+    "flat": (Flat, (T, 4), positions_merged),
+    "flat_square": (Flat, (N, 4), positions_merged),
+    "twice": (Twice, (4,), both),
+}
+
+
+def batch(shape, n=N):
+    return torch.randn(n, *shape, dtype=torch.float64), torch.arange(n) % 3
+
+
+def check_masked(selective, inputs, targets, kept):
+    """Compare the selective gradient with autograd's, over all parameters."""
+    model, loss = selective.model, selective.loss
+    weights = torch.zeros(len(targets), dtype=torch.float64)
+    weights[torch.tensor(kept)] = torch.arange(1.0, len(kept) + 1.0, dtype=torch.float64)
+    model.zero_grad()
+    trace, _ = selective.forward(inputs, targets)
+    selective.backward(weights)
+    exact = torch.autograd.grad((loss(model(inputs), targets) * weights).sum(), list(model.parameters()))
+    for p, expected in zip(model.parameters(), exact, strict=True):
+        torch.testing.assert_close(p.grad, expected)
+    return trace
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_outputs_of_any_layout_are_followed(name):
+    build, shape, loss = SHAPES[name]
+    model = build().double()
+    selective, data = Selective(model, loss), batch(shape)
+    for kept in ([N - 1], [0, 2, 3], list(range(N))):
+        trace = check_masked(selective, *data, kept)
+    assert selective.captures == 1
+    storages = [p.grad.data_ptr() for p in model.parameters()]
+    assert len(set(storages)) == len(storages)
+    if name == "shared":
+        return  # a bias of its own is one more record of the eager trace
+    expected = lai_torch.trace(model, loss, *data)
+    kernels = [lai.lai_kernel(side, side, positions="mean") for side in (trace, expected)]
+    torch.testing.assert_close(*kernels)
+
+
+def test_lengths_that_vary_are_no_samples():
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.body = nn.Embedding(11, 8), Body()
+            self.mix = nn.Linear(8, 4)
+
+        def forward(self, ids):
+            return self.body(self.mix(self.words(ids)).mean(1))
+
+    selective = Selective(Words().double(), LOSS)
+    for n, length in ((8, 5), (8, 6), (7, 9), (8, 8), (5, 8), (8, 3)):
+        check_masked(selective, torch.randint(11, (n, length)), torch.arange(n) % 3, [0, 1, 3])
+    assert selective.captures == 2  # once more when the second length came
+
+
+def test_curators_of_one_process_do_not_use_up_compilations():
+    for width in range(2, 14):
+        model = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 3)).double()
+        check_masked(Selective(model, LOSS), *batch((4,)), [1, 2])
+
+
+def test_several_final_layers_need_a_name():
+    class Fork(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.left(inputs) + torch.tanh(self.right(inputs))
+
+    model, data = Fork().double(), batch((4,))
+    with pytest.raises(ValueError, match=r"found 2: \['left', 'right'\]; pass last='left'"):
+        Selective(model, LOSS).forward(*data)
+    for last in ("left", "right"):
+        trace = check_masked(Selective(model, LOSS, last), *data, [0, 4])
+        expected = lai_torch.trace(model, LOSS, *data, last=last)
+        torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(expected, expected))
+    twins = [copy.deepcopy(model) for _ in range(2)]
+    reports = [
+        lai_torch.Curator(
+            twin, LOSS, torch.optim.SGD(twin.parameters()), data, last="right", backward=backward
+        ).step(*data)
+        for twin, backward in zip(twins, ("selective", "kept"), strict=True)
+    ]
+    torch.testing.assert_close(reports[0].scores, reports[1].scores)
+    for mine, theirs in zip(*(twin.parameters() for twin in twins), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+class Wide(nn.Module):
+    """Ends in a convolution over several pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 3, 2)
+
+    def forward(self, inputs):
+        return self.conv(inputs.unsqueeze(-1).expand(-1, -1, 3)).mean(-1)
+
+
+class Projected(Body):
+    """Ends in a product with a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("basis", torch.randn(3, 3))
+
+    def forward(self, inputs):
+        return super().forward(inputs) @ self.basis
+
+
+class Constant(Body):
+    """Puts the same rows into a layer for every sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.randn(2, 4))
+
+    def forward(self, inputs):
+        return self.head(torch.tanh(self.body(inputs) + self.body(self.rows).sum(0)))
+
+
+class Views(Body):
+    """Returns two views of one tensor."""
+
+    def forward(self, inputs):
+        logits = super().forward(inputs)
+        return logits, logits.view(-1)
+
+
+def hooked():
+    model = Body()
+    model.body.weight.register_hook(lambda gradient: gradient * 0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (functools.partial(Body, nn.Dropout(0.5)), "expects nothing random behind the last layer 'head'"),
+        (Wide, "layer 'conv': expected a last layer that is a matrix, got a convolution"),
+        (Projected, "to be the last product with an input of the graph"),
+        (Constant, "layer 'body': expected one axis for the samples"),
+        (Views, "expects differentiable outputs that share no memory"),
+        (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
+        (lambda: Body().requires_grad_(False), "expects trainable parameters and a differentiable output"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_by_name(build, message):
+    model = build()
+    loss = (lambda outputs, targets: LOSS(outputs[0], targets)) if isinstance(model, Views) else LOSS
+    inputs, targets = batch((4,))
+    with pytest.raises(ValueError, match=message):
+        Selective(model, loss).forward(inputs.float(), targets)
+
+
+def test_an_error_of_the_models_own_comes_up_as_it_is():
+    class Missing(Body):
+        def forward(self, inputs):
+            return super().forward(inputs) + {"a": 1}["b"]
+
+    with pytest.raises(KeyError, match="b"):
+        Selective(Missing().double(), LOSS).forward(*batch((4,)))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        Selective(Body().double(), LOSS).forward(*batch((7,)))
+
+
+def test_a_last_batch_of_one_sample_takes_the_plain_way():
+    model, data = Body().double(), batch((4,))
+    twin = copy.deepcopy(model)
+    curators = [
+        lai_torch.Curator(each, LOSS, torch.optim.SGD(each.parameters(), lr=0.1), data, backward=backward)
+        for each, backward in ((model, "selective"), (twin, "kept"))
+    ]
+    for n in (N, 1, 3):
+        reports = [curator.step(data[0][:n], data[1][:n]) for curator in curators]
+        assert reports[0].backward == ("kept" if n == 1 else "selective")
+        torch.testing.assert_close(reports[0].scores, reports[1].scores)
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
