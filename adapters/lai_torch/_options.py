@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+import lai_core as lai
 from lai_torch._validation import Validation
 
 ESTIMATORS = (
@@ -74,6 +75,8 @@ def check_options(
     if positions not in {None, "tokens", "mean", "flatten"}:
         msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {positions!r}"
         raise ValueError(msg)
+    if validation.is_summary:
+        _check_summary(validation.source, estimator, positions)
     if sketch is not None:
         counts = {**counts, "sketch": (sketch, 1)}
         _check_sketch(validation, estimator)
@@ -108,6 +111,19 @@ def _check_together(validation: Validation, optimizer: Any, estimator: str) -> N
         msg = (
             f"validation: estimator {estimator!r} cannot leave a sample out of its own score; pass "
             "'batch+self', or use 'ghost'"
+        )
+        raise ValueError(msg)
+
+
+def _check_summary(summary: lai.ValidationSummary, estimator: str, positions: str | None) -> None:
+    wanted = "lai" if estimator == "preconditioned_lai" else estimator
+    if summary.estimator != wanted:
+        msg = f"validation: expected a summary for {wanted!r}, got one for {summary.estimator!r}"
+        raise ValueError(msg)
+    if positions is not None and summary.positions not in {None, positions}:
+        msg = (
+            f"positions: expected {summary.positions!r}, how the summary reads them, got {positions!r}; "
+            "leave it out, or summarize again"
         )
         raise ValueError(msg)
 

@@ -213,7 +213,7 @@ class Run:
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             place = self.place(node, "output")
-            kept = place.kept(torch.zeros_like(value) if gradient is None else gradient, rows)
+            kept = place.kept(_laid_out_as(value, gradient), rows)
             result.append(place.weighted(kept, weights[rows]))
         return result
 
@@ -234,6 +234,13 @@ class Run:
 
 def _is_tangent(node: fx.Node) -> bool:
     return node.op == "placeholder" and node.name.startswith("tangents")
+
+
+def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:
+    """Return the gradient with the strides of its output, which the backward graph was captured for."""
+    if gradient is None:
+        return torch.zeros_like(value)
+    return gradient if gradient.stride() == value.stride() else torch.empty_like(value).copy_(gradient)
 
 
 def _identity(value: Tensor) -> tuple[Any, ...]:

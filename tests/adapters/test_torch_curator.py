@@ -273,6 +273,16 @@ def test_bad_options_are_named(options, error, message):
         curated(**options)
 
 
+def test_a_summary_of_another_meaning_is_refused_before_it_is_used():
+    model = network()
+    summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai", positions="mean")
+    with pytest.raises(ValueError, match="validation: expected a summary for 'ghost', got one for 'lai'"):
+        lai_torch.Curator(model, LOSS, None, summary, estimator="ghost")
+    with pytest.raises(ValueError, match="positions: expected 'mean', how the summary reads them, got 'tok"):
+        lai_torch.Curator(model, LOSS, None, summary, positions="tokens")
+    lai_torch.Curator(model, LOSS, None, summary, estimator="preconditioned_lai", positions="mean")
+
+
 def test_a_step_needs_an_optimizer():
     curator = lai_torch.Curator(network(), LOSS, None, data(6))
     with pytest.raises(ValueError, match="optimizer: expected an optimizer to step with, got None"):

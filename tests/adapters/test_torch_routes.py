@@ -241,6 +241,19 @@ def test_routes_state_what_the_curator_reports():
     assert report.cost == pytest.approx(stated["tokens", 10].forwards)
 
 
+@pytest.mark.parametrize("backward", ["whole", "selective"])
+def test_one_forward_pass_for_both_is_sketched_as_scoring_alone_is(backward):
+    reports = []
+    for way in ("kept", backward):
+        torch.manual_seed(0)
+        model, validation, batch = wide(40), data(9), data(6)
+        curator = curated(model, validation, sketch=10, backward=way)
+        reports.append(curator.step(*batch))
+    assert [report.backward for report in reports] == ["kept", backward]
+    torch.testing.assert_close(reports[0].scores, reports[1].scores)
+    assert reports[0].cost == reports[1].cost
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
