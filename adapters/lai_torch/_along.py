@@ -1,7 +1,8 @@
 """The derivative of every sample's loss along one direction of the parameters."""
 
+import traceback
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,23 +12,53 @@ from lai_torch._functional import Function, Point, plain_attention
 from lai_torch._preserve import preserved
 
 Pair = tuple[Tensor, Tensor]
-Derivative = tuple[Tensor, Tensor, str]
+
+
+class Method(NamedTuple):
+    """The way by which derivatives were found, and why not by an earlier one; None for the first."""
+
+    name: str
+    reason: str | None
+
+
+Derivative = tuple[Tensor, Tensor, Method]
 
 
 def along(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Derivative:
-    """Return the derivatives and the losses, `(n,)`, and the way by which they were found."""
-    ways = (("forward", _forward), ("double backward", _double_backward), ("differences", _differences))
-    for name, way in ways[:-1]:
+    """Return the derivatives and the losses, `(n,)`, and the way by which they were found.
+
+    An error that the model raises without any derivative too comes up as it is.
+    """
+    reasons: list[str] = []
+    for name, way in (("forward", _forward), ("double backward", _double_backward)):
+        failed = None
         try:
             with preserved(function.model), plain_attention():
-                return (*way(function, point, direction, batch), name)
+                return (*way(function, point, direction, batch), _method(name, reasons))
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, NotImplementedError):  # an operation without such a derivative
-            continue
-    name, way = ways[-1]
+        except (RuntimeError, NotImplementedError) as error:
+            failed = f"{name}: {_named(error)}"
+        if not reasons:
+            with preserved(function.model), plain_attention(), torch.no_grad():
+                function(point, batch)  # an error of the model's own is no missing derivative
+        reasons.append(failed)
     with preserved(function.model), plain_attention():
-        return (*way(function, point, direction, batch), name)
+        return (*_differences(function, point, direction, batch), _method("differences", reasons))
+
+
+def _method(name: str, reasons: list[str]) -> Method:
+    return Method(name, "; ".join(reasons) or None)
+
+
+def _named(error: Exception) -> str:
+    """Return an error's first line, preceded by the custom function that it is about, if it is one."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        kind = frame.f_locals.get("cls")
+        if isinstance(kind, type) and issubclass(kind, torch.autograd.Function):
+            return f"{kind.__name__}: {line}"
+    return line
 
 
 def _forward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:

@@ -60,7 +60,8 @@ def exact_scores(
         rate per unit weight of that sample's loss. With groups of different learning rates, per unit
         of the largest. Its attribute `method` says how it was computed: `forward`; where an operation
         has no forward mode, `double backward`; where it has neither, `differences` (central, with a
-        relative error of about the two-thirds power of the precision).
+        relative error of about the two-thirds power of the precision). Its attribute `reason` says why
+        not by forward mode, naming the operation that has none; None where forward mode served.
 
     Raises
     ------
@@ -98,7 +99,8 @@ def exact_scores(
     else:
         direction = validation_gradient(function, start, validation, training)
     scores, _, method = along(function, start, direction, training)
-    scores.method = method  # type: ignore[attr-defined]  # says how, without changing what is returned
+    # says how and why, without changing what is returned
+    scores.method, scores.reason = method  # type: ignore[attr-defined]
     return scores
 
 

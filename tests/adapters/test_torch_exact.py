@@ -85,7 +85,60 @@ def test_where_forward_mode_is_missing_another_way_is_named(twice, method, toler
     found = lai_torch.exact_scores(model, LOSS, validation, training)
     mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
     assert found.method == method
+    assert found.reason.startswith("forward: Doubled: You must implement the jvp function")
+    assert ("double backward: not differentiable twice" in found.reason) == (not twice)
     torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=tolerance, atol=tolerance)
+
+
+def test_the_operation_without_a_forward_mode_is_named():
+    class Distances(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.centres, self.head = nn.Parameter(torch.randn(5, 4)), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            return self.head(torch.cdist(inputs, self.centres))
+
+    model, validation, training = Distances().double(), data(7), data(N)
+    found = lai_torch.exact_scores(model, LOSS, validation, training)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=1e-6, atol=1e-6)
+    assert found.method == "differences"
+    assert "double backward: the derivative for '_cdist_backward' is not implemented" in found.reason
+    assert "forward: Trying to use forward AD with _cdist_forward that does not support it" in found.reason
+    assert "\n" not in found.reason
+    assert lai_torch.exact_scores(network(), LOSS, validation, training).reason is None
+
+
+class Choosy(nn.Module):
+    """Fails by itself on the training batch; a custom function without forward mode stands before."""
+
+    def __init__(self, error, late):
+        super().__init__()
+        self.body, self.error, self.late = nn.Linear(4, 3), error, late
+
+    def forward(self, inputs):
+        hidden = Doubled.apply(self.body(inputs), True) if self.late else self.body(inputs)
+        if len(inputs) == N:
+            self.fail(hidden)
+        return hidden
+
+    def fail(self, hidden):
+        if self.error is RuntimeError:
+            return hidden @ hidden
+        raise self.error("the model's own")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("error", [KeyError, NotImplementedError, RuntimeError])
+def test_an_error_of_the_models_own_comes_up_with_its_own_traceback(error, late):
+    message = "mat1 and mat2 shapes cannot be multiplied" if error is RuntimeError else "the model's own"
+    with pytest.raises(error, match=message) as raised:
+        lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
+    names = [entry.name for entry in raised.traceback]
+    assert names[-1] == "fail"
+    assert "_differences" not in names
+    assert raised.value.__context__ is None
 
 
 def test_a_recurrent_net_that_trace_refuses_is_scored():
