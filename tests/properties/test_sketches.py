@@ -6,7 +6,6 @@ in numpy, and lists the scores of gradients built entry by entry.
 
 import itertools
 import re
-import tracemalloc
 from dataclasses import replace
 
 import jax
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.sketches import sketch_outputs, sketch_variance
+from tests.properties.test_contraction import multiply_adds, peak, products
 from tests.support import explicit
 from tests.support.backends import BACKENDS
 from tests.support.traces import Layer, Layout, trace
@@ -64,12 +64,10 @@ def drawn(layout, seed, sizes=(3, 2)):
 
 @pytest.mark.equation("sketch-unbiased", "sketch-variance")
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
-@pytest.mark.parametrize(("d", "width"), [(3, 2), (4, 3)])
 @settings(max_examples=2)
 @given(seed=SEEDS)
-def test_over_all_signs_the_mean_is_the_exact_score_and_the_variance_as_said(
-    backend, d, width, positions, seed
-):
+def test_over_all_signs_the_mean_is_the_exact_score_and_the_variance_as_said(backend, positions, seed):
+    d, width = 3, 2  # the last group is half full
     sides = [trace(side, backend) for side in drawn(Layout(((2, 2), (2, d)), positions=2), seed)]
     permutation = backend.array(np.random.default_rng(seed).permutation(d))
     scores = []
@@ -204,33 +202,55 @@ def test_one_group_an_output_leaves_no_variance(backend):
         np.testing.assert_allclose(found, 0.0, atol=1e-12)
 
 
-def options(backend):
-    """Every way to ask for the variance of six outputs."""
-    permutation = backend.array(np.random.default_rng(0).permutation(6))
+SIX_OUTPUTS = Layout(((3, 4), (5, 6)), positions=7, bias=(True, False))
+THIRTY_OUTPUTS = Layout(((4, 40), (40, 30)), positions=2, bias=(True, False))
+
+
+def options(backend, outputs=6):
+    """Every way to ask for the variance."""
+    permutation = backend.array(np.random.default_rng(0).permutation(outputs))
     for chosen in ({"width": 4, "positions": "tokens"}, {"width": 2, "permutation": permutation}):
         yield {"positions": "mean", "layer_weights": [2.0, 0.5]} | chosen
 
 
-SIX_OUTPUTS = Layout(((3, 4), (5, 6)), positions=7, bias=(True, False))
-
-
 def test_a_summary_gives_the_same_variance(backend):
     validation, training = (trace(side, backend) for side in drawn(SIX_OUTPUTS, 3, (6, 9)))
-    for chosen in options(backend):
-        summary = lai.summarize(validation, "lai", positions=chosen["positions"])
-        found = (sketch_variance(side, training, **chosen) for side in (summary, validation))
-        np.testing.assert_allclose(*(backend.numpy(each) for each in found), rtol=1e-10)
+    *_, chosen = options(backend)
+    summary = lai.summarize(validation, "lai", positions=chosen["positions"])
+    found = (sketch_variance(side, training, **chosen) for side in (summary, validation))
+    np.testing.assert_allclose(*(backend.numpy(each) for each in found), rtol=1e-10)
 
 
-@pytest.mark.parametrize("budget", [2**15, 2**17])
-def test_small_budgets_give_the_same_variance(budget):
-    sides = [trace(side, NUMPY) for side in drawn(SIX_OUTPUTS, 3, (6, 9))]
-    for chosen in options(NUMPY):
+@pytest.mark.parametrize(
+    ("layout", "budget"),
+    [(SIX_OUTPUTS, 6000), (SIX_OUTPUTS, 2**15), (THIRTY_OUTPUTS, 9000), (THIRTY_OUTPUTS, 2**17)],
+    ids=["rows cut", "samples cut", "no summed gradient", "a summed gradient"],
+)
+def test_small_budgets_give_the_same_variance(layout, budget):
+    sides = [trace(side, NUMPY) for side in drawn(layout, 3, (6, 9))]
+    for chosen in options(NUMPY, layout.widths[-1][1]):
         ample = sketch_variance(*sides, **chosen)
         summary = lai.summarize(sides[0], "lai", positions=chosen["positions"])
         for validation in (summary, sides[0]):
             found = sketch_variance(validation, sides[1], **chosen, memory_budget=budget)
             np.testing.assert_allclose(found, ample, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("n_val", "n_train"), [(1, 1), (60, 60)])
+@pytest.mark.parametrize(("positions", "outputs"), [(2, 30), (8, 4)])
+def test_the_cheaper_contraction_is_taken(monkeypatch, n_val, n_train, positions, outputs):
+    """As LAI's scores cost, 4 n t d min(t, d) beside."""
+    layout, t, d = Layout(((30, outputs),), positions=positions), positions, outputs
+    sides = [trace(side, NUMPY) for side in drawn(layout, 0, (n_val, n_train))]
+    seen = products(monkeypatch, lambda: sketch_variance(*sides, width=2))
+    pairs, summed = n_val * n_train * t**2 * (30 + d), (n_val + n_train) * t * 30 * d
+    assert multiply_adds(seen) == min(pairs, summed) + 4 * n_train * t * d * min(t, d)
+
+
+def test_a_summed_gradient_that_does_not_fit_is_not_built():
+    sides = [trace(side, NUMPY) for side in drawn(Layout(((400, 400),)), 0, (60, 60))]
+    budget = 2**19  # the summed gradient takes 1.28 MB
+    assert peak(lambda: sketch_variance(*sides, width=5, memory_budget=budget)) <= budget
 
 
 @pytest.mark.parametrize(("positions", "outputs"), [(3, 200), (60, 10)])
@@ -241,16 +261,6 @@ def test_temporaries_keep_to_the_budget(positions, outputs):
         peak(lambda b=budget: sketch_variance(*sides, width=5, memory_budget=b)) for budget in (2**28, 2**18)
     )
     assert held <= 2**18 + 2**15 < ample
-
-
-def peak(call):
-    call()
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_budget_too_small_is_named():
