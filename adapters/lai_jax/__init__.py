@@ -1,19 +1,28 @@
 """lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
 
 from lai_jax import _pytrees as _pytrees
+from lai_jax._sketch import Sketch, draw_sketch
+from lai_jax._validation import Validation, summarize
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
 from lai_jax.exact import exact_scores
+from lai_jax.gates import GateTrace, trace_gates
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.trace import trace
 
 __all__ = [
     "Coverage",
+    "GateTrace",
     "Report",
     "SelfCheck",
+    "Sketch",
+    "Validation",
     "coverage",
     "curated_update",
+    "draw_sketch",
     "exact_scores",
     "selfcheck",
+    "summarize",
     "trace",
+    "trace_gates",
 ]

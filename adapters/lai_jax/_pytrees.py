@@ -7,11 +7,13 @@ from typing import Any
 import jax
 
 import lai_core as lai
+from lai_core.gates import GateTrace
 from lai_jax.records import MapTrace, TransposedTrace
 
 _DATA: dict[type, tuple[str, ...]] = {
     lai.Trace: ("layers",),
     lai.ValidationSummary: ("totals", "samples"),
+    GateTrace: ("trace", "gates", "column_norms"),
     lai.EmbeddingTrace: ("ids", "output_gradients"),
     lai.GainTrace: ("normalized", "output_gradients"),
     **dict.fromkeys(

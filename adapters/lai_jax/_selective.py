@@ -39,20 +39,23 @@ def losses_of_leaves(
 
 
 def tail_of(program: Program, site: Site) -> tuple[int, list[Operation], list[int]] | None:
-    """Return the slot of a layer's output, what follows it, and the other slots that takes.
+    """Return the slot of a layer's output, what follows it, and every slot that takes.
 
     None if the layer is inside a loop, a branch or a recomputation.
     """
-    start = next((op for op in program.operations if op.site is site), None)
-    if start is None:
-        return None
-    reached, tail = {start.outputs[0]}, []
+    layer = next((operation for operation in program.operations if operation.site is site), None)
+    return None if layer is None else tail_after(program, layer.outputs[0])
+
+
+def tail_after(program: Program, start: int) -> tuple[int, list[Operation], list[int]]:
+    """Return a slot, what follows it, and every slot that takes, itself first."""
+    reached, tail = {start}, []
     for operation in program.operations:
         if reached.intersection(operation.inputs):
             tail.append(operation)
             reached.update(operation.outputs)
     needed = {slot for operation in tail for slot in operation.inputs} - reached
-    return start.outputs[0], tail, [start.outputs[0], *sorted(needed)]
+    return start, tail, [start, *sorted(needed)]
 
 
 def output_gradients(

@@ -1,0 +1,53 @@
+"""What each estimator scores a batch with."""
+
+from typing import Any
+
+import jax
+
+import lai_core as lai
+from lai_core.gates import GateTrace, gate_lai_scores
+from lai_jax._options import check_carried
+from lai_jax._validation import Validation
+
+
+def scored(
+    estimator: str, validation: Any, trace: Any, second_moment: Any, decay: float, exponent: float
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the scores of a trace, and for preconditioned LAI the next second moment.
+
+    Raises
+    ------
+    ValueError
+        If what the estimator takes beside the batch is missing or unfit.
+    """
+    given = validation if isinstance(validation, Validation) else Validation(validation)
+    _check(estimator, given)
+    if estimator == "gate_lai":
+        theirs = given.side
+        return gate_lai_scores(theirs.trace, trace.trace, theirs.gates, trace.gates, trace.column_norms), None
+    if estimator in ("ghost", "lli"):
+        score = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[estimator]
+        return score(given.side, trace), None
+    options: dict[str, Any] = {"positions": given.positions, "layer_weights": given.layer_weights}
+    if estimator != "preconditioned_lai":
+        trace = trace if given.sketch is None else given.sketch(trace)
+        return lai.lai_scores(given.side, trace, **options), None
+    if second_moment is None:
+        msg = "second_moment: expected an array (d_L,) for 'preconditioned_lai', zeros at first, got None"
+        raise ValueError(msg)
+    moment = lai.update_second_moment(second_moment, trace.layers[-1].output_gradients, decay=decay)
+    return lai.preconditioned_lai_scores(given.side, trace, moment, exponent=exponent, **options), moment
+
+
+def _check(estimator: str, given: Validation) -> None:
+    check_carried(estimator, given.sketch, given.layer_weights)
+    way_out = f"use lai_jax.summarize(..., estimator={estimator!r})"
+    if estimator == "calibrated_lai" and given.layer_weights is None:
+        msg = f"summary: estimator 'calibrated_lai' expects a Validation with layer weights; {way_out}"
+        raise ValueError(msg)
+    if (estimator == "gate_lai") != isinstance(given.side, GateTrace):
+        expected = "a GateTrace" if estimator == "gate_lai" else "a ValidationSummary or a Trace"
+        msg = (
+            f"summary: estimator {estimator!r} expects {expected}, got {type(given.side).__name__}; {way_out}"
+        )
+        raise ValueError(msg)

@@ -1,0 +1,92 @@
+"""From a function, its parameters and a batch to what gate-corrected LAI takes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import lai_core as lai
+from lai_core.gates import GateTrace as GateTrace
+from lai_core.gates import squared_column_norms
+from lai_jax import _selective
+from lai_jax._assemble import Measured, records_of
+from lai_jax._chain import Link, gates_of, links_of, matrix_above
+from lai_jax._evaluate import run
+from lai_jax._model import Model, read
+from lai_jax._plan import Plan, make_plan
+
+
+def trace_gates(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    last: str | None = None,
+) -> GateTrace:
+    """Record one batch for gate-corrected LAI: inputs of layers, gates between them, the output's gradients.
+
+    The model is a chain: linear layers on `(n, d)`, each with a matrix of its own, and between two of
+    them any function that works entry by entry (an activation, a gain, normalisation by stored
+    statistics). That it does is decided when the program is read, from its operations and those of its
+    derivative, so that it holds for every batch.
+
+    Parameters
+    ----------
+    apply, params, loss, inputs, targets, last
+        As for `trace`.
+
+    Returns
+    -------
+    GateTrace
+        A pytree; costs one forward pass and one elementwise backward pass.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If the model is no such chain, naming the layer; else as in `trace`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> from lai_core.gates import gate_lai_kernel
+    >>> def apply(params, inputs):
+    ...     return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
+    >>> params = {"hidden": jnp.ones((4, 8)), "out": jnp.ones((8, 3))}
+    >>> loss = lambda outputs, targets: (outputs**2).sum(-1)
+    >>> found = lai_jax.trace_gates(apply, params, loss, jnp.ones((5, 4)), jnp.zeros(5))
+    >>> both = found.trace, found.trace, found.gates, found.gates, found.column_norms
+    >>> gate_lai_kernel(*both).shape
+    (5, 5)
+    """
+    model = read(apply, params, loss, inputs, targets)
+    plan = make_plan(model, last)
+    links = links_of(model, plan)
+    measured, slots = measured_chain(model, plan)
+    return gated(model, plan, measured, links, slots)
+
+
+def measured_chain(model: Model, plan: Plan) -> tuple[Measured, dict[int, Any]]:
+    """Run a chain forward, and back to its last layer's output; return every value by slot too."""
+    slots: dict[int, Any] = {}
+    wanted = frozenset(site for site in model.program.sites() if site.is_layer)
+    (losses,), records = run(model.program, model.arguments, {}, wanted, slots)
+    last = plan.uses[-1].site
+    (output,) = (operation.outputs[0] for operation in model.program.operations if operation.site is last)
+    _, operations, kept = _selective.tail_after(model.program, output)
+    values = [slots[slot] for slot in kept]
+    gradients = _selective.output_gradients(model.program, operations, kept, values)
+    return Measured(losses, records, {last: gradients}), slots
+
+
+def gated(
+    model: Model, plan: Plan, measured: Measured, links: Sequence[Link], slots: Mapping[int, Any]
+) -> GateTrace:
+    """Return what a run of a chain gives."""
+    return GateTrace(
+        lai.Trace(records_of(model, plan, measured, everything=False)),
+        tuple(gates_of(model, link, slots) for link in links),
+        tuple(squared_column_norms(matrix_above(link, slots)) for link in links),
+    )
