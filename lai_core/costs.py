@@ -1,20 +1,30 @@
-"""What scoring costs: multiply-adds and numbers kept, on a chain of dense layers and on any trace."""
+"""What scoring costs: multiply-adds and bytes, on a chain of dense layers, of any trace, route by route."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from numbers import Integral
 from typing import Any
 
 from lai_core._engine import estimators
 from lai_core._engine.arguments import check_lai_pair, check_lai_trace
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import itemsize
 from lai_core._engine.records import Trace
 from lai_core._engine.trace_checks import Needs, check_pair, check_trace
+from lai_core.checks import fitting_positions
 
-__all__ = ["ScoringCost", "cost_ratio", "pairwise_cost", "summary_cost"]
+__all__ = ["Route", "ScoringCost", "cost_ratio", "list_routes", "pairwise_cost", "summary_cost"]
 
 ESTIMATORS = ("ghost", "lai", "lli")
+
+MEANINGS = {
+    "tokens": "exact pairs of positions: Ghost of LAI's virtual readouts",
+    "mean": "means over positions of inputs and of gradients",
+    "flatten": "position by position; the validation set's traces are kept, and it costs as many pairs",
+}
 
 
 @dataclass(frozen=True)
@@ -188,6 +198,100 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
         for left in theirs[parameter]
         for right in uses
     )
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way by which LAI scores a model with positions.
+
+    Attributes
+    ----------
+    positions
+        `tokens`, `mean` or `flatten`.
+    sketch
+        Width to which output gradients are sketched; None: not at all.
+    forwards
+        What scoring the batch takes, in forward passes of it, counted in multiply-adds; of `flatten`
+        against as many validation samples as the batch has.
+    summary_bytes
+        What the validation set's summary holds, for any number of samples; of `flatten`, per as many
+        samples as the batch has.
+    meaning
+        What the score is then.
+    """
+
+    positions: str
+    sketch: int | None
+    forwards: float
+    summary_bytes: int
+    meaning: str
+
+
+def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> tuple[Route, ...]:
+    """List what LAI's routes take on a batch, from the shapes of its trace.
+
+    Parameters
+    ----------
+    trace
+        A trace of the batch with the output gradients of its last layer.
+    forward
+        Multiply-adds of a forward pass of that batch.
+    sketches
+        Widths to list; those that are not narrower than the output are left out.
+
+    Returns
+    -------
+    tuple of Route
+        Those that fit the model, the most exact first, then sketches of that one.
+
+    Raises
+    ------
+    TypeError
+        If it is no trace.
+    ValueError
+        If the trace is unsound, or a width no positive whole number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.costs import list_routes
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 7)))])
+    >>> found = list_routes(trace, 210, sketches=[1])
+    >>> [(route.positions, route.sketch, round(route.forwards, 2)) for route in found]
+    [('tokens', None, 1.0), ('mean', None, 0.2), ('flatten', None, 0.95), ('tokens', 1, 0.14)]
+    """
+    for width in sketches:
+        if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+            msg = f"sketches: expected positive whole numbers, got {width!r}"
+            raise ValueError(msg)
+    work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
+    gradients: Any = trace.layers[-1].output_gradients
+    outputs = int(gradients.shape[-1])
+    listed = []
+    for positions in fitting_positions(trace):
+        if positions == "flatten":
+            cost, held = pairwise_cost(trace, trace, "lai", positions=positions), _held(trace, work)
+        else:
+            cost = summary_cost(trace, "lai", positions=positions)
+            places = int(gradients.shape[1]) if positions == "tokens" and gradients.ndim == 3 else 1
+            entries = cost // (int(gradients.shape[0]) * places)
+            held = entries * itemsize(work.xp, work.dtype)
+        listed.append(Route(positions, None, cost / forward, held, MEANINGS[positions]))
+    best = listed[0]
+    for width in sorted(width for width in sketches if width < outputs):
+        share = width / outputs
+        meaning = f"{best.meaning}; unbiased, of sketched output gradients"
+        held = int(best.summary_bytes * share)
+        listed.append(Route(best.positions, width, best.forwards * share, held, meaning))
+    return tuple(listed)
+
+
+def _held(trace: Trace, work: Workspace) -> int:
+    """Return the bytes of what LAI reads of a trace."""
+    read: list[Any] = [layer.embedding(work.xp) for layer in trace.layers]
+    read = [array for array in [*read, trace.layers[-1].output_gradients] if array is not None]
+    return sum(prod(array.shape) * itemsize(work.xp, array.dtype) for array in read)
 
 
 def _needed(estimator: str) -> Needs:
