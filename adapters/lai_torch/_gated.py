@@ -1,5 +1,6 @@
 """Gate-corrected LAI as the curator uses it: pair by pair, against a validation set that is kept."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ class GateScorer(TraceScorer):
 
     def summarize(self, validation: Batch, size: int) -> Sides:
         """Keep the traces of the set's parts: the gains are each pair's own, so that nothing sums up."""
-        return Sides(tuple(trace for _, trace, _ in self.finite_traces(validation, size)), None)
+        traces = (trace for _, trace, _ in self.finite_traces(validation, size))
+        return Sides(tuple(replace(trace, column_norms=()) for trace in traces), None)  # a step has its own
 
     def scored(self, summary: Any, trace: Any, losses: Tensor, batch: Batch, *, exclude_self: bool) -> Scored:
         """Score against the kept traces or the batch itself, with the column norms as they are now."""

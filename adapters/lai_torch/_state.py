@@ -20,8 +20,7 @@ def packed(summary: Any) -> Any:
     if isinstance(summary, Sides):
         return {"parts": [packed(part) for part in summary.parts], "positions": summary.positions}
     if isinstance(summary, GateTrace):
-        lists = {"gates": list(summary.gates), "column_norms": list(summary.column_norms)}
-        return {"trace": packed(summary.trace), **lists}
+        return {"trace": packed(summary.trace), "gates": list(summary.gates)}
     if isinstance(summary, lai.Trace):
         return {"layers": [_packed_record(layer) for layer in summary.layers]}
     if not isinstance(summary, lai.ValidationSummary):
@@ -42,8 +41,8 @@ def unpacked(plain: Any) -> Any:
         return Calibrated(unpacked(plain["side"]), plain["layer_weights"])
     if keys == {"parts", "positions"}:
         return Sides(tuple(unpacked(part) for part in plain["parts"]), plain["positions"])
-    if keys == {"trace", "gates", "column_norms"}:
-        return GateTrace(unpacked(plain["trace"]), tuple(plain["gates"]), tuple(plain["column_norms"]))
+    if keys == {"trace", "gates"}:
+        return GateTrace(unpacked(plain["trace"]), tuple(plain["gates"]), ())
     if keys == {"layers"}:
         return lai.Trace(_unpacked_record(layer) for layer in plain["layers"])
     if "layouts" not in keys:

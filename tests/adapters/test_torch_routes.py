@@ -87,6 +87,18 @@ def test_sketched_scores_are_those_of_the_drawn_matrix(width):
     np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
 
 
+def test_signs_are_signs_and_every_output_has_its_place():
+    curator = curated(network(), data(4), sketch=2, refresh=1)
+    drawn = []
+    for _ in range(40):
+        curator.score(*data(2))
+        drawn.append(curator.state_dict()["scorer"]["sketch"])
+    signs, permutations = (torch.stack(part) for part in zip(*drawn, strict=True))
+    assert set(signs.flatten().tolist()) == {-1, 1}
+    assert bool((permutations.sort(1).values == torch.arange(OUTPUTS)).all())
+    assert abs(float(signs.float().mean())) < 4 / 240**0.5  # four standard errors
+
+
 def test_the_batch_itself_is_sketched_on_both_sides():
     model, batch = network(), data(5)
     curator = curated(model, "batch+self", sketch=2)
@@ -143,6 +155,11 @@ def test_flatten_keeps_the_sets_traces():
     np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
     assert report.positions == "flatten"
     assert report.cost is None
+    curator = curated(model, validation, positions="flatten", sketch=2)
+    report = curator.score(*batch)[1]
+    sketch = matrix(curator.state_dict(), 2)
+    beta = np.einsum("zti,jti->zj", g_z @ sketch.T, g_j @ sketch.T)
+    np.testing.assert_allclose(report.scores.numpy(), (alpha * beta).sum(0), rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +235,11 @@ def test_cheap_routes_say_nothing_and_report_what_they_take():
     once, scoring = passes(40)
     model, validation, batch = wide(40), data(6), data(4)
     assert curated(model, validation, positions="mean").step(*batch).cost is None
+    (once_narrow, scoring_narrow), narrow = passes(2), wide(2)
+    inputs, targets = data(4)
+    exact = curated(narrow, (inputs, targets % 2), positions="tokens").step(inputs, targets % 2)
+    assert exact.cost == pytest.approx(scoring_narrow / once_narrow)
+    assert exact.cost < 1.0
     sketched = curated(model, validation, positions="tokens", sketch=10).step(*batch)
     assert sketched.cost == pytest.approx(scoring / once / 4)
 
