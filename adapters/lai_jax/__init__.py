@@ -7,6 +7,7 @@ from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
 from lai_jax.exact import exact_scores
 from lai_jax.gates import GateTrace, trace_gates
+from lai_jax.routes import Route, routes
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.trace import trace
 
@@ -14,6 +15,7 @@ __all__ = [
     "Coverage",
     "GateTrace",
     "Report",
+    "Route",
     "SelfCheck",
     "Sketch",
     "Validation",
@@ -21,6 +23,7 @@ __all__ = [
     "curated_update",
     "draw_sketch",
     "exact_scores",
+    "routes",
     "selfcheck",
     "summarize",
     "trace",

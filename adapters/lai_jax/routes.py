@@ -1,0 +1,69 @@
+"""The routes by which LAI scores a model with positions: what each means, and what it takes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from lai_core.costs import Route as Route
+from lai_core.costs import list_routes
+from lai_jax._token_cost import arrays_of, forward_cost
+from lai_jax.trace import trace
+
+
+def routes(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    sketches: Sequence[int] = (16, 32, 64, 128),
+    last: str | None = None,
+) -> tuple[Route, ...]:
+    """List what LAI's routes take on a batch, from its shapes: nothing is run, scored or compiled.
+
+    Tracing and the gradient of the output, the same for all routes, are not in the figures. The forward
+    pass is counted from its jaxpr: products of arrays and convolutions.
+
+    Parameters
+    ----------
+    apply, params, loss, inputs, targets, last
+        As for `trace`; arrays may be `jax.ShapeDtypeStruct`.
+    sketches
+        Widths to list; those that are not narrower than the output are left out.
+
+    Returns
+    -------
+    tuple of Route
+        Those that fit the model, the most exact first, then sketches of that one: `positions` and
+        `sketch` of `summarize`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        As `trace` does; or if a width is no positive whole number.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: jnp.tanh(inputs @ params["w"]) @ params["o"]
+    >>> params = {"w": jnp.ones((4, 8)), "o": jnp.ones((8, 50))}
+    >>> loss = lambda outputs, targets: (outputs**2).sum((1, 2))
+    >>> found = lai_jax.routes(apply, params, loss, jnp.ones((2, 6, 4)), jnp.zeros(2), sketches=[5])
+    >>> [(route.positions, route.sketch, round(route.forwards, 2)) for route in found]
+    [('tokens', None, 1.39), ('mean', None, 0.23), ('flatten', None, 0.29), ('tokens', 5, 0.14)]
+    """
+    found: list[Route] = []
+    forward = forward_cost(apply, params, inputs)
+    arrays, restored = arrays_of((inputs, targets))
+
+    def listed(params: Any, arrays: list[Any]) -> None:
+        traced = trace(apply, params, loss, *restored(arrays), last=last)
+        found.extend(list_routes(traced, forward, sketches=sketches))
+
+    jax.eval_shape(listed, params, arrays)
+    return tuple(found)
