@@ -33,9 +33,7 @@ class Captured:
 
     def __init__(self, model: nn.Module) -> None:
         from torch._dynamo.backends.common import aot_autograd
-        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
-        self._errors = TorchDynamoException, FailOnRecompileLimitHit
         self.model, self.captures = model, 0
         self._split: tuple[fx.GraphModule, int] | None = None
         self._last: tuple[Pair, dict[str, Any]] | None = None
@@ -54,17 +52,24 @@ class Captured:
         ValueError
             If the model does not compile in one graph.
         """
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+
         aliases = _with_symbolic_batch(inputs, samples)
         self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
         self._samples, self._last = samples, None
         try:
-            return self._function(aliases)
-        except self._errors as error:
+            # numbers that a model keeps, such as a count of its calls, are inputs of the graph
+            with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+                return self._function(aliases)
+        except (TorchDynamoException, FailOnRecompileLimitHit) as error:
             with preserved(self.model), torch.no_grad():
                 call(self.model, inputs)  # an error of the model's own comes up here, as it is
+            why = str(error).splitlines()[0]
+            if isinstance(error, FailOnRecompileLimitHit):
+                why = f"compiled {self.captures} times, each call changes what the graph depends on"
             msg = (
                 "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
-                f"this one does not ({str(error).splitlines()[0]}); use backward='kept'"
+                f"this one does not ({why}); use backward='kept'"
             )
             raise ValueError(msg) from error
 

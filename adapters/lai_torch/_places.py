@@ -6,14 +6,16 @@ symbol, and which of the two is outermost follows from the reshaping that merged
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
 
-from lai_torch._graphs import RESHAPES
+from lai_torch._graphs import RESHAPES, is_random
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,19 @@ class Sizes:
     def __init__(self, symbols: Mapping[Any, int], batch: frozenset[Any]) -> None:
         self.symbols, self.batch = dict(symbols), batch
 
-    def value(self, length: Any, samples: int | None = None) -> int:
-        """Return a length, for this batch or one of so many samples."""
-        if not isinstance(length, torch.SymInt):
-            return int(length)
+    def varies(self, number: Any) -> bool:
+        """Whether a number depends on how many samples there are."""
+        return isinstance(number, SYMBOLIC) and bool(number.node.expr.free_symbols & self.batch)
+
+    def value(self, number: Any, samples: int | None = None) -> Any:
+        """Return a number, for this batch or one of so many samples."""
+        if not isinstance(number, SYMBOLIC):
+            return number
         symbols = self.symbols
         if samples is not None:
             symbols = symbols | dict.fromkeys(self.batch, samples)
-        return int(length.node.expr.subs(symbols))
+        found = number.node.expr.subs(symbols)
+        return float(found) if isinstance(number, torch.SymFloat) else int(found)
 
     def multiple(self, length: Any) -> int:
         """Return how many entries of an axis belong to each sample; 0 if the axis holds no samples.
@@ -81,7 +88,7 @@ class Sizes:
         ValueError
             If the length is no multiple of the number of samples.
         """
-        if not isinstance(length, torch.SymInt) or not length.node.expr.free_symbols & self.batch:
+        if not self.varies(length):
             return 0
         one, two = self.value(length, 1), self.value(length, 2)
         if two != 2 * one:
@@ -125,6 +132,8 @@ def _placed(
     result = []
     for axis, many in multiples.items():
         outer, inner = inherited.get(many, (1, many))
+        if node.target is torch.ops.aten.cat.default:
+            outer, inner = _joined(node, axis, many, found) or (outer, inner)
         before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
         if node.target in RESHAPES and len(before) == len(multiples) == 1:
             source = node.all_input_nodes[0].meta["val"].shape
@@ -139,3 +148,31 @@ def _placed(
             raise ValueError(msg)
         result.append(Place(axis, outer, inner))
     return result
+
+
+def _joined(node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Place]]) -> tuple[int, int] | None:
+    """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
+    parts, *rest = node.args
+    parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
+    whole = all(found.get(part) == [Place(axis)] for part in parts)
+    return (many, 1) if along % node.meta["val"].ndim == axis and whole else None
+
+
+def sized(graph: fx.Graph) -> set[fx.Node]:
+    """Return the nodes that are computed from sizes alone, as row numbers are: fewer rows have others."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        entry = isinstance(node.meta.get("val"), SYMBOLIC)
+        computed = node.op == "call_function" and all(one in found for one in node.all_input_nodes)
+        if entry or (computed and not is_random(node)):
+            found.add(node)
+    return found
+
+
+def resized(node: fx.Node, sizes: Sizes, samples: int) -> Any:
+    """Return what a node that is computed from sizes alone is for so many samples."""
+    if isinstance(node.meta["val"], SYMBOLIC):
+        return sizes.value(node.meta["val"], samples)
+    target: Any = node.target
+    arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: resized(one, sizes, samples))
+    return target(*arguments[0], **arguments[1])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._graphs import Layer, final_layer, found_layers, tail
-from lai_torch._places import Place, Sizes, places
+from lai_torch._places import Place, Sizes, places, resized, sized
 
 Values = list[Any]
 
@@ -31,6 +31,8 @@ class Pair:
         The layers by node, likewise.
     layouts
         Where each tensor holds samples, by the sizes that are not the batch's.
+    sized
+        The nodes that are computed from sizes alone.
     """
 
     forward: fx.GraphModule
@@ -40,6 +42,7 @@ class Pair:
     parameters: dict[str, str] | None = None
     layers: dict[fx.Node, Layer] = field(default_factory=dict)
     layouts: dict[Any, dict[fx.Node, list[Place]]] = field(default_factory=dict)
+    sized: set[fx.Node] = field(default_factory=set)
 
 
 class Run:
@@ -95,6 +98,7 @@ class Run:
                 for name, value in tensors
                 if isinstance(value, Tensor) and value.data_ptr() in known
             }
+            pair.sized = sized(pair.forward.graph)
             pair.layers = found_layers(pair.forward.graph, pair.parameters)
         self.sizes = self._sizes(inputs, batched)
         others = tuple(
@@ -196,12 +200,15 @@ class Run:
             if _is_tangent(node):
                 arguments.append(next(taken))
                 continue
-            value = values.pop(node.name)
-            if isinstance(value, Tensor):
-                for place in self._places[forward[node.name]]:
-                    value = place.kept(value, rows)
+            source, value = forward[node.name], values.pop(node.name)
+            if not isinstance(value, Tensor):
+                number = node.meta["val"]
+                value = self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
+            elif source in self.pair.sized and self._places[source]:
+                value = resized(source, self.sizes, rows.numel())
             else:
-                value = self.sizes.value(node.meta["val"], rows.numel())
+                for place in self._places[source]:
+                    value = place.kept(value, rows)
             arguments.append(value)
         with torch.no_grad():
             found = fx.Interpreter(self.pair.backward).boxed_run(arguments)  # frees what it has used
@@ -225,6 +232,12 @@ class Run:
         seen = set()
         for place, gradient in zip(inputs, found, strict=True):
             if place in names and gradient is not None:
+                if gradient.layout is not torch.strided:
+                    msg = (
+                        f"backward: 'selective' expects dense gradients, that of {names[place]!r} is not; "
+                        "use Embedding(sparse=False), or backward='kept'"
+                    )
+                    raise ValueError(msg)
                 own = gradient.clone() if gradient.data_ptr() in seen else gradient
                 seen.add(own.data_ptr())
                 name = names[place]

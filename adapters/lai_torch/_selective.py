@@ -5,11 +5,11 @@ forward saves for the backward has the batch symbol in its shape, so that the ke
 kept count as the symbol, make the backward pass of a smaller batch.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 import lai_core as lai
 from lai_torch._batch import Loss, check_losses, count, tensors
@@ -68,7 +68,7 @@ class Selective:
         with torch.enable_grad():
             outputs = self._captured(inputs, samples)
             values = check_losses(self.loss(outputs, targets), samples)
-        found = [one for one in tree_leaves(outputs) if isinstance(one, Tensor) and one.requires_grad]
+        found = [one for one in _leaves(outputs) if one.requires_grad]
         gradients = torch.autograd.grad(values.sum(), found, allow_unused=True) if found else ()
         self._run = run = self._captured.read(found, self.last)
         self._gradients = [gradients[index] for index in run.order]
@@ -128,7 +128,16 @@ class Selective:
         if not self.proved and kept.numel() < everyone.numel():  # else both are the same computation
             masked = run.pulled(self._gradients, weights, everyone)
         taken, self._run, self._gradients = self._gradients, None, []
-        gradients = run.pulled(taken, weights, kept, release=True)
+        try:
+            gradients = run.pulled(taken, weights, kept, release=True)
+        except (IndexError, RuntimeError) as error:
+            if masked is None or isinstance(error, torch.OutOfMemoryError):
+                raise
+            msg = (
+                "backward: 'selective' expects a backward pass that runs on the kept rows alone, this one "
+                f"does not ({str(error).splitlines()[0]}); use backward='kept'"
+            )
+            raise ValueError(msg) from error
         if masked is not None:
             _check_equal(gradients, masked)
             self.proved = True
@@ -206,3 +215,20 @@ def _check_equal(gradients: dict[str, Tensor], masked: dict[str, Tensor]) -> Non
                 "coupled, or share an axis with something else; use backward='kept'"
             )
             raise ValueError(msg)
+
+
+def _leaves(tree: Any) -> list[Tensor]:
+    """Return the tensors in what a model returns, each once; objects such as caches are looked into."""
+    found: dict[int, Tensor] = {}
+    pending, seen = [tree], {id(tree)}
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Tensor):
+            found[id(one)] = one
+            continue
+        parts = list(one) if isinstance(one, list | tuple) else list(getattr(one, "__dict__", {}).values())
+        parts += one.values() if isinstance(one, Mapping) else []
+        fresh = [part for part in parts if id(part) not in seen and not isinstance(part, nn.Module | type)]
+        seen.update(map(id, fresh))
+        pending.extend(fresh)
+    return list(found.values())

@@ -89,6 +89,41 @@ class Twice(Body):
         return logits, 2.0 * logits.square()
 
 
+class Joined(Body):
+    """Runs every sample and its mirror image as one batch twice as long."""
+
+    def forward(self, inputs):
+        one, other = super().forward(torch.cat([inputs, -inputs])).chunk(2)
+        return one - other.square()
+
+
+class Picked(Body):
+    """Takes one position of each sample, by row number."""
+
+    def forward(self, inputs):
+        rows = torch.arange(len(inputs))
+        return super().forward(inputs)[rows, (rows * 0 + 2)]
+
+
+class Cache:
+    """An object beside the logits that holds a differentiable tensor."""
+
+    def __init__(self, held):
+        self.held = [held]
+
+
+class Cached(Body):
+    """Returns logits and a cache, as language models do."""
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.body(inputs))
+        return {"logits": self.head(hidden), "cache": Cache(hidden * 2.0)}
+
+
+def logits(outputs, targets):
+    return LOSS(outputs["logits"], targets)
+
+
 def positions_first(outputs, targets):
     losses = functional.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)), reduction="none")
     return losses.unflatten(0, outputs.shape[:2]).sum(0)
@@ -109,6 +144,9 @@ SHAPES = {
     "time_first_square": (TimeFirst, (N, 4), positions_first),
     "flat": (Flat, (T, 4), positions_merged),
     "flat_square": (Flat, (N, 4), positions_merged),
+    "joined": (Joined, (4,), LOSS),
+    "picked": (Picked, (T, 4), LOSS),
+    "cached": (Cached, (4,), logits),
     "twice": (Twice, (4,), both),
 }
 
@@ -162,6 +200,35 @@ def test_lengths_that_vary_are_no_samples():
     for n, length in ((8, 5), (8, 6), (7, 9), (8, 8), (5, 8), (8, 3)):
         check_masked(selective, torch.randint(11, (n, length)), torch.arange(n) % 3, [0, 1, 3])
     assert selective.captures == 2  # once more when the second length came
+
+
+class Counting(Body):
+    """Counts its calls, as a number and in a buffer, and uses both."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, inputs):
+        self.calls += 1
+        self.seen += 1
+        return super().forward(inputs) * (1 + self.calls / 8) + self.seen
+
+
+def test_what_a_model_counts_compiles_once_more_at_most():
+    model, data = Counting().double(), batch((4,))
+    twin, selective = copy.deepcopy(model), Selective(model, LOSS)
+    weights = torch.tensor([0.0, 1.0, 0.5, 0.0, 0.0, 2.0], dtype=torch.float64)
+    for _ in range(12):
+        model.zero_grad()
+        selective.forward(*data)
+        selective.backward(weights)
+        exact = torch.autograd.grad((LOSS(twin(data[0]), data[1]) * weights).sum(), list(twin.parameters()))
+        for p, expected in zip(model.parameters(), exact, strict=True):
+            torch.testing.assert_close(p.grad, expected)
+    assert (model.calls, float(model.seen)) == (12, 12.0)
+    assert selective.captures <= 2
 
 
 def test_curators_of_one_process_do_not_use_up_compilations():
@@ -239,6 +306,20 @@ class Views(Body):
         return logits, logits.view(-1)
 
 
+class Table(nn.Module):
+    """A table with sparse gradients, or rows taken by their number among all samples' rows."""
+
+    def __init__(self, sparse):
+        super().__init__()
+        self.sparse, self.table, self.head = sparse, nn.Embedding(7, 4, sparse=sparse), nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.table(inputs.argsort(-1)))
+        if self.sparse:
+            return self.head(hidden.mean(1))
+        return self.head(hidden.flatten(0, 1)[torch.arange(len(inputs)) * 4 + inputs.argmax(1)])
+
+
 def hooked():
     model = Body()
     model.body.weight.register_hook(lambda gradient: gradient * 0)
@@ -254,6 +335,8 @@ def hooked():
         (Constant, "layer 'body': expected one axis for the samples"),
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
+        (lambda: Table(sparse=True), "dense gradients, that of 'table.weight' is not"),
+        (lambda: Table(sparse=False), "a backward pass that runs on the kept rows alone, this one does not"),
         (lambda: Body().requires_grad_(False), "expects trainable parameters and a differentiable output"),
     ],
 )
@@ -261,8 +344,14 @@ def test_what_cannot_be_followed_is_refused_by_name(build, message):
     model = build()
     loss = (lambda outputs, targets: LOSS(outputs[0], targets)) if isinstance(model, Views) else LOSS
     inputs, targets = batch((4,))
+
+    def step():
+        selective = Selective(model, loss)
+        selective.forward(inputs.float(), targets)
+        selective.backward((torch.arange(N) >= N // 2).float())
+
     with pytest.raises(ValueError, match=message):
-        Selective(model, loss).forward(inputs.float(), targets)
+        step()
 
 
 def test_an_error_of_the_models_own_comes_up_as_it_is():
