@@ -42,10 +42,6 @@ class Ways:
         worth = self.share is not None and self.share > BREAK_EVEN
         return "whole" if worth and self._whole.fits else "kept"
 
-    def alone(self) -> str:
-        """Return which way a batch is scored that no step is taken on."""
-        return "selective" if self.backward == "selective" else "kept"
-
     def observe(self, share: float) -> None:
         """Take the share of a batch that was kept into the running mean."""
         self.share = share if self.share is None else 0.9 * self.share + 0.1 * share

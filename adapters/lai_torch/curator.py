@@ -86,9 +86,10 @@ class Curator:
         `kept`: score the batch without a graph, then run forward and backward on the kept rows.
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
         backward pass on the kept rows of what it saved; for `lai`, `lli`, `preconditioned_lai` and
-        `calibrated_lai` on models that compile in one graph, end in a linear layer and couple no samples.
-        The first step checks the gradient against the masked one. `whole`: one uncompiled forward pass in
-        the model's own mode for both, and the backward pass of the whole batch, weighted: 3 forwards
+        `calibrated_lai` on models that compile in one graph and couple no samples. The first step that
+        drops a sample checks the gradient against the masked one; `selfcheck(..., backward="selective")`
+        checks it against plain autograd. A batch of one sample is `kept`. `whole`: one uncompiled forward
+        pass in the model's own mode for both, and the backward pass of the whole batch, weighted: 3 forwards
         whatever is kept, where `kept` takes 1 + 3 k for a share k; same estimators, not with BatchNorm in
         training mode. `auto`: `whole` while the running mean of the share kept is above 2/3 and no
         BatchNorm trains, else `kept`; the report says which.
@@ -244,7 +245,7 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        return self._selected(inputs, targets, groups, self._ways.alone())
+        return self._selected(inputs, targets, groups, "kept")
 
     def _selected(self, inputs: Any, targets: Any, groups: Tensor | None, way: str) -> tuple[Tensor, Report]:
         """Score a batch and turn scores into weights."""

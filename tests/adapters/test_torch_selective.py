@@ -219,3 +219,15 @@ def test_a_shortcut_that_does_not_hold_is_not_taken():
     expected = lai_torch.trace(model, LOSS, *batch)
     assert [layer.name for layer in trace.layers] == ["body", "more", "head"]
     torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(expected, expected))
+
+
+def test_scoring_without_a_step_disturbs_no_training():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
+    batch = torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward="selective")
+    state = torch.get_rng_state()
+    weights, report = curator.score(*batch)
+    assert report.backward == "kept"
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(weights, curator.score(*batch)[0])
