@@ -91,12 +91,12 @@ def _plain(tx: optax.GradientTransformation) -> Callable[..., Any]:
 def _curated(method: Method, estimator: str, tx: optax.GradientTransformation) -> Callable[..., Any]:
     policy = keep_negative if method.as_printed else lai.keep_positive
     update = lai_jax.curated_update(_network, _loss, tx, estimator=estimator, policy=policy)
-    gradients = "all" if estimator == "ghost" else "output"
 
     def step(state: Any, validation: Any, inputs: jax.Array, targets: jax.Array) -> Any:
         params, opt_state, second_moment = state
-        trace = lai_jax.trace(_network, params, _loss, *validation, gradients=gradients)
-        summary = lai.summarize(trace, estimator)
+        summary = lai_jax.summarize(
+            _network, params, _loss, *validation, estimator=estimator, calibration=len(inputs)
+        )
         params, opt_state, report = update(params, opt_state, summary, inputs, targets, second_moment)
         return (params, opt_state, report.second_moment), report.scores, report.weights
 

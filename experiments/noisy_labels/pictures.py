@@ -18,6 +18,8 @@ LOOKS = {
     "lai": ("#0072B2", "-"),
     "lli": ("#E69F00", "-"),
     "preconditioned_lai": ("#56B4E9", "--"),
+    "calibrated_lai": ("#0072B2", ":"),
+    "gate_lai": ("#CC79A7", "--"),
     "lai_as_printed": ("#D55E00", "-"),
     "unflipped_only": (QUIET, "--"),
     "validation_only": (QUIET, ":"),

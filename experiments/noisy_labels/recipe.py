@@ -62,6 +62,8 @@ METHODS = (
     Method("lai", "LAI", "lai"),
     Method("lli", "LLI", "lli"),
     Method("preconditioned_lai", "preconditioned LAI", "preconditioned_lai"),
+    Method("calibrated_lai", "calibrated LAI", "calibrated_lai"),
+    Method("gate_lai", "gate-corrected LAI", "gate_lai"),
     Method("lai_as_printed", "LAI as printed", "lai", as_printed=True),
 )
 CLAIMED = ("ghost", "lai", "lli")
