@@ -2,6 +2,7 @@
 
 import functools
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from torch import Tensor
 import lai_core as lai
 from benchmarks.cost_models import Work, gpt_neo_small
 from benchmarks.cost_torch import Operations, PeakBytes, forward, plain_step
-from lai_core.sketches import sketch_outputs
+from lai_core.sketches import sketch_outputs, sketch_variance
 
 OUT = Path("build/language-routes-torch.json")
 WIDTHS = (8, 32, 48, 128)
+DRAWS = 20
+AIM = 0.95
+"""Of the correlation with exact pairs at a quarter of a forward pass."""
 
 
 def trained(steps: int = 60) -> Work:
@@ -44,52 +48,105 @@ def patterned(samples: int, shuffled: int = 0) -> Tensor:
     return ids
 
 
-def routes(work: Work) -> dict[str, Callable[[], Tensor]]:
-    """Return, per route, a call that scores the batch; the validation side is summed up before."""
+Score = Callable[[], Tensor]
+
+
+def scorings(work: Work) -> dict[str, tuple[float, list[Score], float | None]]:
+    """Return, per route, the forward passes it states, calls that score, and the correlation to expect.
+
+    The validation side is summed up before. A sketch has one call per draw of signs and permutation.
+    """
     sides = [lai_torch.trace(work.model, work.loss, *side) for side in (work.validation, work.batch)]
-    found: dict[str, Callable[[], Tensor]] = {}
-    for positions in ("tokens", "mean"):
-        summary = lai.summarize(sides[0], "lai", positions=positions)
-        found[positions] = functools.partial(lai.lai_scores, summary, sides[1])
-    found["flatten"] = functools.partial(lai.lai_scores, *sides, positions="flatten")
     outputs = sides[0].layers[-1].output_gradients.shape[-1]
-    signs = torch.randint(2, (outputs,)) * 2.0 - 1.0
-    permutation = torch.randperm(outputs)
-    for width in WIDTHS:
-        sketch = functools.partial(sketch_outputs, signs=signs, permutation=permutation, width=width)
-        summary = lai.summarize(sketch(sides[0]), "lai")
-
-        def scored(summary: Any = summary, sketch: Any = sketch) -> Tensor:
-            return lai.lai_scores(summary, sketch(sides[1]))
-
-        found[f"tokens, sketch of {width}"] = scored
+    exact = lai.summarize(sides[0], "lai")
+    spread = lai.lai_scores(exact, sides[1]).var()
+    found: dict[str, tuple[float, list[Score], float | None]] = {}
+    for route in lai_torch.routes(work.model, work.loss, *work.batch, sketches=WIDTHS):
+        if route.sketch is not None:
+            drawn = [sketched(sides, outputs, route.sketch) for _ in range(DRAWS)]
+            variance = sketch_variance(exact, sides[1], width=route.sketch).mean()
+            expected = float((1 + variance / spread).rsqrt())
+            found[f"tokens, sketch={route.sketch}"] = route.forwards, drawn, expected
+            continue
+        side = (
+            sides[0]
+            if route.positions == "flatten"
+            else lai.summarize(sides[0], "lai", positions=route.positions)
+        )
+        score = functools.partial(lai.lai_scores, side, sides[1], positions=route.positions)
+        found[route.positions] = route.forwards, [score], None
     return found
 
 
-def run() -> dict[str, dict[str, float]]:
-    """Measure every route, print the table, write `build/language-routes-torch.json`."""
+def sketched(sides: list[lai.Trace], outputs: int, width: int) -> Score:
+    """Draw a sketch; return a call that sketches the batch and scores it."""
+    signs, permutation = torch.randint(2, (outputs,)) * 2.0 - 1.0, torch.randperm(outputs)
+    summary = lai.summarize(sketch_outputs(sides[0], signs, permutation, width=width), "lai")
+    return lambda: lai.lai_scores(summary, sketch_outputs(sides[1], signs, permutation, width=width))
+
+
+def measured(score: Score, once: int) -> tuple[float, int]:
+    """Return the forward passes and the peak bytes of a call."""
+    with Operations() as counter, PeakBytes() as tracker:
+        score()
+    return counter.total / once, tracker.peak
+
+
+def run() -> dict[str, dict[str, Any]]:
+    """Measure every route, print the table, write `build/language-routes-torch.json`.
+
+    Raises
+    ------
+    SystemExit
+        If a route takes other than it states, or no sketch within a quarter of a forward pass correlates
+        above 0.95 on average.
+    """
     work = trained()
     with Operations() as counter:
         forward(work)
-    once = counter.total
+    calls = scorings(work)
+    exact = calls["tokens"][1][0]()
     found = {}
-    calls = routes(work)
-    exact = calls["tokens"]()
-    for name, call in calls.items():
-        counter, tracker = Operations(), PeakBytes()
-        with counter, tracker:
-            scores = call()
-        correlation = float(torch.corrcoef(torch.stack([scores, exact]))[0, 1])
-        found[name] = {"forwards": counter.total / once, "bytes": tracker.peak, "correlation": correlation}
-    table = Table("route", "forward passes", "peak MB", "correlation", title="LAI on a language model")
-    for name, row in found.items():
-        table.add_row(
-            name, f"{row['forwards']:.3f}", f"{row['bytes'] / 1e6:.1f}", f"{row['correlation']:.4f}"
-        )
-    Console().print(table)
-    sketches = (row for name, row in found.items() if "sketch" in name)
-    cheap = [row["correlation"] for row in sketches if row["forwards"] <= 0.25]
-    Console().print(f"best sketch within a quarter of a forward pass: correlation {max(cheap):.3f}")
+    for name, (stated, scores, expected) in calls.items():
+        forwards, peak = measured(scores[0], counter.total)
+        correlations = [float(torch.corrcoef(torch.stack([score(), exact]))[0, 1]) for score in scores]
+        found[name] = {
+            "forwards": forwards,
+            "forwards_stated": stated,
+            "bytes": peak,
+            "correlation": statistics.mean(correlations),
+            "correlation_lowest": min(correlations),
+            "correlation_expected": expected,
+        }
+    show(found)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found, indent=2) + "\n")
+    wrong = [name for name, row in found.items() if abs(row["forwards"] / row["forwards_stated"] - 1) > 0.02]
+    if wrong:
+        raise SystemExit(f"language routes: other costs than stated for {', '.join(wrong)}")
+    if not best(found) > AIM:
+        raise SystemExit(f"language routes: correlation {best(found):.3f} within a quarter of a forward pass")
     return found
+
+
+def best(found: dict[str, dict[str, Any]]) -> float:
+    """Return the best mean correlation of the sketches that take at most a quarter of a forward pass."""
+    sketches = (row for row in found.values() if row["correlation_expected"] is not None)
+    return max(row["correlation"] for row in sketches if row["forwards"] <= 0.25)
+
+
+def show(found: dict[str, dict[str, Any]]) -> None:
+    """Print the table."""
+    title = f"LAI on a language model, {DRAWS} draws of each sketch"
+    columns = ("route", "forwards", "stated", "peak MB", "correlation", "lowest", "expected")
+    table = Table(*columns, title=title)
+    for name, row in found.items():
+        figures = [f"{row[key]:.3f}" for key in ("forwards", "forwards_stated")]
+        figures.append(f"{row['bytes'] / 1e6:.1f}")
+        figures += [
+            "" if row[key] is None else f"{row[key]:.3f}"
+            for key in ("correlation", "correlation_lowest", "correlation_expected")
+        ]
+        table.add_row(name, *figures)
+    Console().print(table)
+    Console().print(f"best sketch within a quarter of a forward pass: correlation {best(found):.3f}")
