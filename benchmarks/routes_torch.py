@@ -66,7 +66,7 @@ def scorings(work: Work) -> dict[str, tuple[float, list[Score], float | None]]:
             drawn = [sketched(sides, outputs, route.sketch) for _ in range(DRAWS)]
             variance = sketch_variance(exact, sides[1], width=route.sketch).mean()
             expected = float((1 + variance / spread).rsqrt())
-            found[f"tokens, sketch={route.sketch}"] = route.forwards, drawn, expected
+            found[f"sketch of {route.sketch}"] = route.forwards, drawn, expected
             continue
         side = (
             sides[0]

@@ -10,9 +10,10 @@ from typing import Any
 from jaxtyping import Float, Int
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core._engine.records import Trace
-from lai_core._engine.sketched import chance_of_a_shared_group, grouped, spread
+from lai_core._engine.sketched import chance_of_a_shared_group, sketch, spread
 from lai_core.gains import ReadoutTrace
 from lai_core.layers import LayerTrace
 from lai_core.scores import _lai_sides
@@ -22,7 +23,12 @@ __all__ = ["sketch_outputs", "sketch_variance"]
 
 
 def sketch_outputs(
-    trace: Trace, signs: Float[Array, " d_L"], permutation: Int[Array, " d_L"], *, width: int
+    trace: Trace,
+    signs: Float[Array, " d_L"],
+    permutation: Int[Array, " d_L"],
+    *,
+    width: int,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Trace:
     r"""Replace the last layer's output gradients by a sketch of `width` numbers a position.
 
@@ -42,6 +48,8 @@ def sketch_outputs(
         order are the groups.
     width
         Numbers a position to keep, at least 1.
+    memory_budget
+        Bytes that temporaries may take, which are a few times the output gradients they are made of.
 
     Returns
     -------
@@ -54,8 +62,8 @@ def sketch_outputs(
     TypeError
         If the last record is of another kind.
     ValueError
-        If signs or permutation are not `(d_L,)`, the width lies outside [1, d_L], or there are no
-        output gradients.
+        If signs or permutation are not `(d_L,)`, the width lies outside [1, d_L], there are no output
+        gradients, or the budget does not hold one position.
 
     Examples
     --------
@@ -80,9 +88,10 @@ def sketch_outputs(
     _check_entries("permutation", permutation, outputs)
     _check_width(width, outputs)
     xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
-    dtype = accumulation_dtype(xp, gradients.dtype)
-    signed = cast(xp, gradients, dtype) * xp.astype(signs, dtype)
-    sketched = xp.sum(grouped(xp, signed, permutation, width), axis=-1)
+    work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), memory_budget)
+    flat = xp.reshape(gradients, (-1, outputs))
+    sketched = sketch(flat, xp.astype(signs, work.dtype), permutation, width, work)
+    sketched = xp.reshape(sketched, (*gradients.shape[:-1], width))
     return Trace([*others, ReadoutTrace(last.activations, sketched, bias=last.bias, name=last.name)])
 
 

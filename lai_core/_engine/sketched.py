@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import by_group
 from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, itemsize
+from lai_core._engine.namespace import Array, Namespace, cast, itemsize
 from lai_core._engine.outer import OuterGradient
 
 
@@ -30,6 +30,19 @@ def grouped(xp: Namespace, array: Array, permutation: Array | None, width: int) 
     if missing:
         array = xp.concat([array, xp.zeros_like(array[..., :missing])], axis=-1)
     return xp.reshape(array, (*array.shape[:-1], width, array.shape[-1] // width))
+
+
+def sketch(
+    rows: Float[Array, "n d"], signs: Array, permutation: Array, width: int, work: Workspace
+) -> Float[Array, "n width"]:
+    """Add the signed entries of every row up in `width` groups, as many rows at once as fit."""
+    xp, (count, outputs) = work.xp, rows.shape
+    most = max(work.fit(4 * -(-outputs // width) * width, count, "one position's outputs"), 1)
+    parts = [
+        xp.sum(grouped(xp, cast(xp, rows[part, ...], work.dtype) * signs, permutation, width), axis=-1)
+        for part in spans(count, most)
+    ]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
 def spread(

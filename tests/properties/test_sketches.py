@@ -354,3 +354,24 @@ def test_bad_arguments_of_a_variance_are_named(change, error, message):
     whole = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 4)))])
     with pytest.raises(error, match=re.escape(message)):
         sketch_variance(whole, whole, **({"width": 2} | change))
+
+
+@given(seed=SEEDS, shape=st.sampled_from([(5, 7), (2, 3, 7)]))
+def test_a_sketch_in_parts_is_the_sketch(backend, seed, shape):
+    rng = np.random.default_rng(seed)
+    traced = lai.Trace(
+        [
+            lai.LayerTrace(
+                backend.array(rng.standard_normal((*shape[:-1], 2))),
+                backend.array(rng.standard_normal(shape)),
+            )
+        ]
+    )
+    drawn = backend.array(rng.choice([-1.0, 1.0], 7)), backend.array(rng.permutation(7))
+    whole, cut = (
+        sketch_outputs(traced, *drawn, width=3, memory_budget=budget).layers[-1].output_gradients
+        for budget in (2**20, 4 * 9 * 8 * 2)  # two positions at a time
+    )
+    np.testing.assert_array_equal(backend.numpy(whole), backend.numpy(cut))
+    with pytest.raises(ValueError, match=r"memory_budget: .*one position's outputs"):
+        sketch_outputs(traced, *drawn, width=3, memory_budget=4 * 9 * 8 - 1)
