@@ -8,6 +8,9 @@ from torch import Tensor
 import lai_core as lai
 from lai_core.sketches import sketch_outputs
 
+AT_ONCE = 2**26
+"""Bytes of temporaries; with many more, allocating them took several times as long as the sums."""
+
 
 class Sketch:
     """A sketch of the last layer's output gradients, the same on both sides.
@@ -45,7 +48,10 @@ class Sketch:
             signs = torch.randint(2, (outputs,), generator=self.generator) * 2 - 1
             self._drawn = signs, torch.randperm(outputs, generator=self.generator)
         signs, permutation = (part.to(gradients.device) for part in self._drawn)
-        return sketch_outputs(trace, signs.to(gradients.dtype), permutation, width=self.width)
+        budget = max(AT_ONCE, 64 * (outputs + self.width))  # which holds one position of float64
+        return sketch_outputs(
+            trace, signs.to(gradients.dtype), permutation, width=self.width, memory_budget=budget
+        )
 
     def state(self) -> list[Tensor] | None:
         """Return signs and permutation; None before they are drawn."""
