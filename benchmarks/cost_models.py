@@ -1,7 +1,7 @@
 """What the cost benchmark trains: three models, each with a batch and a validation set."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from benchmarks.torch_models import classification, labels, next_token, resnet18
 
+Side = tuple[Any, Tensor]
+"""Inputs, a tensor or keyword arguments, and targets."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -17,8 +20,8 @@ class Work:
 
     model: nn.Module
     loss: Callable[[Any, Any], Tensor]
-    batch: tuple[Any, Any]
-    validation: tuple[Any, Any]
+    batch: Side
+    validation: Side
     positions: str | None = None
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -29,6 +32,21 @@ class Work:
         """Run the model and return the loss of each sample."""
         outputs = self.model(**inputs) if isinstance(inputs, dict) else self.model(inputs)
         return self.loss(outputs, targets)
+
+
+def rows(side: Side, index: Tensor | slice) -> Side:
+    """Return some samples of a batch."""
+    inputs, targets = side
+    if isinstance(inputs, Tensor):
+        return inputs[index], targets[index]
+    picked = {key: one[index] if isinstance(one, Tensor) else one for key, one in inputs.items()}
+    return picked, targets[index]
+
+
+def parts(side: Side, size: int) -> Iterator[Side]:
+    """Cut a batch into consecutive parts of at most `size` samples."""
+    for start in range(0, len(side[1]), size):
+        yield rows(side, slice(start, start + size))
 
 
 def resnet() -> Work:

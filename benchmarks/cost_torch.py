@@ -27,7 +27,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 import lai_core as lai
-from benchmarks.cost_models import MODELS, Work
+from benchmarks.cost_models import MODELS, Work, parts
 
 OUT = Path("build/cost-torch.json")
 HALF = functools.partial(lai.keep_top, fraction=0.5)
@@ -172,7 +172,7 @@ class Figures:
     remarks: list[str] = field(default_factory=list)
 
 
-def compare(names: Iterable[str], methods: Iterable[str]) -> Figures:
+def compare(names: Iterable[str], methods: dict[str, dict[str, Any]]) -> Figures:
     """Measure the methods, and the peer where it is installed, on each model."""
     figures = Figures()
     for name in names:
@@ -182,9 +182,9 @@ def compare(names: Iterable[str], methods: Iterable[str]) -> Figures:
         optimizer = work.optimizer()
         plain = measure(work, lambda work=work, optimizer=optimizer: plain_step(work, optimizer), optimizer)
         found = figures.ratios[name] = {}
-        for method in methods:
+        for method, options in methods.items():
             if name in APPLIES.get(method, (name,)):
-                step, curator = curated(work, **METHODS[method])
+                step, curator = curated(work, **options)
                 found[method] = over(plain, step)
                 if method == "lai_cached":
                     scored = operations(lambda work=work, curator=curator: curator.score(*work.batch))
@@ -205,14 +205,27 @@ def peer_installed() -> bool:
     return importlib.util.find_spec("opacus") is not None
 
 
-def curated(work: Work, **options: Any) -> tuple[dict[str, float], lai_torch.Curator]:
-    """Return what `measure` finds of a curator's step, and the curator."""
+def curated(
+    work: Work, *, micro_batch: int | None = None, **options: Any
+) -> tuple[dict[str, float], lai_torch.Curator]:
+    """Return what `measure` finds of a curator's step, and the curator.
+
+    With `micro_batch`, batches of that size accumulate their gradients into the step.
+    """
     optimizer = work.optimizer()
+    batches = [work.batch] if micro_batch is None else list(parts(work.batch, micro_batch))
+    if micro_batch is not None:
+        options |= {"accumulate": len(batches), "refresh": len(batches)}
     positions = work.positions if options["estimator"] == "lai" else None
     curator = lai_torch.Curator(
         work.model, work.loss, optimizer, work.validation, policy=HALF, positions=positions, **options
     )
-    return measure(work, lambda: curator.step(*work.batch), optimizer), curator
+
+    def step() -> None:
+        for batch in batches:
+            curator.step(*batch)
+
+    return measure(work, step, optimizer), curator
 
 
 def over(plain: dict[str, float], step: dict[str, float]) -> dict[str, float]:

@@ -25,7 +25,7 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmarks.cost_models import Work
+from benchmarks.cost_models import Work, parts, rows
 from benchmarks.cost_torch import HALF, measure
 
 METHOD = "opacus_fresh"
@@ -71,8 +71,8 @@ class Peer:
         """`(n,)`: the inner products of each sample's gradient with the validation gradient."""
         with self.without_norms(), _hooked():
             direction = self._direction()
-            parts = [self._products(direction, part) for part in _parts(self.work.batch, MICRO_BATCH)]
-        return torch.cat(parts)
+            found = [self._products(direction, part) for part in parts(self.work.batch, MICRO_BATCH)]
+        return torch.cat(found)
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Score the batch, train on the half that helps most."""
@@ -80,13 +80,13 @@ class Peer:
         kept = weights.nonzero().squeeze(1)
         optimizer.zero_grad(set_to_none=True)
         with _hooked():
-            (weights[kept] * self.work.losses(*_rows(self.work.batch, kept))).sum().backward()
+            (weights[kept] * self.work.losses(*rows(self.work.batch, kept))).sum().backward()
         optimizer.step()
 
     def _direction(self) -> list[Tensor]:
         """Return the gradient of the summed validation loss, as columns."""
         self._forget()
-        for part in _parts(self.work.validation, len(self.work.batch[1])):
+        for part in parts(self.work.validation, len(self.work.batch[1])):
             self.work.losses(*_with_positions(*part)).sum().backward()
         found = [parameter.grad.reshape(-1, 1) for parameter in self.parameters]
         self._forget()
@@ -113,21 +113,6 @@ def _hooked() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
-
-
-def _rows(side: tuple[Any, Tensor], index: Tensor | slice) -> tuple[Any, Tensor]:
-    """Return some samples of a batch."""
-    inputs, targets = side
-    if isinstance(inputs, Tensor):
-        return inputs[index], targets[index]
-    picked = {key: one[index] if isinstance(one, Tensor) else one for key, one in inputs.items()}
-    return picked, targets[index]
-
-
-def _parts(side: tuple[Any, Tensor], size: int) -> Iterator[tuple[Any, Tensor]]:
-    """Cut a batch into consecutive parts of at most `size` samples."""
-    for start in range(0, len(side[1]), size):
-        yield _rows(side, slice(start, start + size))
 
 
 def _with_positions(inputs: Any, targets: Tensor) -> tuple[Any, Tensor]:

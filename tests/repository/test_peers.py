@@ -70,6 +70,6 @@ def test_the_cost_benchmark_runs_without_a_peer_and_says_how_to_get_one(monkeypa
 
     monkeypatch.setitem(sys.modules, "opacus", None)
     monkeypatch.setitem(cost_torch.MODELS, "tiny", work)
-    figures = cost_torch.compare(["tiny"], ["ghost_fresh"])
+    figures = cost_torch.compare(["tiny"], {"ghost_fresh": cost_torch.METHODS["ghost_fresh"]})
     assert list(figures.ratios["tiny"]) == ["ghost_fresh"]
     assert any("`make peers`" in remark for remark in figures.remarks)
