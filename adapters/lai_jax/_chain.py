@@ -193,7 +193,7 @@ def _after(eqn: Any, layouts: Sequence[Layout | None]) -> Layout:
     moving = [(atom, layout) for atom, layout in zip(eqn.invars, layouts, strict=True) if layout is not None]
     (first, layout), *rest = moving
     if name in ELEMENTWISE and len(eqn.outvars) == 1:
-        if tuple(first.aval.shape) == shape and all(other == layout for _, other in rest):
+        if all(other == layout for _, other in rest):
             return layout
     elif name == "transpose":
         return tuple(layout[axis] for axis in eqn.params["permutation"])

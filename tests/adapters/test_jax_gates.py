@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
+from lai_jax import _chain
 
 import lai_core as lai
 from tests.adapters.jax_oracle import drawn, squares
@@ -227,6 +228,10 @@ def convolved(params, x):
             lambda p, x: jnp.tanh(x[..., None] @ p["one"]).reshape(5, -1) @ p["o"],
             r"layer 'one': .* has shape \(.*\), not \(n, d\)",
         ),
+        (
+            lambda p, x: jnp.tanh(x.reshape(-1, 2) @ p["pairs"]).reshape(5, -1) @ p["a"],
+            r"layer 'pairs': .* its input has shape \(10, 2\), not \(n, d\)",
+        ),
         (convolved, "layer 'k': .* its input goes into a convolution"),
         (
             lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
@@ -236,11 +241,18 @@ def convolved(params, x):
 )
 def test_what_is_no_chain_is_refused_by_name(model, message):
     params = {"a": drawn(4, 4), "b": drawn(4, 4), "c": drawn(4, 3), "o": drawn(8, 3)}
-    params |= {"one": drawn(1, 2), "k": drawn(1, 1, 2), "stack": drawn(2, 2, 2)}
+    params |= {"pairs": drawn(2, 2), "one": drawn(1, 2), "k": drawn(1, 1, 2), "stack": drawn(2, 2, 2)}
     if model is looped:
         params["stack"] = drawn(2, 4, 4)
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))
+
+
+def test_entries_that_meet_others_by_turning_are_not_taken_for_elementwise():
+    """Reading a model already refuses this where samples turn into features, and is not leant on."""
+    turned = jax.make_jaxpr(lambda cotangent: cotangent + cotangent.T)(jnp.ones((3, 3))).jaxpr
+    with pytest.raises(_chain._MixesError, match="add"):
+        _chain._through(turned, [("samples", "features")])
 
 
 def test_a_shared_matrix_and_the_wrong_validation_side_are_refused():
