@@ -231,7 +231,7 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     weights = distinct_weights(recorder.samples, values)
     copies = [use for use in recorder.uses if use.kind == "direct"]
     for use in recorder.uses:
-        use.tap.receive = use.tap.receive_second
+        use.tap.weighted = True
     wanted = [*recorder.anchors, *(use.activations for use in copies)]
     second = recorder.differentiate((values * weights).sum(), wanted)
     for use, gradient in zip(copies, second[len(recorder.anchors) :], strict=True):

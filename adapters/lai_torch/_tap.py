@@ -1,6 +1,6 @@
 """A tap on a layer's output: reads the gradient that arrives there, changes nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,20 +16,21 @@ class Tap:
         The gradient of the summed losses with respect to the output; None if none arrived.
     second
         Likewise of the losses weighted sample by sample.
+    weighted
+        Whether the gradients that arrive are the second ones.
     """
 
     def __init__(self) -> None:
         self.gradient: Tensor | None = None
         self.second: Tensor | None = None
-        self.receive: Callable[[Tensor], None] = self.receive_first
+        self.weighted = False
 
-    def receive_first(self, gradient: Tensor) -> None:
-        """Keep the gradient of the summed losses."""
-        self.gradient = gradient.detach()
-
-    def receive_second(self, gradient: Tensor) -> None:
-        """Keep the gradient of the weighted losses."""
-        self.second = gradient.detach()
+    def receive(self, gradient: Tensor) -> None:
+        """Keep the gradient."""
+        if self.weighted:
+            self.second = gradient.detach()
+        else:
+            self.gradient = gradient.detach()
 
 
 class _Read(torch.autograd.Function):

@@ -1,6 +1,8 @@
 """Tracing chains of linear layers: exact, refusing by name, leaving nothing behind."""
 
+import gc
 import re
+import weakref
 
 import lai_torch
 import pytest
@@ -129,6 +131,21 @@ def test_nothing_is_left_behind():
     assert [module.training for module in model.modules()] == flags
     assert [len(module._forward_hooks) + len(module._backward_hooks) for module in model.modules()] == hooks
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("gradients", ["output", "all"])
+def test_a_trace_goes_with_its_last_name_and_waits_for_no_collector(gradients):
+    model, (inputs, targets) = chain(), batch()
+    lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)  # which may import and cache
+    gc.collect()
+    gc.disable()
+    try:
+        trace = lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)
+        held = weakref.ref(trace.layers[-1].output_gradients)
+        del trace
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_left_behind_when_the_model_raises():
