@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._batch import call, tensors
-from lai_torch._graphs import is_random, product, reaching, results, tail
+from lai_torch._graphs import is_random
+from lai_torch._pair import Pair
 from lai_torch._preserve import preserved
-from lai_torch._run import Pair, Run
+from lai_torch._run import Run
 
 Values = list[Any]
 _serial = itertools.count()
@@ -37,6 +38,7 @@ class Captured:
         self.model, self.captures = model, 0
         self._split: tuple[fx.GraphModule, int] | None = None
         self._last: tuple[Pair, dict[str, Any]] | None = None
+        self._inputs: set[int] = set()
         self._batched: set[int] = set()
         self._samples = 0
         backend = aot_autograd(
@@ -55,6 +57,7 @@ class Captured:
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         aliases = _with_symbolic_batch(inputs, samples)
+        self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
         self._samples, self._last = samples, None
         try:
@@ -86,9 +89,7 @@ class Captured:
             raise ValueError(msg)
         pair, values = self._last
         self._last = None
-        return Run(
-            pair, values, self._samples, self._batched, dict(self.model.named_parameters()), found, last
-        )
+        return Run(pair, values, self._samples, self._batched, found, last)
 
     def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
         """Split the joint graph and keep the backward half."""
@@ -105,27 +106,12 @@ class Captured:
             return graph.forward
         (backward, returned), self._split = self._split, None
         self.captures += 1
-        everything = results(graph.graph)
-        outputs = [node for node in everything[:returned] if isinstance(node, fx.Node)]
-        products = {node: layer for node in graph.graph.nodes if (layer := product(node)) is not None}
-        final = reaching(outputs, products)
-        pair = Pair(graph, backward, outputs, final)
-        kept = dict.fromkeys([*(layer.inputs for layer in products.values()), *final])
-        for one in final:  # what is computed from it, should it be the last layer
-            behind = tail(graph.graph, [one], outputs)
-            entering = (before for node in behind for before in node.all_input_nodes)
-            kept |= dict.fromkeys(before for before in entering if before not in set(behind))
-        wanted = list(kept)
-        module, places = _widened(graph, wanted), [n for n in graph.graph.nodes if n.op == "placeholder"]
+        pair = Pair(graph, backward, returned)
 
         def run(arguments: Values) -> Any:
             given = list(arguments)
             arguments.clear()
-            values = {node.name: value for node, value in zip(places, given, strict=True)}
-            found, extra = module(*given)
-            values |= {node.name: value for node, value in zip(wanted, extra, strict=True)}
-            pairs = zip(everything, found, strict=True)
-            values |= {node.name: value for node, value in pairs if isinstance(node, fx.Node)}
+            found, values = pair.run(given, dict(self.model.named_parameters()), self._inputs)
             self._last = pair, values
             return found
 
@@ -152,15 +138,6 @@ def _caller(model: nn.Module) -> Callable[[Any], Any]:
 
     run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
     return run
-
-
-def _widened(graph: fx.GraphModule, wanted: list[fx.Node]) -> fx.GraphModule:
-    """Return the graph with the values of the nodes `wanted` beside what it returns."""
-    env: dict[fx.Node, fx.Node] = {}
-    widened = fx.Graph()
-    copied = widened.graph_copy(graph.graph, env)
-    widened.output((copied, tuple(env[node] for node in wanted)))
-    return fx.GraphModule(graph, widened)
 
 
 def _never_called(graph: fx.GraphModule, example: Any) -> Any:

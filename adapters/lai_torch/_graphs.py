@@ -1,7 +1,7 @@
 """Reading captured graphs: products with parameters, the last of them, and what follows it."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,18 +17,36 @@ _TRANSPOSES = {torch.ops.aten.t.default, torch.ops.aten.permute.default, torch.o
 
 @dataclass(frozen=True)
 class Layer:
-    """A product with a parameter: the nodes of its input and of itself, the parameter, a bias or none."""
+    """A product of what depends on the samples with what is computed from parameters alone.
+
+    Attributes
+    ----------
+    inputs, output
+        The nodes of its input and of itself.
+    names
+        The parameters that its weight is computed from.
+    whole
+        Whether the weight is a parameter itself, or its transpose.
+    bias
+        Whether a parameter is added to it as its bias.
+    left
+        Whether it is `W a`, features on the first axis.
+    geometry
+        What else a convolution has.
+    """
 
     inputs: fx.Node
     output: fx.Node
-    weight: str
+    names: tuple[str, ...]
+    whole: bool
     bias: bool
+    left: bool = False
     geometry: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
         """The layer's name: that of its weight, without the last word."""
-        return self.weight.removesuffix(".weight")
+        return self.names[0].removesuffix(".weight")
 
     @property
     def is_matrix(self) -> bool:
@@ -39,52 +57,78 @@ class Layer:
         return plain and set(self.geometry["kernel"]) == {1} and self.geometry["groups"] == 1
 
 
-def product(node: fx.Node) -> Layer | None:
-    """Return the layer that a node computes, named by the graph input that is its weight; None if none."""
-    places: dict[Any, tuple[int, int, int | None]] = {
-        torch.ops.aten.mm.default: (0, 1, None),
-        torch.ops.aten.addmm.default: (1, 2, 0),
-        torch.ops.aten.convolution.default: (0, 1, 2),
-    }
-    if node.op != "call_function" or node.target not in places:
-        return None
-    arguments: tuple[Any, ...] = node.args
-    inputs, weight, bias = places[node.target]
-    source, entry = _source(arguments[weight]), arguments[inputs]
-    if source is None or not isinstance(entry, fx.Node):
-        return None
-    geometry = None
-    if node.target is torch.ops.aten.convolution.default:
-        if arguments[6]:  # transposed
+class _Graph:
+    """Which nodes depend on the samples, and which parameters the others are computed from."""
+
+    def __init__(self, graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]) -> None:
+        self.batched, self.names, self.parameters = set(samples), dict[fx.Node, tuple[str, ...]](), parameters
+        for node in graph.nodes:
+            before = node.all_input_nodes
+            own = (parameters[node.name],) if node.name in parameters else ()
+            self.names[node] = own or tuple(dict.fromkeys(name for one in before for name in self.names[one]))
+            if any(one in self.batched for one in before):
+                self.batched.add(node)
+
+    def product(self, node: fx.Node) -> Layer | None:
+        """Return the layer that a node computes; None if it computes none."""
+        if node.op != "call_function" or node.target not in _PRODUCTS:
             return None
-        geometry = {
-            "kernel": tuple(int(length) for length in source.meta["val"].shape[2:]),
-            "stride": tuple(arguments[3]),
-            "padding": tuple((each, each) for each in arguments[4]),
-            "dilation": tuple(arguments[5]),
-            "groups": arguments[8],
-        }
-    biased = _biased_after(node) if bias is None else arguments[bias] is not None
-    return Layer(entry, node, source.name, biased, geometry)
+        arguments: Any = node.args
+        inputs: Any
+        weight: Any
+        places = _PRODUCTS[node.target]
+        inputs, weight, bias = (None if place is None else arguments[place] for place in places)
+        left = node.target is torch.ops.aten.mm.default and self._is_weight(inputs) and weight in self.batched
+        if left:
+            inputs, weight = weight, inputs
+        if inputs not in self.batched or not self._is_weight(weight):
+            return None
+        geometry = None
+        if node.target is torch.ops.aten.convolution.default:
+            if arguments[6]:  # transposed
+                return None
+            geometry = _geometry(arguments, weight)
+        biased = self._biased_after(node) if bias is None else self._is_whole(bias)
+        return Layer(inputs, node, self.names[weight], self._is_whole(weight), biased, left, geometry)
+
+    def _is_weight(self, node: Any) -> bool:
+        return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])
+
+    def _is_whole(self, node: fx.Node) -> bool:
+        """Whether a node is a parameter, or its transpose."""
+        while node.op == "call_function" and node.target in _TRANSPOSES:
+            node = node.all_input_nodes[0]
+        return node.name in self.parameters
+
+    def _biased_after(self, node: fx.Node) -> bool:
+        """Whether the call that made a product adds a bias to it, as linear layers do on strided inputs."""
+        call, users = node.meta.get("source_fn_stack"), list(node.users)
+        while users:
+            user = users.pop()
+            if user.target in RESHAPES:
+                users.extend(user.users)
+            elif user.target is torch.ops.aten.add.Tensor and call:
+                same = user.meta.get("source_fn_stack") == call
+                return same and any(self._is_whole(one) for one in user.all_input_nodes)
+        return False
 
 
-def _biased_after(node: fx.Node) -> bool:
-    """Whether the call that made this product adds a bias to it, as linear layers do on strided inputs."""
-    call, users = node.meta.get("source_fn_stack"), list(node.users)
-    while users:
-        user = users.pop()
-        if user.target in RESHAPES:
-            users.extend(user.users)
-        elif user.target is torch.ops.aten.add.Tensor and call and user.meta.get("source_fn_stack") == call:
-            return any(one.op == "placeholder" for one in user.all_input_nodes)
-    return False
+_PRODUCTS: dict[Any, tuple[int, int, int | None]] = {
+    torch.ops.aten.mm.default: (0, 1, None),
+    torch.ops.aten.addmm.default: (1, 2, 0),
+    torch.ops.aten.convolution.default: (0, 1, 2),
+}
+"""Where each product has its input, its weight and its bias."""
 
 
-def _source(node: Any) -> fx.Node | None:
-    """Return the graph input that a node is, or is the transpose of."""
-    while isinstance(node, fx.Node) and node.op == "call_function" and node.target in _TRANSPOSES:
-        node = node.args[0]
-    return node if isinstance(node, fx.Node) and node.op == "placeholder" else None
+def _geometry(arguments: Sequence[Any], weight: fx.Node) -> dict[str, Any]:
+    return {
+        "kernel": tuple(int(length) for length in weight.meta["val"].shape[2:]),
+        "stride": tuple(arguments[3]),
+        "padding": tuple((each, each) for each in arguments[4]),
+        "dilation": tuple(arguments[5]),
+        "groups": arguments[8],
+    }
 
 
 def is_random(node: fx.Node) -> bool:
@@ -107,7 +151,8 @@ def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx
         node = pending.pop()
         if node not in seen:
             seen.add(node)
-            pending.extend(() if node in known else node.all_input_nodes)
+            ends = node in known or node.target is torch.ops.aten.detach.default
+            pending.extend(() if ends else node.all_input_nodes)
     return [node for node in known if node in seen]
 
 
@@ -124,13 +169,12 @@ def tail(graph: fx.Graph, start: Iterable[fx.Node], outputs: Iterable[fx.Node]) 
     return [node for node in graph.nodes if node in after and node in wanted and node not in begin]
 
 
-def found_layers(graph: fx.Graph, parameters: dict[str, str]) -> dict[fx.Node, Layer]:
-    """Return the layers whose weight is a parameter, in order, named by it."""
-    return {
-        node: replace(layer, weight=parameters[layer.weight])
-        for node in graph.nodes
-        if (layer := product(node)) is not None and layer.weight in parameters
-    }
+def found_layers(
+    graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]
+) -> dict[fx.Node, Layer]:
+    """Return the layers, in order, of a graph whose inputs `samples` depend on the samples."""
+    known = _Graph(graph, parameters, samples)
+    return {node: layer for node in graph.nodes if (layer := known.product(node)) is not None}
 
 
 def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: str | None) -> Layer:

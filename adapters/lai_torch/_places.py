@@ -45,8 +45,13 @@ class Place:
         factors = weights.to(split).reshape(-1, *[1] * (split.ndim - self.axis - 2))
         return (split * factors).flatten(self.axis, self.axis + 2)
 
-    def in_front(self, value: Tensor) -> Tensor:
-        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions."""
+    def in_front(self, value: Tensor, *, left: bool = False) -> Tensor:
+        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions.
+
+        Features are on the last axis; on the first of two where `left`.
+        """
+        if left:
+            return Place(1 - self.axis, self.outer, self.inner).in_front(value.T)
         front = self.split(value).movedim(self.axis + 1, 0)
         plain = value.ndim == 2 and self.outer == self.inner == 1
         return front.reshape(front.shape[0], *[] if plain else [-1], value.shape[-1])

@@ -1,48 +1,16 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
-from lai_torch._graphs import Layer, final_layer, found_layers, tail
-from lai_torch._places import Place, Sizes, places, resized, sized
+from lai_torch._graphs import Layer, final_layer, tail
+from lai_torch._pair import Pair
+from lai_torch._places import Place, Sizes, places, resized
 
 Values = list[Any]
-
-
-@dataclass
-class Pair:
-    """A captured forward and backward graph.
-
-    Attributes
-    ----------
-    forward, backward
-        The graphs.
-    outputs
-        What the forward returns to the caller, before what it saves for the backward.
-    final
-        The products that reach the outputs first, whatever their weights are.
-    parameters
-        Parameter names by graph input, once a run has told.
-    layers
-        The layers by node, likewise.
-    layouts
-        Where each tensor holds samples, by the sizes that are not the batch's.
-    sized
-        The nodes that are computed from sizes alone.
-    """
-
-    forward: fx.GraphModule
-    backward: fx.GraphModule
-    outputs: list[fx.Node]
-    final: list[fx.Node]
-    parameters: dict[str, str] | None = None
-    layers: dict[fx.Node, Layer] = field(default_factory=dict)
-    layouts: dict[Any, dict[fx.Node, list[Place]]] = field(default_factory=dict)
-    sized: set[fx.Node] = field(default_factory=set)
 
 
 class Run:
@@ -58,8 +26,6 @@ class Run:
         How many samples the batch has.
     batched
         Where in memory the inputs that hold them are.
-    parameters
-        The model's parameters by name.
     found
         The model's differentiable outputs.
     last
@@ -84,23 +50,11 @@ class Run:
         values: dict[str, Any],
         samples: int,
         batched: set[int],
-        parameters: dict[str, nn.Parameter],
         found: Sequence[Tensor],
         last: str | None,
     ) -> None:
         self.pair, self.values, self.samples, self.last = pair, values, samples, last
-        inputs = [node for node in pair.forward.graph.nodes if node.op == "placeholder"]
-        if pair.parameters is None:
-            known = {p.data_ptr(): name for name, p in parameters.items() if p.numel()}
-            tensors = [(node.name, values[node.name]) for node in inputs]
-            pair.parameters = {
-                name: known[value.data_ptr()]
-                for name, value in tensors
-                if isinstance(value, Tensor) and value.data_ptr() in known
-            }
-            pair.sized = sized(pair.forward.graph)
-            pair.layers = found_layers(pair.forward.graph, pair.parameters)
-        self.sizes = self._sizes(inputs, batched)
+        self.sizes = self._sizes(batched)
         others = tuple(
             value
             for symbol, value in sorted(self.sizes.symbols.items(), key=str)
@@ -111,10 +65,10 @@ class Run:
         self._places = pair.layouts[others]
         self.order, self.outputs = self._matched(found)
 
-    def _sizes(self, inputs: Sequence[fx.Node], batched: set[int]) -> Sizes:
+    def _sizes(self, batched: set[int]) -> Sizes:
         """Read the values of the symbols off the inputs, and which of them are the number of samples."""
         symbols, batch = {}, set()
-        for node in inputs:
+        for node in self.pair.inputs:
             value, symbolic = self.values[node.name], node.meta["val"]
             if isinstance(symbolic, torch.SymInt):
                 symbols[symbolic.node.expr] = int(value)
@@ -134,11 +88,10 @@ class Run:
             value = self.values.get(node.name)
             if isinstance(value, Tensor) and (index := where.pop(_identity(value), None)) is not None:
                 pairs.append((index, node))
-        wanted = [node for node in self.pair.backward.graph.nodes if _is_tangent(node)]
-        if where or len(pairs) != len(wanted):
+        if where or len(pairs) != len(self.pair.tangents):
             msg = (
                 f"backward: 'selective' expects differentiable outputs that share no memory, found "
-                f"{len(found)} with {len(wanted)} gradients; use backward='kept'"
+                f"{len(found)} with {len(self.pair.tangents)} gradients; use backward='kept'"
             )
             raise ValueError(msg)
         return [index for index, _ in pairs], [node for _, node in pairs]
@@ -149,15 +102,9 @@ class Run:
         Raises
         ------
         ValueError
-            If no one layer is the last, or what follows it was not kept.
+            If no one layer is the last.
         """
         last = final_layer(self.pair.layers, outputs, self.last)
-        if last.output not in self.pair.final:
-            msg = (
-                f"backward: 'selective' expects the last layer {last.name!r} to be the last product with an "
-                "input of the graph, another that is no parameter follows; use backward='kept'"
-            )
-            raise ValueError(msg)
         return [*(layer for layer in self.pair.layers.values() if layer.output is not last.output), last]
 
     def behind(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
@@ -189,30 +136,30 @@ class Run:
         `gradients` are those of the unweighted losses at the outputs. With `release`, what was kept is
         freed as its rows are taken, so that this can be done once.
         """
-        taken = iter(self._tangents(gradients, weights, rows))
-        forward = {node.name: node for node in self.pair.forward.graph.nodes}
-        places = [node for node in self.pair.backward.graph.nodes if node.op == "placeholder"]
-        values = {node.name: self.values[node.name] for node in places if not _is_tangent(node)}
+        tangents = self._tangents(gradients, weights, rows)
+        values = {node.name: self.values[node.name] for node in self.pair.entries}
         if release:
             self.values = {}
-        arguments: Values = []
-        for node in places:
-            if _is_tangent(node):
-                arguments.append(next(taken))
-                continue
-            source, value = forward[node.name], values.pop(node.name)
-            if not isinstance(value, Tensor):
-                number = node.meta["val"]
-                value = self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
-            elif source in self.pair.sized and self._places[source]:
-                value = resized(source, self.sizes, rows.numel())
-            else:
-                for place in self._places[source]:
-                    value = place.kept(value, rows)
-            arguments.append(value)
+        entries = {node: self._kept(node, values.pop(node.name), rows) for node in self.pair.entries}
+        entries |= dict(zip(self.pair.tangents, tangents, strict=True))
+        nodes = [node for node in self.pair.backward.graph.nodes if node.op == "placeholder"]
+        arguments: Values = [entries.pop(node) for node in nodes]
+        del tangents
         with torch.no_grad():
             found = fx.Interpreter(self.pair.backward).boxed_run(arguments)  # frees what it has used
         return self._named(found)
+
+    def _kept(self, node: fx.Node, value: Any, rows: Tensor) -> Any:
+        """Return what a saved value is for the samples `rows`."""
+        if not isinstance(value, Tensor):
+            number = node.meta["val"]
+            return self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
+        source = self.pair.nodes[node.name]
+        if source in self.pair.sized and self._places[source]:
+            return resized(source, self.sizes, rows.numel())
+        for place in self._places[source]:
+            value = place.kept(value, rows)
+        return value
 
     def _tangents(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> list[Tensor]:
         """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
@@ -226,11 +173,11 @@ class Run:
 
     def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
         """Return the backward graph's results by parameter, each in memory of its own."""
-        inputs = [node.name for node in self.pair.forward.graph.nodes if node.op == "placeholder"]
-        names = self.pair.parameters or {}
+        names = self.pair.parameters
         result: dict[str, Tensor] = {}
         seen = set()
-        for place, gradient in zip(inputs, found, strict=True):
+        for node, gradient in zip(self.pair.inputs, found, strict=True):
+            place = node.name
             if place in names and gradient is not None:
                 if gradient.layout is not torch.strided:
                     msg = (
@@ -243,10 +190,6 @@ class Run:
                 name = names[place]
                 result[name] = result[name] + own if name in result else own
         return result
-
-
-def _is_tangent(node: fx.Node) -> bool:
-    return node.op == "placeholder" and node.name.startswith("tangents")
 
 
 def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:

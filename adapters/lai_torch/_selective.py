@@ -12,10 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_torch._assemble import assemble
 from lai_torch._batch import Loss, check_losses, count, tensors
 from lai_torch._capture import Captured
 from lai_torch._graphs import Layer, pulled_through
 from lai_torch._places import Place
+from lai_torch._preserve import evaluating
+from lai_torch._record import record
+from lai_torch._rules import READ_BY_LAI
 from lai_torch._run import Run
 
 
@@ -73,43 +77,64 @@ class Selective:
         self._run = run = self._captured.read(found, self.last)
         self._gradients = [gradients[index] for index in run.order]
         self._finite = torch.isfinite(values.detach())
-        return self._trace(run), values.detach()
+        return self._trace(run, (inputs, targets)), values.detach()
 
-    def _trace(self, run: Run) -> lai.Trace:
+    def _trace(self, run: Run, batch: tuple[Any, Any]) -> lai.Trace:
         """Return what LAI sees of the layers."""
         pairs = zip(run.outputs, self._gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
         gradient = pulled_through(run.behind(last, list(used)), last, run.values, used)
-        records = [self._record(run, layer, None) for layer in layers]
-        return lai.Trace([*records, self._record(run, last, gradient)])
+        if run.pair.own is None:
+            run.pair.own = self._owned([*layers, last], *batch)
+        owned = zip(layers, run.pair.own, strict=False)
+        records = [self._record(run, layer, None, own=own) for layer, own in owned]
+        return lai.Trace([*records, self._record(run, last, gradient, own=True)])
 
-    def _record(self, run: Run, layer: Layer, gradient: Tensor | None) -> lai.Record:
-        """Return what LAI sees of a layer: its input, samples first."""
-        inputs, is_last = run.values[layer.inputs.name], gradient is not None
+    def _record(self, run: Run, layer: Layer, gradient: Tensor | None, *, own: bool) -> lai.Record:
+        """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
+        inputs = run.values[layer.inputs.name]
+        kind = lai.LayerTrace if own else lai.ReadoutTrace
+        weight = layer.names[0] if own else None
+        named: dict[str, Any] = {"bias": layer.bias, "weight": weight, "name": layer.name}
         place = run.place(layer.inputs, layer.name)
-        trains = self.model.get_parameter(layer.weight).requires_grad or is_last
-        named: dict[str, Any] = {
-            "bias": layer.bias,
-            "weight": layer.weight if trains else None,
-            "name": layer.name,
-        }
-        kind = lai.LayerTrace if trains else lai.ReadoutTrace
         if layer.geometry is None:
             outputs = None
             if gradient is not None:
-                outputs = run.place(layer.output, layer.name).in_front(gradient)
-            return kind(place.in_front(inputs), outputs, **named)
+                outputs = run.place(layer.output, layer.name).in_front(gradient, left=layer.left)
+            return kind(place.in_front(inputs, left=layer.left), outputs, **named)
         if place != Place(0):
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
                 "found them merged with another; use backward='kept'"
             )
             raise ValueError(msg)
-        if trains and not is_last:
+        if own and gradient is None:
             return lai.ConvolutionTrace(inputs, None, **layer.geometry, **named)
         outputs = None if gradient is None else gradient.flatten(2).movedim(1, 2)
         return kind(inputs.flatten(2).movedim(1, 2), outputs, **named)
+
+    def _owned(self, layers: list[Layer], inputs: Any, targets: Any) -> list[bool]:
+        """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of.
+
+        Raises
+        ------
+        ValueError
+            If that has other layers.
+        """
+        with evaluating(self.model):
+            recording = record(self.model, self.loss, inputs, targets, every_layer=False, last=self.last)
+        uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
+        uses.append(recording.last)
+        expected = [(set(use.weight.names), use.bias is not None) for use in uses]
+        if [(set(layer.names), layer.bias) for layer in layers] != expected:
+            names = [use.weight.name for use in uses]
+            msg = (
+                f"backward: 'selective' expects the layers of an eager trace, {names}, in the captured "
+                f"graph, found {[layer.names[0] for layer in layers]}; use backward='kept'"
+            )
+            raise ValueError(msg)
+        return [one.weight is not None for one in assemble(recording).layers]
 
     def backward(self, weights: Tensor) -> None:
         """Add the gradient of `sum_j weights_j loss_j` to `.grad`, from the kept rows alone.
