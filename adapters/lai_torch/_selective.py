@@ -26,6 +26,7 @@ from lai_torch._run import Run
 class Selective:
     """A model's forward and backward graph, run on the whole batch and on the kept rows.
 
+    The first batch is traced eagerly, too: layers of the graph that are not those of a trace are refused.
     The first backward pass that drops a sample is compared with that of every sample, dropped ones
     with weight zero, through the same graph: samples that are coupled, or merged with something else
     on an axis, show there. `selfcheck` compares with plain autograd, which shares nothing.

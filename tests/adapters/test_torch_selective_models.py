@@ -360,7 +360,19 @@ class Table(nn.Module):
         return self.head(hidden.flatten(0, 1)[torch.arange(len(inputs)) * 4 + inputs.argmax(1)])
 
 
+class Sliced(Body):
+    """Adds a part of a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.offsets = nn.Parameter(torch.randn(8))
+
+    def forward(self, inputs):
+        return self.head(torch.tanh(functional.linear(inputs, self.body.weight, self.offsets[:5])))
+
+
 PARAMETERS = {
+    "sliced": (Sliced, (4,)),
     "projected": (Projected, (4,)),
     "constant": (Constant, (4,)),
     "normed": (normed, (4,)),
