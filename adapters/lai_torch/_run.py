@@ -150,7 +150,9 @@ class Run:
         return self._named(found)
 
     def _kept(self, node: fx.Node, value: Any, rows: Tensor) -> Any:
-        """Return what a saved value is for the samples `rows`."""
+        """Return what a saved value is for the samples `rows`, which are in order."""
+        if rows.numel() == self.samples:
+            return value
         if not isinstance(value, Tensor):
             number = node.meta["val"]
             return self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value

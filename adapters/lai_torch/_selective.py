@@ -164,7 +164,7 @@ class Selective:
                 f"does not ({str(error).splitlines()[0]}); use backward='kept'"
             )
             raise ValueError(msg) from error
-        if masked is not None:
+        if masked is not None and all(bool(torch.isfinite(one).all()) for one in masked.values()):
             _check_equal(gradients, masked)
             self.proved = True
         parameters = dict(self.model.named_parameters())

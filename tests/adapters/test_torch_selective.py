@@ -231,3 +231,19 @@ def test_scoring_without_a_step_disturbs_no_training():
     assert report.backward == "kept"
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(weights, curator.score(*batch)[0])
+
+
+def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_checked():
+    model, inputs, targets = case("tokens")
+    scale = iter((1e308, 1.0))
+
+    def policy(scores):
+        return lai.keep_top(scores, 0.5) * next(scale) * N
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(
+        model, LOSS, optimizer, (inputs, targets), policy=policy, backward="selective"
+    )
+    reports = [curator.step(inputs, targets) for _ in range(2)]
+    assert [report.skipped for report in reports] == [True, False]
+    assert curator._ways._selective.proved
