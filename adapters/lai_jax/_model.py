@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_jax._along import floating
 from lai_jax._analysis import Notebook, Reader
 from lai_jax._program import Program, Site, Value
 from lai_jax._rows import Rows
@@ -181,7 +182,7 @@ def read(
 
     arrays = [data[i] for i in moving]
     closed = jax.make_jaxpr(flat)(leaves, arrays)
-    trainable = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
+    trainable = floating(leaves)
     if not trainable:
         msg = "params: expected at least one array of floating-point numbers"
         raise TypeError(msg)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai")
+ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact")
 
 SKETCHED = ("lai", "calibrated_lai")
 """Estimators that are linear in the products of output gradients as they are."""

@@ -1,5 +1,6 @@
 """The program that the adapter reads and runs: a jaxpr, calls inlined, with what is known of every value."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,6 +167,14 @@ class Program:
 def closed_of(jaxpr: Any) -> Any:
     """Return a jaxpr closed, whether or not it was."""
     return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
+
+
+def programs_of(eqn: Any) -> Iterator[Any]:
+    """Yield the programs that an equation runs, each as a jaxpr."""
+    for value in eqn.params.values():
+        for each in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(getattr(each, "jaxpr", each), "eqns"):
+                yield closed_of(each).jaxpr
 
 
 def needed(jaxpr: Any) -> list[Any]:

@@ -6,22 +6,21 @@ import jax
 
 import lai_core as lai
 from lai_core.gates import GateTrace, gate_lai_scores
+from lai_jax._exact_scoring import ValidationGradient
 from lai_jax._options import check_carried
 from lai_jax._validation import Validation
 
 
 def scored(
-    estimator: str, validation: Any, trace: Any, second_moment: Any, decay: float, exponent: float
+    estimator: str, given: Validation, trace: Any, second_moment: Any, decay: float, exponent: float
 ) -> tuple[jax.Array, jax.Array | None]:
     """Return the scores of a trace, and for preconditioned LAI the next second moment.
 
     Raises
     ------
     ValueError
-        If what the estimator takes beside the batch is missing or unfit.
+        If the second moment that the estimator takes is missing.
     """
-    given = validation if isinstance(validation, Validation) else Validation(validation)
-    _check(estimator, given)
     if estimator == "gate_lai":
         theirs = given.side
         return gate_lai_scores(theirs.trace, trace.trace, theirs.gates, trace.gates, trace.column_norms), None
@@ -39,15 +38,26 @@ def scored(
     return lai.preconditioned_lai_scores(given.side, trace, moment, exponent=exponent, **options), moment
 
 
-def _check(estimator: str, given: Validation) -> None:
-    check_carried(estimator, given.sketch, given.layer_weights)
+def opened(estimator: str, given: Any) -> Validation:
+    """Return the validation side that a step was given.
+
+    Raises
+    ------
+    ValueError
+        If it is not of the estimator's kind, or carries what the estimator cannot use.
+    """
+    found = given if isinstance(given, Validation) else Validation(given)
+    check_carried(estimator, found.sketch, found.layer_weights)
     way_out = f"use lai_jax.summarize(..., estimator={estimator!r})"
-    if estimator == "calibrated_lai" and given.layer_weights is None:
+    if estimator == "calibrated_lai" and found.layer_weights is None:
         msg = f"summary: estimator 'calibrated_lai' expects a Validation with layer weights; {way_out}"
         raise ValueError(msg)
-    if (estimator == "gate_lai") != isinstance(given.side, GateTrace):
-        expected = "a GateTrace" if estimator == "gate_lai" else "a ValidationSummary or a Trace"
+    kinds = {"gate_lai": (GateTrace,), "exact": (ValidationGradient,)}
+    expected = kinds.get(estimator, (lai.ValidationSummary, lai.Trace))
+    if not isinstance(found.side, expected):
+        named = " or a ".join(kind.__name__ for kind in expected)
         msg = (
-            f"summary: estimator {estimator!r} expects {expected}, got {type(given.side).__name__}; {way_out}"
+            f"summary: estimator {estimator!r} expects a {named}, got {type(found.side).__name__}; {way_out}"
         )
         raise ValueError(msg)
+    return found

@@ -1,13 +1,13 @@
 """What a forward pass takes, counted from its jaxpr."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from lai_jax._model import call, is_array
-from lai_jax._program import closed_of, needed
+from lai_jax._program import needed, programs_of
 
 
 def forward_cost(apply: Callable[..., Any], params: Any, inputs: Any) -> int:
@@ -51,13 +51,6 @@ def _of_equation(eqn: Any) -> int:
         outputs = kernel[params["dimension_numbers"].rhs_spec[0]]
         return math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // outputs
     if name == "cond":
-        return max(multiply_adds(closed_of(branch).jaxpr) for branch in params["branches"])
-    inner = sum(multiply_adds(closed_of(jaxpr).jaxpr) for jaxpr in _inside(params))
+        return max(multiply_adds(branch) for branch in programs_of(eqn))
+    inner = sum(multiply_adds(jaxpr) for jaxpr in programs_of(eqn))
     return inner * (int(params["length"]) if name == "scan" else 1)
-
-
-def _inside(params: Any) -> Iterator[Any]:
-    """Yield the programs among an equation's parameters."""
-    for value in params.values():
-        if hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns"):
-            yield value

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax import _selective
+from lai_jax._along import floating, moving_leaves
 from lai_jax._assemble import Measured, measure
 from lai_jax._model import Model, is_batched, losses_of
 from lai_jax._plan import Plan
 
 
-def count_of(rows: int | float, model: Model) -> int:
+def count_of(rows: int | float, samples: int) -> int:
     """Return how many rows the backward pass runs on.
 
     Raises
@@ -21,9 +22,9 @@ def count_of(rows: int | float, model: Model) -> int:
     ValueError
         If there are fewer.
     """
-    count = math.ceil(round(rows * model.real, 9)) if isinstance(rows, float) else rows
-    if count > model.real:
-        msg = f"rows: expected at most the {model.real} rows of the batch, got {rows}"
+    count = math.ceil(round(rows * samples, 9)) if isinstance(rows, float) else rows
+    if count > samples:
+        msg = f"rows: expected at most the {samples} rows of the batch, got {rows}"
         raise ValueError(msg)
     return max(count, 1)
 
@@ -90,22 +91,19 @@ def _heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax
 
 
 def recomputed(
-    apply: Any, params: Any, loss: Any, batch: Any, model: Model, weights: jax.Array, count: int | None
+    apply: Any, params: Any, loss: Any, batch: Any, weights: jax.Array, count: int | None
 ) -> list[jax.Array]:
     """Return the gradient of the weighted losses of the heaviest rows, run forward once more."""
-    rows = model.real if count is None else count
+    rows = weights.shape[0] if count is None else count
     chosen, own = _heaviest(weights, rows, rows)
     inputs, targets = jax.tree.map(lambda leaf: leaf[chosen] if is_batched(leaf) else leaf, batch)
-    leaves, tree = jax.tree.flatten(params)
+    moving, restored = moving_leaves(params)
 
-    def weighted(moving: list[jax.Array]) -> jax.Array:
-        given = list(leaves)
-        for leaf, value in zip(model.trainable, moving, strict=True):
-            given[leaf] = value
-        values = losses_of(apply, loss)(jax.tree.unflatten(tree, given), inputs, targets)
-        return jnp.sum(own.astype(values.dtype) * values)
+    def weighted(values: list[jax.Array]) -> jax.Array:
+        found = losses_of(apply, loss)(restored(values), inputs, targets)
+        return jnp.sum(own.astype(found.dtype) * found)
 
-    return jax.grad(weighted)([jnp.asarray(leaves[leaf]) for leaf in model.trainable])
+    return jax.grad(weighted)(moving)
 
 
 def best(scores: jax.Array, count: int) -> jax.Array:
@@ -116,18 +114,19 @@ def best(scores: jax.Array, count: int) -> jax.Array:
 
 
 def stepped(
-    tx: Any, params: Any, opt_state: Any, model: Model, gradients: list[jax.Array], weights: jax.Array
+    tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], weights: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
     """Update, unless nothing was kept or the gradient is not finite."""
     leaves, tree = jax.tree.flatten(params)
+    trainable = floating(leaves)
     given = [jnp.zeros_like(leaf) for leaf in leaves]
-    for leaf, gradient in zip(model.trainable, gradients, strict=True):
+    for leaf, gradient in zip(trainable, gradients, strict=True):
         given[leaf] = gradient
     updates, new_state = tx.update(jax.tree.unflatten(tree, given), opt_state, params)
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
     skipped = ~(finite & jnp.any(weights > 0))
     moved = list(leaves)
-    for leaf in model.trainable:
+    for leaf in trainable:
         new = leaves[leaf] + jax.tree.leaves(updates)[leaf].astype(leaves[leaf].dtype)
         moved[leaf] = jnp.where(skipped, leaves[leaf], new)
     state = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), opt_state, new_state)

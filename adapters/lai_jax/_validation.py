@@ -12,6 +12,7 @@ import lai_core as lai
 from lai_jax._assemble import measure, records_of
 from lai_jax._calibrated import fitted_weights
 from lai_jax._chain import links_of
+from lai_jax._exact_scoring import ValidationGradient, validation_gradient
 from lai_jax._model import batch_size, check_targets, is_batched, read
 from lai_jax._options import check_carried, check_counts, check_estimator
 from lai_jax._plan import make_plan
@@ -31,8 +32,8 @@ class Validation:
     Attributes
     ----------
     side
-        A `ValidationSummary`; a `Trace` where there is no summary; a `GateTrace` for `gate_lai`. Sketched
-        if there is a sketch.
+        A `ValidationSummary`; a `Trace` where there is no summary; a `GateTrace` for `gate_lai`; the
+        summed gradient for `exact`. Sketched if there is a sketch.
     sketch
         With which the step sketches its own side.
     layer_weights
@@ -70,7 +71,7 @@ def summarize(
     apply, params, loss, inputs, targets, last
         As for `trace`.
     estimator
-        `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai` or `calibrated_lai`.
+        `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai`, `calibrated_lai` or `exact`.
     positions
         What LAI's product means on layers with positions. None: `tokens` if every layer has the last
         layer's positions, else `mean`. Of `flatten` with positions there is no summary, and the set's
@@ -139,6 +140,8 @@ def _side(
     last: str | None,
 ) -> tuple[Any, str | None]:
     """Return what some samples are as a side, those not `counted` left out, and how positions are read."""
+    if estimator == "exact":
+        return validation_gradient(apply, params, loss, batch, counted), None
     model = read(apply, params, loss, *batch)
     plan = make_plan(model, last)
     if estimator == "gate_lai":
@@ -185,7 +188,7 @@ def _in_chunks(one: Any, batch: tuple[Any, Any], samples: int, chunk: int) -> tu
         own = jax.tree.map(lambda leaf: leaf[index] if is_batched(leaf) else leaf, batch)
         side, meaning = one(own, place < samples)
         meanings.append(meaning)
-        if not isinstance(side, lai.ValidationSummary):
+        if not isinstance(side, (lai.ValidationSummary, ValidationGradient)):
             msg = (
                 "chunk: expected an estimator and positions that have a summary; the trace of every "
                 "validation sample is kept for these, so leave it out"

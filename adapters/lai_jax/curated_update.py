@@ -12,10 +12,11 @@ import lai_core as lai
 from lai_core.gates import GateTrace
 from lai_jax._assemble import Measured, measure, records_of
 from lai_jax._chain import links_of
-from lai_jax._model import Model, is_batched, read
+from lai_jax._exact_scoring import scored_exactly
+from lai_jax._model import Model, batch_size, is_batched, read
 from lai_jax._options import check_update
 from lai_jax._plan import Plan, make_plan
-from lai_jax._scoring import scored
+from lai_jax._scoring import opened, scored
 from lai_jax._update import Forward, best, count_of, recomputed, stepped
 from lai_jax.gates import gated, measured_chain
 
@@ -81,7 +82,8 @@ def curated_update(
     tx
         An optax gradient transformation.
     estimator
-        `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai` or `calibrated_lai`.
+        `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai` or `calibrated_lai`; or `exact`, which
+        needs no trace and runs forward once more to train, on any model in which samples do not meet.
     policy
         From `(n,)` scores to `(n,)` weights of the losses; NaN scores get weight 0.
     rows
@@ -134,23 +136,28 @@ def curated_update(
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
-        model = read(apply, params, loss, inputs, targets)
-        plan = make_plan(model, last)
-        _check_last(estimator, plan)
-        count = None if rows is None else count_of(rows, model)
-        shared = not (recompute and count is not None)
-        forward, measured, trace = _traced(model, plan, estimator, shared=shared)
-        scores, moment = scored(estimator, summary, trace, second_moment, decay, exponent)
+        batch, given = (inputs, targets), opened(estimator, summary)
+        count = None if rows is None else count_of(rows, batch_size(inputs))
+        if estimator == "exact":
+            losses, scores = scored_exactly(apply, params, loss, batch, given.side)
+            forward, moment = None, None
+        else:
+            model = read(apply, params, loss, inputs, targets)
+            plan = make_plan(model, last)
+            _check_last(estimator, plan)
+            shared = not (recompute and count is not None)
+            forward, measured, trace = _traced(model, plan, estimator, shared=shared)
+            losses = measured.losses[: model.real]
+            scores, moment = scored(estimator, given, trace, second_moment, decay, exponent)
         weights = policy(scores if count is None else best(scores, count))
         if forward is None:
-            gradients = recomputed(apply, params, loss, (inputs, targets), model, weights, count)
+            gradients = recomputed(apply, params, loss, batch, weights, count)
         elif count is None:
             gradients = forward.gradient(weights)
         else:
-            fewer = jax.tree.map(lambda leaf: leaf[:count] if is_batched(leaf) else leaf, (inputs, targets))
+            fewer = jax.tree.map(lambda leaf: leaf[:count] if is_batched(leaf) else leaf, batch)
             gradients = forward.gradient_of_rows(weights, count, read(apply, params, loss, *fewer))
-        losses = measured.losses[: model.real]
-        params, opt_state, skipped = stepped(tx, params, opt_state, model, gradients, weights)
+        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, weights)
         used = jnp.where(weights > 0, losses, 0.0)
         return (
             params,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from lai_jax._along import along, moving_leaves
 from lai_jax._model import check_targets, losses_of
 
 Batch = tuple[Any, Any]
@@ -81,7 +81,7 @@ def exact_scores(
             msg = f"{name}: expected a pair (inputs, targets), got {type(batch).__name__}"
             raise TypeError(msg)
         check_targets(*batch)
-    moving, restored = _moving(params)
+    moving, restored = moving_leaves(params)
 
     def of(batch: Batch) -> Callable[[list[jax.Array]], jax.Array]:
         return lambda values: losses(restored(values), *batch)
@@ -95,7 +95,7 @@ def exact_scores(
         step = jax.grad(lambda values: _reduced(of(training)(values), reduction))(moving)
         point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
     direction = jax.grad(lambda values: of(validation)(values).sum())(point)
-    return _along(of(training), moving, direction) * scale
+    return along(of(training), moving, direction)[1] * scale
 
 
 def _check_options(at: str, learning_rate: Any, reduction: str, optimizer: Any) -> None:
@@ -120,34 +120,8 @@ def _check_options(at: str, learning_rate: Any, reduction: str, optimizer: Any) 
         raise TypeError(msg)
 
 
-def _moving(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
-    """Return the floating-point leaves, and how to put others in their place."""
-    leaves, tree = jax.tree.flatten(params)
-    places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
-
-    def restored(values: list[Any]) -> Any:
-        given = list(leaves)
-        for place, value in zip(places, values, strict=True):
-            given[place] = value
-        return jax.tree.unflatten(tree, given)
-
-    return [jnp.asarray(leaves[place]) for place in places], restored
-
-
 def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
     return losses.mean() if reduction == "mean" else losses.sum()
-
-
-def _along(losses: Callable[[list[jax.Array]], jax.Array], at: list[jax.Array], direction: Any) -> jax.Array:
-    """Return the derivative of every loss along a direction of the parameters."""
-    try:
-        return jax.jvp(losses, (at,), (direction,))[1]
-    except TypeError as error:
-        if "custom_vjp" not in str(error):
-            raise
-    values, pull = jax.vjp(losses, at)  # no forward mode: the transpose of the transpose
-    transposed = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(values))[1]
-    return transposed(direction)[0]
 
 
 def _optimizer_scores(
@@ -164,9 +138,9 @@ def _optimizer_scores(
 
     def stepped(gradients: list[jax.Array]) -> list[jax.Array]:
         updates, _ = tx.update(restored(gradients), state, restored(moving))
-        return [value + update for value, update in zip(moving, _moving(updates)[0], strict=True)]
+        return [value + update for value, update in zip(moving, moving_leaves(updates)[0], strict=True)]
 
     after, pull = jax.vjp(stepped, gradient)
     target = jax.grad(lambda values: validation(values).sum())(after)
     (direction,) = pull(target)
-    return -_along(training, moving, direction)
+    return -along(training, moving, direction)[1]

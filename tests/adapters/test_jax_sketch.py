@@ -202,7 +202,7 @@ def test_positions_are_tokens_where_they_fit_and_else_means():
 def test_wrong_options_of_a_summary_are_named():
     params, batch = parameters(), data(4)
     for options, message in (
-        ({"estimator": "exact"}, "estimator: expected one of 'ghost', 'lai', 'lli'"),
+        ({"estimator": "midpoint"}, "estimator: expected one of 'ghost', 'lai', 'lli'"),
         ({"chunk": 0}, "chunk: expected a whole number, 1 or more, got 0"),
         ({"calibration": True}, "calibration: expected a whole number, 1 or more, got True"),
         ({"positions": "pairs"}, "positions: expected one of 'tokens'"),

@@ -32,6 +32,7 @@ def test_torch_and_jax_agree(name):
         ("mlp", "calibrated_lai", {}),
         ("cnn", "calibrated_lai", {}),
         ("gpt", "calibrated_lai", {"positions": "mean"}),
+        ("gpt", "exact", {}),
         ("gpt", "lai", {"sketch": 4}),
         ("gpt", "lai", {"sketch": 4, "positions": "flatten"}),
         ("gpt", "calibrated_lai", {"sketch": 3}),
