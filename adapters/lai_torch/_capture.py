@@ -55,6 +55,7 @@ class Captured:
             If the model does not compile in one graph.
         """
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
         aliases = _with_symbolic_batch(inputs, samples)
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
@@ -64,12 +65,14 @@ class Captured:
             # numbers that a model keeps, such as a count of its calls, are inputs of the graph
             with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
                 return self._function(aliases)
-        except (TorchDynamoException, FailOnRecompileLimitHit) as error:
+        except (TorchDynamoException, FailOnRecompileLimitHit, ConstraintViolationError) as error:
             with preserved(self.model), torch.no_grad():
                 call(self.model, inputs)  # an error of the model's own comes up here, as it is
             why = str(error).splitlines()[0]
             if isinstance(error, FailOnRecompileLimitHit):
                 why = f"compiled {self.captures} times, each call changes what the graph depends on"
+            if isinstance(error, ConstraintViolationError):
+                why = "it fixes the size of the batch"
             msg = (
                 "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
                 f"this one does not ({why}); use backward='kept'"
@@ -154,4 +157,9 @@ def _with_symbolic_batch(tree: Any, samples: int) -> Any:
         return alias
     if isinstance(tree, Mapping):
         return {key: _with_symbolic_batch(value, samples) for key, value in tree.items()}
-    return tuple(_with_symbolic_batch(part, samples) for part in tree) if isinstance(tree, tuple) else tree
+    if not isinstance(tree, list | tuple):
+        return tree
+    parts = [_with_symbolic_batch(part, samples) for part in tree]
+    if isinstance(tree, list):
+        return parts
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

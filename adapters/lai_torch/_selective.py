@@ -73,8 +73,8 @@ class Selective:
         with torch.enable_grad():
             outputs = self._captured(inputs, samples)
             values = check_losses(self.loss(outputs, targets), samples)
-        found = [one for one in _leaves(outputs) if one.requires_grad]
-        gradients = torch.autograd.grad(values.sum(), found, allow_unused=True) if found else ()
+            found = [one for one in _leaves(outputs) if one.requires_grad]
+            gradients = torch.autograd.grad(values.sum(), found, allow_unused=True) if found else ()
         self._run = run = self._captured.read(found, self.last)
         self._gradients = [gradients[index] for index in run.order]
         self._finite = torch.isfinite(values.detach())

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from typing import NamedTuple
 
 import lai_torch
 import pytest
@@ -164,7 +165,8 @@ def check_masked(selective, inputs, targets, kept):
     model.zero_grad()
     trace, _ = selective.forward(inputs, targets)
     selective.backward(weights)
-    exact = torch.autograd.grad((loss(model(inputs), targets) * weights).sum(), list(model.parameters()))
+    outputs = model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+    exact = torch.autograd.grad((loss(outputs, targets) * weights).sum(), list(model.parameters()))
     for p, expected in zip(model.parameters(), exact, strict=True):
         torch.testing.assert_close(p.grad, expected)
     return trace
@@ -215,6 +217,27 @@ class Counting(Body):
         self.calls += 1
         self.seen += 1
         return super().forward(inputs) * (1 + self.calls / 8) + self.seen
+
+
+class Pair(NamedTuple):
+    """Two inputs."""
+
+    one: torch.Tensor
+    two: torch.Tensor
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda parts: Pair(*parts), lambda parts: {"parts": parts}])
+def test_inputs_may_be_nested(kind):
+    class Sum(Body):
+        def forward(self, parts):
+            parts = parts["parts"] if isinstance(parts, dict) else parts
+            return super().forward(parts[0] + parts[1])
+
+    selective = Selective(Sum().double(), LOSS)
+    for n in (N, 4):
+        inputs, targets = batch((4,), n)
+        check_masked(selective, (kind([inputs, inputs.flip(0)]),), targets, [0, 2])
+    assert selective.captures == 1
 
 
 def test_what_a_model_counts_compiles_once_more_at_most():
@@ -312,6 +335,13 @@ class Idle(Body):
     def forward(self, inputs):
         self.idle(inputs)
         return super().forward(inputs)
+
+
+class Fixed(Body):
+    """Knows how many samples there are."""
+
+    def forward(self, inputs):
+        return super().forward(inputs.view(N, -1))
 
 
 class Mean(Body):
@@ -416,6 +446,7 @@ def hooked():
         (functools.partial(Body, nn.Dropout(0.5)), "expects nothing random behind the last layer 'head'"),
         (Wide, "layer 'conv': expected a last layer that is a matrix, got a convolution"),
         (Idle, r"of an eager trace, \['idle.weight', 'body.weight', 'head.weight'\], in the captured graph"),
+        (Fixed, r"with a free batch size, this one does not \(it fixes the size of the batch\)"),
         (Mean, "layer 'middle': expected an axis for the 6 samples"),
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
