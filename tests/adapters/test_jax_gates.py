@@ -232,6 +232,10 @@ def convolved(params, x):
             lambda p, x: jnp.tanh(x.reshape(-1, 2) @ p["pairs"]).reshape(5, -1) @ p["a"],
             r"layer 'pairs': .* its input has shape \(10, 2\), not \(n, d\)",
         ),
+        (
+            lambda p, x: jnp.einsum("ng,go->ngo", jnp.tanh(x @ p["a"]), p["c"]),
+            "layer 'c': .* its input meets several matrices side by side",
+        ),
         (convolved, "layer 'k': .* its input goes into a convolution"),
         (
             lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
