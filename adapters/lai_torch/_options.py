@@ -81,9 +81,7 @@ def check_options(
         counts = {**counts, "sketch": (sketch, 1)}
         _check_sketch(validation, estimator)
     for name, (value, least) in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
-            raise ValueError(msg)
+        _check_count(name, value, least)
     if not 0.0 <= group_floor <= 1.0:
         msg = f"group_floor: expected a share in [0, 1], got {group_floor!r}"
         raise ValueError(msg)
@@ -138,6 +136,32 @@ def _check_sketch(validation: Validation, estimator: str) -> None:
             "sketch: expected a validation set to sketch, got a ValidationSummary; pass (inputs, targets) or "
             "a loader"
         )
+        raise ValueError(msg)
+
+
+def check_chunk(chunk: Any, validation: Validation, estimator: str, backward: str) -> None:
+    """Raise unless a batch may be scored at most `chunk` samples at once.
+
+    Raises
+    ------
+    ValueError
+        If it may not.
+    """
+    if chunk is None:
+        return
+    _check_count("chunk", chunk, 1)
+    if estimator in {"preconditioned_lai", "midpoint"}:
+        msg = f"chunk: estimator {estimator!r} reads the whole batch at once; leave it out"
+        raise ValueError(msg)
+    if backward != "kept" or validation.is_batch:
+        other = f"backward={backward!r}" if backward != "kept" else f"validation={validation.source!r}"
+        msg = f"chunk: {other} runs the whole batch at once; leave it out, or use 'kept' and a validation set"
+        raise ValueError(msg)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
         raise ValueError(msg)
 
 

@@ -26,10 +26,14 @@ class Ways:
     backward
         `kept`, `selective`, `whole`, or `auto`, which chooses between `kept` and `whole` by the running
         mean of the share kept.
+    chunk
+        How many samples to score at once, by a forward pass for that alone; None: the whole batch.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, scorer: Scorer, backward: str) -> None:
-        self.model, self.scorer, self.backward = model, scorer, backward
+    def __init__(
+        self, model: nn.Module, loss: Loss, scorer: Scorer, backward: str, chunk: int | None
+    ) -> None:
+        self.model, self.scorer, self.backward, self.chunk = model, scorer, backward, chunk
         self.share: float | None = None
         last = cast("TraceScorer", scorer).last if backward == "selective" else None
         self._selective = Selective(model, loss, last) if backward == "selective" else None
@@ -71,4 +75,9 @@ class Ways:
         with evaluating(self.model):
             if summary is None:
                 return self.scorer.score_itself(batch, exclude_self=exclude_self)
-            return self.scorer.score(summary, batch)
+            parts = self.scorer.chunks(batch, self.chunk or count(*batch))
+            found = [self.scorer.score(summary, part) for part in parts]
+        if len(found) == 1:
+            return found[0]
+        scores, losses = (torch.cat([getattr(one, name) for one in found]) for name in ("scores", "losses"))
+        return replace(found[0], scores=scores, losses=losses)

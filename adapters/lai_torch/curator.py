@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._batch import Loss, count
 from lai_torch._groups import dropped_shares, with_floor
-from lai_torch._options import check_groups, check_ids, check_model, check_options
+from lai_torch._options import check_chunk, check_groups, check_ids, check_model, check_options
 from lai_torch._preserve import evaluating
 from lai_torch._scorers import scorer
 from lai_torch._scoring import Scored
@@ -48,10 +48,10 @@ class Curator:
         prints it.
     estimator
         `ghost`, `lai`, `lli`, `preconditioned_lai`, `calibrated_lai` (LAI with layer weights that each
-        refresh fits to Ghost on at most a batch of validation samples), `gate_lai` (LAI corrected pair by
-        pair for what activations pass back; chains of linear layers, and the validation set's traces are
-        kept), `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's learning rates
-        make).
+        refresh fits to Ghost on at most a batch, or chunk, of validation samples), `gate_lai` (LAI
+        corrected pair by pair for what activations pass back; chains of linear layers, and the validation
+        set's traces are kept), `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's
+        learning rates make).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
         `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
@@ -63,6 +63,9 @@ class Curator:
         Width to which the last layer's output gradients are sketched, for `lai` and `calibrated_lai`:
         pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of signs and
         permutation, which each refresh makes anew (with the batch as validation, each step).
+    chunk
+        Score, and trace the validation set, at most so many samples at once: the same scores in less
+        memory, above all for `ghost`. None: the whole batch.
     warmup
         How many steps train on everything first.
     refresh
@@ -135,6 +138,7 @@ class Curator:
         policy: Policy = lai.keep_positive,
         positions: str | None = None,
         sketch: int | None = None,
+        chunk: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
         share: float = 1.0,
@@ -162,12 +166,13 @@ class Curator:
             plain=autocast is None and scaler is None,
             counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
         )
+        check_chunk(chunk, self._validation, estimator, backward)
         self.model, self.validation, self.policy = model, validation, policy
         self.warmup, self.refresh, self.group_floor = warmup, refresh, group_floor
         self.audit = None if audit is None else Path(audit)
         self.steps = self.skipped = self.dropped = 0
         self._scorer = scorer(model, loss, optimizer, estimator, positions, last, sketch, generator)
-        self._ways = Ways(model, loss, self._scorer, backward)
+        self._ways = Ways(model, loss, self._scorer, backward, chunk)
         self._updater = (
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
@@ -334,7 +339,7 @@ class Curator:
             drawn = self._validation.draw()
             if drawn is not None:
                 with evaluating(self.model):
-                    self._summary = self._scorer.summarize(drawn, size)
+                    self._summary = self._scorer.summarize(drawn, min(size, self._ways.chunk or size))
                 self._age = 0
             elif self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"

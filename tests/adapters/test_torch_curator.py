@@ -273,6 +273,45 @@ def test_bad_options_are_named(options, error, message):
         curated(**options)
 
 
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "gate_lai", "exact"])
+def test_scores_in_chunks_are_the_scores(estimator):
+    model, validation, batch = network(), data(11), data(7)
+    batch[0][5] = torch.nan
+    found, expected = (
+        lai_torch.Curator(model, LOSS, None, validation, estimator=estimator, chunk=chunk).score(*batch)[1]
+        for chunk in (3, None)
+    )
+    torch.testing.assert_close(found.scores, expected.scores, equal_nan=True)
+    torch.testing.assert_close(found.losses, expected.losses, equal_nan=True)
+    assert found.dropped == expected.dropped == 1
+
+
+def test_no_more_than_a_chunk_is_run_at_once_for_scoring():
+    model, validation, batch = network(), data(11), data(7)
+    seen = []
+    model.register_forward_hook(lambda module, inputs, outputs: seen.append(len(outputs)))
+    lai_torch.Curator(model, LOSS, None, validation, estimator="ghost", chunk=3).score(*batch)
+    assert max(seen) == 3
+    assert sum(seen) == 11 + 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk": 0}, "chunk: expected a whole number, 1 or more, got 0"),
+        (
+            {"chunk": 3, "estimator": "preconditioned_lai"},
+            "chunk: estimator 'preconditioned_lai' reads the whole",
+        ),
+        ({"chunk": 3, "backward": "whole"}, "chunk: backward='whole' runs the whole batch at once"),
+        ({"chunk": 3, "validation": "batch"}, "chunk: validation='batch' runs the whole batch at once"),
+    ],
+)
+def test_chunks_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        lai_torch.Curator(network(), LOSS, None, options.pop("validation", data(4)), **options)
+
+
 def test_a_summary_of_another_meaning_is_refused_before_it_is_used():
     model = network()
     summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai", positions="mean")
