@@ -9,9 +9,9 @@ from benchmarks import cost_torch
 from benchmarks.cost_models import MODELS
 
 OUT = Path("build/cost-peers.json")
-METHODS = {name: cost_torch.METHODS[name] for name in ("lai_cached", "lai_fresh", "ghost_fresh")}
-MICRO = "ghost_micro"
-"""Ghost in batches as small as the peer's, which is what memory depends on."""
+METHODS = {
+    name: cost_torch.METHODS[name] for name in ("lai_cached", "lai_fresh", "ghost_fresh", "ghost_chunked")
+}
 CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
 """What takes no more than the peer, on every model."""
 
@@ -29,8 +29,7 @@ def run() -> dict[str, Any]:
     from benchmarks import peer_torch
 
     torch.set_num_threads(1)
-    micro = {"estimator": "ghost", "micro_batch": peer_torch.MICRO_BATCH}
-    figures = cost_torch.compare(MODELS, METHODS | {MICRO: micro})
+    figures = cost_torch.compare(MODELS, METHODS)
     cost_torch.show(figures)
     cost_torch.write(OUT, figures)
     failed = []

@@ -27,7 +27,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 import lai_core as lai
-from benchmarks.cost_models import MODELS, Work, parts
+from benchmarks.cost_models import MODELS, Work
 
 OUT = Path("build/cost-torch.json")
 HALF = functools.partial(lai.keep_top, fraction=0.5)
@@ -47,6 +47,7 @@ METHODS = {
     "lai_fresh": {"estimator": "lai"},
     "lli_cached": {"estimator": "lli", "refresh": 10**9},
     "ghost_fresh": {"estimator": "ghost"},
+    "ghost_chunked": {"estimator": "ghost", "chunk": 8},
     "exact_fresh": {"estimator": "exact"},
     "lai_selective": {"estimator": "lai", "refresh": 10**9, "backward": "selective"},
 }
@@ -205,27 +206,14 @@ def peer_installed() -> bool:
     return importlib.util.find_spec("opacus") is not None
 
 
-def curated(
-    work: Work, *, micro_batch: int | None = None, **options: Any
-) -> tuple[dict[str, float], lai_torch.Curator]:
-    """Return what `measure` finds of a curator's step, and the curator.
-
-    With `micro_batch`, batches of that size accumulate their gradients into the step.
-    """
+def curated(work: Work, **options: Any) -> tuple[dict[str, float], lai_torch.Curator]:
+    """Return what `measure` finds of a curator's step, and the curator."""
     optimizer = work.optimizer()
-    batches = [work.batch] if micro_batch is None else list(parts(work.batch, micro_batch))
-    if micro_batch is not None:
-        options |= {"accumulate": len(batches), "refresh": len(batches)}
     positions = work.positions if options["estimator"] == "lai" else None
     curator = lai_torch.Curator(
         work.model, work.loss, optimizer, work.validation, policy=HALF, positions=positions, **options
     )
-
-    def step() -> None:
-        for batch in batches:
-            curator.step(*batch)
-
-    return measure(work, step, optimizer), curator
+    return measure(work, lambda: curator.step(*work.batch), optimizer), curator
 
 
 def over(plain: dict[str, float], step: dict[str, float]) -> dict[str, float]:
