@@ -221,7 +221,10 @@ MUTANTS = {
         "lai_core/policies.py", "taken = (rank < kept)", "taken = (rank < kept - 1)", "test_policies.py"
     ),
     "forget the signs of a sketch": Mutant(
-        "lai_core/sketches.py", " * xp.astype(signs, dtype)", "", "test_sketches.py"
+        "lai_core/_engine/sketched.py",
+        "cast(xp, rows[part, ...], work.dtype) * signs",
+        "cast(xp, rows[part, ...], work.dtype)",
+        "test_sketches.py",
     ),
     "leave transposed pairs out of a sketch's variance": Mutant(
         "lai_core/_engine/sketched.py",

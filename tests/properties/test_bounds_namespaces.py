@@ -72,6 +72,8 @@ def _arrays() -> dict[str, np.ndarray]:
         "kept_terms": rng.standard_normal((2, 4)),
         "terms": rng.standard_normal((3, 4)),
         "probabilities": np.array([0.25, 0.5, 1.0]),
+        "approximate": rng.standard_normal((3, 2, 4)),
+        "exact": rng.standard_normal((3, 2, 4)),
     }
 
 
