@@ -13,6 +13,7 @@ from lai_torch._preserve import eager, preserved
 from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._tap import nearest
+from lai_torch._unread import warn_of_unread
 from lai_torch._uses import Use
 
 
@@ -120,6 +121,8 @@ def record(
         layers = [proof.layouts[use] for use in proof.uses if use.kind in READ_BY_LAI]
         return record(model, loss, inputs, targets, every_layer=False, last=last, known=layers)
     _check_untouched(recorder.uses)
+    if not every_layer and shortcut is None and not known:
+        warn_of_unread(recorder)
     alone = leftovers if samples == 1 else {}
     unexplained = {
         name: recorder.stuck.get(name, "a function that cannot be watched")

@@ -273,6 +273,30 @@ def test_samples_coupled_by_hand_are_refused():
         lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
 
 
+class Frames(nn.Module):
+    """A convolution on frames that are merged with the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.filter, self.head = nn.Conv2d(1, 2, 3), nn.Linear(24, 3)
+
+    def forward(self, inputs):
+        return self.head(self.filter(inputs.flatten(0, 1)).reshape(len(inputs), -1))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "named"),
+    [
+        (Frames(), (6, 3, 1, 4, 4), r"'filter.weight' \(used by torch.nn.functional.conv2d\), and leaves"),
+        (Recurrent(), (6, 7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
+    ],
+)
+def test_a_matrix_that_lai_has_no_readout_to_is_named(model, shape, named):
+    with pytest.warns(UserWarning, match=f"LAI has no readout from the input of {named}"):
+        found = lai_torch.trace(model, LOSS, torch.randn(shape), torch.randint(3, (6,)))
+    assert [layer.name for layer in found.layers] == ["head"]
+
+
 def test_an_input_overwritten_after_use_is_refused():
     class Overwriting(nn.Module):
         def __init__(self):
