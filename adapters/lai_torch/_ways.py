@@ -62,6 +62,10 @@ class Ways:
         scorer = cast("TraceScorer", self.scorer)
         if way == "selective":
             trace, losses = cast("Selective", self._selective).forward(*batch)
+            if summary is None and not bool(
+                torch.isfinite(losses).all()
+            ):  # they would spoil everyone's score
+                return self._alone(summary, batch, exclude_self=exclude_self)
         else:
             positions = scorer.positions if summary is None else summary.positions
             trace, losses = cast("Whole", self._whole).forward(*batch, positions)

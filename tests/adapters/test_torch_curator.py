@@ -326,3 +326,13 @@ def test_a_step_needs_an_optimizer():
     curator = lai_torch.Curator(network(), LOSS, None, data(6))
     with pytest.raises(ValueError, match="optimizer: expected an optimizer to step with, got None"):
         curator.step(*data(6))
+
+
+def test_a_sample_that_is_not_finite_spoils_no_other_score_of_its_own_batch():
+    model, batch = network(), data(7)
+    batch[0][2] = torch.nan
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    curator = lai_torch.Curator(model, LOSS, optimizer, "batch", backward="selective")
+    report = curator.step(*batch)
+    assert report.dropped == 1
+    assert int(torch.isfinite(report.scores).sum()) == 6
