@@ -1,9 +1,10 @@
 """Chains of layers with elementwise functions between them: each layer's gates, read off the graph.
 
 The input of layer l + 1 is a function of the output s of layer l. Where that function works entry by
-entry, its Jacobian is the diagonal of the gates phi'(s), which one product with ones reads off; a
-product with weights that are all different then gives those weights times the gates, and for almost
-all weights no other Jacobian does.
+entry, its Jacobian is the diagonal of the gates phi'(s), which one product with ones reads off. A
+second product, with powers of two, is then those powers times the gates, bit for bit in every type:
+a float times a power of two is not rounded. Two entries that mix, by however little, show wherever
+their powers differ.
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lai_torch._layout import distinct_weights, magnitude
+from lai_torch._layout import differ, powers_of_two
 from lai_torch._tap import nearest
 from lai_torch._uses import Use
 
 
-def gates_between(before: Use, inputs: Tensor, anchors: Sequence[Tensor], name: str) -> Tensor:
+def gates_between(
+    before: Use, inputs: Tensor, anchors: Sequence[Tensor], name: str, kinds: set[torch.dtype]
+) -> Tensor:
     """Return the gates between the layer `before` and the layer `name`, `(n, d)`.
+
+    `kinds` are the types that the model computes in.
 
     Raises
     ------
@@ -26,13 +31,11 @@ def gates_between(before: Use, inputs: Tensor, anchors: Sequence[Tensor], name: 
     """
     if not inputs.requires_grad or nearest(inputs) != [before.tap]:
         raise _no_chain(name, f"does not come from the output of layer {before.name!r} alone")
-    weights = distinct_weights(inputs.numel(), inputs).reshape(inputs.shape)
-    ones, weighted = (
-        _pulled(before, inputs, factor, anchors) for factor in (torch.ones_like(inputs), weights)
-    )
+    powers = powers_of_two(inputs.shape, kinds).to(inputs)
+    underflow = max(torch.finfo(kind).tiny for kind in kinds)
+    ones, scaled = (_pulled(before, inputs, factor, anchors) for factor in (torch.ones_like(inputs), powers))
     before.tap.gradient = None
-    within = torch.finfo(inputs.dtype).eps ** 0.5 * magnitude(ones)
-    if ones.shape != inputs.shape or magnitude(weighted - weights * ones) > within:
+    if ones.shape != inputs.shape or differ(scaled, powers * ones, underflow * powers):
         raise _no_chain(name, f"mixes entries of the output of layer {before.name!r}")
     return ones
 

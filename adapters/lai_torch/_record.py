@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._batch import Loss, call, check_losses, count, tensors
-from lai_torch._layout import Layout, candidates, chosen, distinct_weights, magnitude, proven
+from lai_torch._layout import Layout, candidates, chosen, magnitude, powers_of_two, proven
 from lai_torch._preserve import eager, preserved
 from lai_torch._recorder import Recorder, Shortcut
 from lai_torch._rules import EVERYTHING, LAYERS, READ_BY_LAI
@@ -231,7 +231,8 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     ValueError
         If an output of one sample goes into the losses of others.
     """
-    weights = distinct_weights(recorder.samples, values)
+    weights = powers_of_two([recorder.samples], recorder.kinds).to(values)
+    precision = max(torch.finfo(kind).eps for kind in recorder.kinds)
     copies = [use for use in recorder.uses if use.kind == "direct"]
     for use in recorder.uses:
         use.tap.weighted = True
@@ -249,7 +250,7 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
             found[use] = allowed[0]
             continue
         sides = use.flat(first), use.flat(other)
-        layout = proven(*sides, allowed, weights, precision=recorder.precision, largest=largest)
+        layout = proven(*sides, allowed, weights, precision=precision, largest=largest)
         if layout is None:
             msg = (
                 f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses "

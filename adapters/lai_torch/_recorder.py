@@ -92,7 +92,7 @@ class Recorder(TorchFunctionMode):
         self.uses: list[Use] = []
         self.stuck: dict[str, str] = {}
         self.batch_axis: int | None = None
-        self.precision = 0.0
+        self.kinds: set[torch.dtype] = set()
         self.replaying = False
         self.parameters = dict(model.named_parameters())
         self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
@@ -131,7 +131,7 @@ class Recorder(TorchFunctionMode):
         if self.gates and not self.replaying:
             check_rows(inputs, self.samples, name)
             if self.uses:
-                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name)
+                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name, self.kinds)
 
     def kept(self, activations: Tensor, kind: str) -> Tensor:
         """Return what is kept of a layer's input: all of it, or its mean over positions."""
@@ -220,7 +220,7 @@ class Recorder(TorchFunctionMode):
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
         for result in results:
             if result.is_floating_point():
-                self.precision = max(self.precision, torch.finfo(result.dtype).eps)
+                self.kinds.add(result.dtype)
             if batched:
                 self._batched[result] = True
             elif result in self._batched:

@@ -220,6 +220,59 @@ def test_what_is_no_chain_is_refused_by_name(model, shape, reason):
         lai_torch.trace_gates(model.double(), LOSS, inputs.reshape(shape), targets)
 
 
+class Cast(nn.Module):
+    """Computes a function in another type."""
+
+    def __init__(self, function, kind):
+        super().__init__()
+        self.function, self.kind = function, kind
+
+    def forward(self, values):
+        return self.function.to(self.kind)(values.to(self.kind)).to(values.dtype)
+
+
+class Mixing(nn.Module):
+    """A sample takes a little of another's entries, or an entry of its neighbour's."""
+
+    def __init__(self, share, axis, kind):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.share, self.axis, self.kind = share, axis, kind
+
+    def forward(self, values):
+        hidden = torch.tanh(self.first(values)).to(self.kind)
+        mixed = hidden + self.share * hidden.roll(1, self.axis)
+        return self.last(mixed.to(self.last.weight.dtype))
+
+
+KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries_that_mix_by_a_few_roundings_are_refused(kind, axis):
+    inputs, targets = data(5)
+    model = Mixing(16 * torch.finfo(kind).eps, axis, kind).to(kind)
+    with pytest.raises(ValueError, match="mixes entries of the output of layer 'first'"):
+        lai_torch.trace_gates(model, LOSS, inputs.to(kind), targets)
+
+
+@pytest.mark.parametrize("inside", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
+def test_elementwise_functions_are_known_in_every_type(kind, inside):
+    functions = [nn.GELU(), nn.SiLU(), nn.Softplus(), nn.ELU(), nn.Hardswish(), nn.Mish(), nn.Sigmoid()]
+    functions += [nn.LogSigmoid(), nn.PReLU(), nn.Softsign(), nn.Tanhshrink(), nn.GELU("tanh")]
+    inputs, targets = data(40)
+    for function in functions:
+        for cast in (False, True):  # computed in the model's type, or inside in another
+            between = Cast(function, inside) if cast else function
+            model = nn.Sequential(nn.Linear(4, 9), between, nn.Linear(9, 3)).to(kind)
+            found = lai_torch.trace_gates(model, LOSS, 3.0 * inputs.to(kind), targets)
+            hidden = model[0](3.0 * inputs.to(kind)).detach().requires_grad_()
+            (gates,) = torch.autograd.grad(model[1](hidden).sum(), hidden)
+            assert torch.equal(found.gates[0], gates)
+
+
 def test_a_shared_matrix_is_refused_and_so_is_a_summary():
     shared = nn.Linear(4, 4)
     model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(4, 3)).double()

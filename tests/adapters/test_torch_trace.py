@@ -258,19 +258,31 @@ def test_batchnorm_in_training_mode_is_refused_by_name(gradients):
     lai_torch.trace(model.eval(), LOSS, inputs, targets)
 
 
-def test_samples_coupled_by_hand_are_refused():
-    class Centred(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+class Leaking(nn.Module):
+    """Every sample takes a share of what another's hidden layer, or the mean one, has."""
 
-        def forward(self, inputs):
-            hidden = self.body(inputs)
-            return self.head(hidden - hidden.mean(0))
+    def __init__(self, share, leak):
+        super().__init__()
+        self.body, self.head, self.share, self.leak = nn.Linear(4, 5), nn.Linear(5, 3), share, leak
 
-    model, (inputs, targets) = Centred().double(), batch()
-    with pytest.raises(ValueError, match=r"layer 'body': .* goes into the losses of others"):
-        lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
+    def forward(self, inputs):
+        hidden = torch.tanh(self.body(inputs))
+        return self.head(hidden - self.share * self.leak(hidden))
+
+
+def one_pair(hidden):
+    """Sample 0 takes from sample 1 alone."""
+    return torch.cat([hidden[1:2], torch.zeros_like(hidden[1:])])
+
+
+@pytest.mark.parametrize("leak", [lambda hidden: hidden.mean(0), lambda hidden: hidden.roll(1, 0), one_pair])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, leak):
+    inputs, targets = batch()
+    for share in (1.0, 64 * torch.finfo(kind).eps):
+        model = Leaking(share, leak).to(kind)
+        with pytest.raises(ValueError, match=r"layer 'body': .* goes into the losses of others"):
+            lai_torch.trace(model, LOSS, inputs.to(kind), targets, gradients="all")
 
 
 class Frames(nn.Module):
