@@ -11,7 +11,7 @@ from lai_core.calibration import block_weights
 from lai_torch._assemble import layers_of
 from lai_torch._batch import Loss, count, rows
 from lai_torch._record import Recording, record
-from lai_torch._scoring import Batch, TraceScorer
+from lai_torch._scoring import Batch, TraceScorer, UnusableError
 from lai_torch._sketch import Sketch
 
 
@@ -65,7 +65,7 @@ class CalibratedScorer(TraceScorer):
                 "validation: estimator 'calibrated_lai' expects at least two samples with a finite loss "
                 f"among the {used} it is calibrated on"
             )
-            raise ValueError(msg)
+            raise UnusableError(msg)
         recording = record(
             self.model, self.loss, *part, every_layer=True, verify=not self.proved, last=self.last
         )

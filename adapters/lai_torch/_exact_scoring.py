@@ -54,8 +54,9 @@ class ExactScorer(Scorer):
 
     def score(self, summary: Point, batch: Batch) -> Scored:
         """Score along the gradient."""
-        found, losses, _ = along(self.function, self.function.point(), summary, batch)
-        return Scored(torch.where(torch.isfinite(losses), found, torch.nan), losses)
+        found, losses, (method, reason) = along(self.function, self.function.point(), summary, batch)
+        scores = torch.where(torch.isfinite(losses), found, torch.nan)
+        return Scored(scores, losses, method=method, reason=reason)
 
 
 class MidpointScorer(ExactScorer):

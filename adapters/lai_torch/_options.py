@@ -1,5 +1,6 @@
 """What a curator's options must be."""
 
+import math
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,6 +24,8 @@ ONE_FORWARD = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
 SKETCHED = ("lai", "calibrated_lai")
 """Estimators whose products of output gradients may be replaced by those of sketches."""
 
+PRECONDITIONING = (0.999, 1.0)
+"""Decay of the second moment, and the power of it, where none are named."""
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 """Classes of torch that spread a module over processes or devices."""
@@ -136,6 +139,26 @@ def _check_sketch(validation: Validation, estimator: str) -> None:
             "sketch: expected a validation set to sketch, got a ValidationSummary; pass (inputs, targets) or "
             "a loader"
         )
+        raise ValueError(msg)
+
+
+def check_preconditioning(estimator: str, decay: float, exponent: float) -> None:
+    """Raise unless decay and power of the second moment are sound, and the estimator has one.
+
+    Raises
+    ------
+    ValueError
+        If they are not, or it has not.
+    """
+    if not 0.0 <= decay < 1.0:
+        msg = f"decay: expected a share in [0, 1), got {decay!r}"
+        raise ValueError(msg)
+    if not math.isfinite(exponent):
+        msg = f"exponent: expected a finite number, got {exponent!r}"
+        raise ValueError(msg)
+    if estimator != "preconditioned_lai" and (decay, exponent) != PRECONDITIONING:
+        name, got = ("decay", decay) if decay != PRECONDITIONING[0] else ("exponent", exponent)
+        msg = f"{name}: expected estimator 'preconditioned_lai' beside {got!r}, got {estimator!r}"
         raise ValueError(msg)
 
 

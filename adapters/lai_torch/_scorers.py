@@ -9,6 +9,7 @@ from lai_torch._batch import Loss
 from lai_torch._calibrated import CalibratedScorer
 from lai_torch._exact_scoring import ExactScorer, MidpointScorer
 from lai_torch._gated import GateScorer
+from lai_torch._preconditioned import PreconditionedScorer
 from lai_torch._scoring import Scorer, TraceScorer
 from lai_torch._sketch import Sketch
 
@@ -22,6 +23,9 @@ def scorer(
     last: str | None,
     sketch: int | None,
     generator: torch.Generator,
+    *,
+    decay: float,
+    exponent: float,
 ) -> Scorer:
     """Return the scorer of an estimator."""
     sketched = None if sketch is None else Sketch(sketch, generator)
@@ -33,4 +37,6 @@ def scorer(
         return GateScorer(model, loss, last)
     if estimator == "calibrated_lai":
         return CalibratedScorer(model, loss, positions, last, sketched)
+    if estimator == "preconditioned_lai":
+        return PreconditionedScorer(model, loss, positions, last, decay=decay, exponent=exponent)
     return TraceScorer(model, loss, estimator, positions, last, sketched)

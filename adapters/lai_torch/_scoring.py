@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,8 @@ class Scored:
     positions: str | None = None
     layer_weights: Tensor | None = None
     cost: float | None = None
+    method: str | None = None
+    reason: str | None = None
     backward: str = "kept"
 
 
@@ -83,13 +85,24 @@ class Scorer(ABC):
             yield rows(batch, slice(start, min(start + size, samples)), samples)
 
 
-def nothing_finite() -> ValueError:
+class UnusableError(ValueError):
+    """A validation batch that no summary can be made of, though the next one may do."""
+
+
+def nothing_finite() -> UnusableError:
     """Build the error of a validation set without a single finite loss."""
-    return ValueError("validation: expected at least one sample with a finite loss, got none")
+    return UnusableError("validation: expected at least one sample with a finite loss, got none")
+
+
+def joined(parts: list[Scored]) -> Scored:
+    """Return the scores of consecutive parts of a batch as those of the batch."""
+    scores, losses = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "losses"))
+    costs = [part.cost for part in parts if part.cost is not None]  # each in forwards of its own part
+    return replace(parts[0], scores=scores, losses=losses, cost=costs[0] if costs else None)
 
 
 class TraceScorer(Scorer):
-    """Ghost, LAI, LLI and preconditioned LAI, from traces; sketched ones where there is a `sketch`."""
+    """Ghost, LAI and LLI, from traces; sketched ones where there is a `sketch`."""
 
     def __init__(
         self,
@@ -102,7 +115,6 @@ class TraceScorer(Scorer):
     ) -> None:
         super().__init__(model, loss, estimator, positions)
         self.last, self.sketch = last, sketch
-        self.second_moment: Tensor | None = None
         self.proved = False
         self._last: int | None = None
         self._known: tuple[Layout, ...] = ()
@@ -201,7 +213,8 @@ class TraceScorer(Scorer):
         trace, losses = self.trace(batch, positions)
         finite = torch.isfinite(losses)
         if not bool(finite.any()):
-            return Scored(torch.full_like(losses, torch.nan), losses, positions)
+            weights = getattr(summary, "layer_weights", None)
+            return Scored(torch.full_like(losses, torch.nan), losses, positions, layer_weights=weights)
         if bool(finite.all()):
             self.proved = True
             return self.scored(summary, trace, losses, batch, exclude_self=exclude_self)
@@ -216,10 +229,6 @@ class TraceScorer(Scorer):
 
     def scored(self, summary: Any, trace: Any, losses: Tensor, batch: Batch, *, exclude_self: bool) -> Scored:
         """Score a trace against a summary or itself."""
-        if self.estimator == "preconditioned_lai":
-            outputs: Any = trace.layers[-1].output_gradients[torch.isfinite(losses)]
-            if outputs.shape[0]:
-                self.second_moment = lai.update_second_moment(self.second_moment, outputs)
         if summary is None and self.sketch is not None:
             self.sketch.forget()
         positions = self.positions_for(trace) if summary is None else summary.positions
@@ -238,10 +247,11 @@ class TraceScorer(Scorer):
             return lai.ghost_scores(side, trace, exclude_self=exclude_self)
         if self.estimator == "lli":
             return lai.lli_scores(side, trace, exclude_self=exclude_self)
-        options: dict[str, Any] = {"positions": positions, "exclude_self": exclude_self}
-        if self.estimator == "lai":
-            return lai.lai_scores(side, trace, **options)
-        return lai.preconditioned_lai_scores(side, trace, self.second_moment, **options)
+        return self.product(side, trace, positions=positions, exclude_self=exclude_self)
+
+    def product(self, side: Any, trace: Any, **options: Any) -> Tensor:
+        """Return LAI's scores, or those of an estimator that is made like them."""
+        return lai.lai_scores(side, trace, **options)
 
     def positions_for(self, trace: Any) -> str | None:
         """Return the meaning of positions: `tokens` if every layer has the last layer's, else `mean`."""
@@ -252,15 +262,19 @@ class TraceScorer(Scorer):
         return "tokens" if "tokens" in lai.fitting_positions(trace) else "mean"
 
     def state(self) -> dict[str, Any]:
-        """Return the second moment and the sketch."""
-        sketch = None if self.sketch is None else self.sketch.state()
-        return {"second_moment": self.second_moment, "sketch": sketch}
+        """Return the sketch, and what earlier traces told of the model's layers."""
+        return {
+            "sketch": None if self.sketch is None else self.sketch.state(),
+            "last": self._last,
+            "layouts": [astuple(layout) for layout in self._known],
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
-        self.second_moment = state["second_moment"]
         if self.sketch is not None:
             self.sketch.load_state(state["sketch"])
+        self._last = state["last"]
+        self._known = tuple(Layout(*layout) for layout in state["layouts"])
 
     def _sketched(self, trace: lai.Trace) -> lai.Trace:
         return trace if self.sketch is None else self.sketch(trace)

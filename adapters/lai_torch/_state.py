@@ -14,39 +14,40 @@ RECORDS = {kind.__name__: kind for kind in (lai.LayerTrace, lai.ReadoutTrace, la
 
 
 def packed(summary: Any) -> Any:
-    """Return a summary as nested lists, numbers and tensors; a gradient or a batch already is that."""
+    """Return a summary as nested lists, numbers and tensors, with its kind."""
     if isinstance(summary, Calibrated):
-        return {"side": packed(summary.side), "layer_weights": summary.layer_weights}
+        return {"kind": "calibrated", "side": packed(summary.side), "layer_weights": summary.layer_weights}
     if isinstance(summary, Sides):
-        return {"parts": [packed(part) for part in summary.parts], "positions": summary.positions}
+        parts = [packed(part) for part in summary.parts]
+        return {"kind": "sides", "parts": parts, "positions": summary.positions}
     if isinstance(summary, GateTrace):
-        return {"trace": packed(summary.trace), "gates": list(summary.gates)}
+        return {"kind": "gates", "trace": packed(summary.trace), "gates": list(summary.gates)}
     if isinstance(summary, lai.Trace):
-        return {"layers": [_packed_record(layer) for layer in summary.layers]}
-    if not isinstance(summary, lai.ValidationSummary):
-        return summary
-    return {
-        "estimator": summary.estimator,
-        "positions": summary.positions,
-        "totals": [list(parts) for parts in summary.totals],
-        "samples": int(summary.samples),
-        "layouts": _plain(summary.layouts),
-    }
+        return {"kind": "trace", "layers": [_packed_record(layer) for layer in summary.layers]}
+    if isinstance(summary, lai.ValidationSummary):
+        return {
+            "kind": "summary",
+            "estimator": summary.estimator,
+            "positions": summary.positions,
+            "totals": [list(parts) for parts in summary.totals],
+            "samples": int(summary.samples),
+            "layouts": _plain(summary.layouts),
+        }
+    return {"kind": "plain", "value": summary}  # a gradient by parameter names, a batch, or none yet
 
 
-def unpacked(plain: Any) -> Any:
+def unpacked(plain: dict[str, Any]) -> Any:
     """Return the summary that `packed` wrote down."""
-    keys = plain.keys() if isinstance(plain, dict) else set()
-    if keys == {"side", "layer_weights"}:
+    if plain["kind"] == "calibrated":
         return Calibrated(unpacked(plain["side"]), plain["layer_weights"])
-    if keys == {"parts", "positions"}:
+    if plain["kind"] == "sides":
         return Sides(tuple(unpacked(part) for part in plain["parts"]), plain["positions"])
-    if keys == {"trace", "gates"}:
+    if plain["kind"] == "gates":
         return GateTrace(unpacked(plain["trace"]), tuple(plain["gates"]), ())
-    if keys == {"layers"}:
+    if plain["kind"] == "trace":
         return lai.Trace(_unpacked_record(layer) for layer in plain["layers"])
-    if "layouts" not in keys:
-        return plain
+    if plain["kind"] == "plain":
+        return plain["value"]
     return lai.ValidationSummary(
         plain["estimator"],
         plain["positions"],

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import lai_core as lai
 from lai_core.costs import summary_cost
-from lai_torch._batch import call
+from lai_torch._batch import call, count, rows, tensors
 from lai_torch._functional import plain_attention
 from lai_torch._preserve import preserved
 
@@ -27,12 +27,12 @@ class TokenCost:
     Parameters
     ----------
     model
-        Whose forward pass is the unit; counted once, on the first batch with positions.
+        Whose forward pass is the unit; counted once for every shape of a sample, on two samples.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._each: float | None = None
+        self._forwards: dict[tuple[tuple[int, ...], ...], float] = {}
         self._warned = False
 
     def __call__(self, trace: lai.Trace, batch: tuple[Any, Any], sketch: int | None) -> float | None:
@@ -40,10 +40,7 @@ class TokenCost:
         gradients: Any = trace.layers[-1].output_gradients
         if gradients.ndim != 3:
             return None
-        places = gradients.shape[0] * gradients.shape[1]
-        if self._each is None:
-            self._each = forward_cost(self.model, batch[0]) / places
-        exact = summary_cost(trace, "lai") / (self._each * places)
+        exact = summary_cost(trace, "lai") / self._forward(batch)
         outputs = gradients.shape[-1]
         if sketch is not None:
             return exact * sketch / outputs
@@ -58,3 +55,12 @@ class TokenCost:
                 stacklevel=2,
             )
         return exact
+
+    def _forward(self, batch: tuple[Any, Any]) -> float:
+        """Return the multiply-adds of the batch's forward pass: as many for each sample of one shape."""
+        samples = count(*batch)
+        pair = rows(batch[0], slice(0, 2), samples)
+        shape = tuple(tuple(tensor.shape) for tensor in tensors(pair))
+        if shape not in self._forwards:
+            self._forwards[shape] = forward_cost(self.model, pair) / min(samples, 2)
+        return samples * self._forwards[shape]

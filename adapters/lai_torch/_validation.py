@@ -15,6 +15,11 @@ ITSELF = ("batch", "batch+self")
 """Score a batch against itself: each sample left out of its own score, or not (as the paper prints)."""
 
 
+def own_stream() -> torch.Generator:
+    """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
+    return torch.Generator().manual_seed((torch.initial_seed() + 0x9E3779B97F4A7C15) % 2**64)
+
+
 class Validation:
     """Draws a validation batch whenever the summary is refreshed.
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lai_torch._batch import Loss, count
 from lai_torch._preserve import evaluating
-from lai_torch._scoring import Batch, Scored, Scorer, TraceScorer
+from lai_torch._scoring import Batch, Scored, Scorer, TraceScorer, joined
 from lai_torch._selective import Selective
 from lai_torch._whole import BREAK_EVEN, Whole
 
@@ -62,9 +62,7 @@ class Ways:
         scorer = cast("TraceScorer", self.scorer)
         if way == "selective":
             trace, losses = cast("Selective", self._selective).forward(*batch)
-            if summary is None and not bool(
-                torch.isfinite(losses).all()
-            ):  # they would spoil everyone's score
+            if summary is None and not bool(torch.isfinite(losses).all()):  # it would spoil everyone's score
                 return self._alone(summary, batch, exclude_self=exclude_self)
         else:
             positions = scorer.positions if summary is None else summary.positions
@@ -81,7 +79,4 @@ class Ways:
                 return self.scorer.score_itself(batch, exclude_self=exclude_self)
             parts = self.scorer.chunks(batch, self.chunk or count(*batch))
             found = [self.scorer.score(summary, part) for part in parts]
-        if len(found) == 1:
-            return found[0]
-        scores, losses = (torch.cat([getattr(one, name) for one in found]) for name in ("scores", "losses"))
-        return replace(found[0], scores=scores, losses=losses)
+        return found[0] if len(found) == 1 else joined(found)

@@ -12,13 +12,19 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._batch import Loss, count
 from lai_torch._groups import dropped_shares, with_floor
-from lai_torch._options import check_chunk, check_groups, check_ids, check_model, check_options
-from lai_torch._preserve import evaluating
+from lai_torch._options import (
+    check_chunk,
+    check_groups,
+    check_ids,
+    check_model,
+    check_options,
+    check_preconditioning,
+)
+from lai_torch._refreshed import Refreshed
 from lai_torch._scorers import scorer
 from lai_torch._scoring import Scored
-from lai_torch._state import packed, unpacked
 from lai_torch._update import Updater
-from lai_torch._validation import Validation
+from lai_torch._validation import Validation, own_stream
 from lai_torch._ways import Ways
 from lai_torch.report import Report, unscored, write_audit
 
@@ -63,6 +69,9 @@ class Curator:
         Width to which the last layer's output gradients are sketched, for `lai` and `calibrated_lai`:
         pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of signs and
         permutation, which each refresh makes anew (with the batch as validation, each step).
+    decay, exponent
+        For `preconditioned_lai`: which share of the second moment stays at each batch, and the power of it
+        that output gradients' products are divided by: 1.0 as printed, 0.5 as Adam steps.
     chunk
         Score, and trace the validation set, at most so many samples at once: the same scores in less
         memory, above all for `ghost`. None: the whole batch.
@@ -73,8 +82,8 @@ class Curator:
     share
         The share of the validation set that each refresh draws, in (0, 1].
     generator
-        For that draw and the sketch's; a CPU generator. None: one of its own with torch's seed, so that
-        training's random stream is as if nothing were drawn.
+        For that draw and the sketch's; a CPU generator. None: one of its own, seeded from torch's seed, so
+        that training's random stream is as if nothing were drawn.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it.
     autocast
@@ -138,6 +147,8 @@ class Curator:
         policy: Policy = lai.keep_positive,
         positions: str | None = None,
         sketch: int | None = None,
+        decay: float = 0.999,
+        exponent: float = 1.0,
         chunk: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
@@ -152,8 +163,7 @@ class Curator:
         audit: str | Path | None = None,
     ) -> None:
         check_model(model)
-        if generator is None:
-            generator = torch.Generator().manual_seed(torch.initial_seed())
+        generator = own_stream() if generator is None else generator
         self._validation = Validation(validation, share, generator)
         check_options(
             self._validation,
@@ -166,18 +176,29 @@ class Curator:
             plain=autocast is None and scaler is None,
             counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
         )
+        check_preconditioning(estimator, decay, exponent)
         check_chunk(chunk, self._validation, estimator, backward)
         self.model, self.validation, self.policy = model, validation, policy
-        self.warmup, self.refresh, self.group_floor = warmup, refresh, group_floor
+        self.warmup, self.group_floor = warmup, group_floor
         self.audit = None if audit is None else Path(audit)
         self.steps = self.skipped = self.dropped = 0
-        self._scorer = scorer(model, loss, optimizer, estimator, positions, last, sketch, generator)
+        self._scorer = scorer(
+            model,
+            loss,
+            optimizer,
+            estimator,
+            positions,
+            last,
+            sketch,
+            generator,
+            decay=decay,
+            exponent=exponent,
+        )
+        self._refreshed = Refreshed(model, self._validation, self._scorer, refresh)
         self._ways = Ways(model, loss, self._scorer, backward, chunk)
         self._updater = (
             None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
         )
-        self._summary: Any = None
-        self._age = 0
 
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
@@ -274,11 +295,13 @@ class Curator:
             skipped=False,
             updated=False,
             positions=found.positions,
-            age=max(self._age - 1, 0),
+            age=self._refreshed.age,
             group_drops=None if groups is None else dropped_shares(weights, groups),
             backward=found.backward,
             layer_weights=found.layer_weights,
             cost=found.cost,
+            method=found.method,
+            reason=found.reason,
         )
         return weights, report
 
@@ -298,8 +321,7 @@ class Curator:
             "skipped": self.skipped,
             "dropped": self.dropped,
             "share": self._ways.share,
-            "age": self._age,
-            "summary": packed(self._summary),
+            "refreshed": self._refreshed.state(),
             "scorer": self._scorer.state(),
             "generator": self._validation.generator.get_state(),
         }
@@ -314,7 +336,7 @@ class Curator:
         """
         self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
         self._ways.share = state["share"]
-        self._summary, self._age = unpacked(state["summary"]), state["age"]
+        self._refreshed.load_state(state["refreshed"])
         self._scorer.load_state(state["scorer"])
         self._validation.generator.set_state(state["generator"])
 
@@ -328,21 +350,8 @@ class Curator:
 
     def _scored(self, batch: tuple[Any, Any], way: str) -> Scored:
         """Score a batch against the validation set, or itself, on the forward pass that `way` has."""
-        summary = None if self._validation.is_batch else self._current(count(*batch))
+        size = count(*batch)
+        summary = None
+        if not self._validation.is_batch:
+            summary = self._refreshed.get(min(size, self._ways.chunk or size))
         return self._ways.score(way, summary, batch, exclude_self=self._validation.source == "batch")
-
-    def _current(self, size: int) -> Any:
-        """Return the validation summary, made again when it is `refresh` steps old."""
-        if self._validation.is_summary:
-            return self._validation.source
-        if self._summary is None or self._age >= self.refresh:
-            drawn = self._validation.draw()
-            if drawn is not None:
-                with evaluating(self.model):
-                    self._summary = self._scorer.summarize(drawn, min(size, self._ways.chunk or size))
-                self._age = 0
-            elif self._summary is None:
-                msg = "validation: expected at least one batch from the loader, got none"
-                raise ValueError(msg)
-        self._age += 1
-        return self._summary

@@ -48,6 +48,8 @@ class Report:
     cost
         What scoring by pairs of tokens took, sketched or not, in forward passes of the batch, counted in
         multiply-adds; None where scores are not made from pairs of tokens.
+    method, reason
+        How exact scores were computed, and why not by forward mode; see `exact_scores`. Else None.
     """
 
     step: int
@@ -65,6 +67,8 @@ class Report:
     backward: str = "kept"
     layer_weights: Tensor | None = None
     cost: float | None = None
+    method: str | None = None
+    reason: str | None = None
 
 
 def unscored(step: int, weights: Tensor) -> Report:

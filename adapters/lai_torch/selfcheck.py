@@ -74,8 +74,8 @@ def selfcheck(
     Raises
     ------
     ValueError
-        If the model cannot be traced, does not accept a batch of one sample, or does not allow the way
-        `backward` (samples are coupled, it does not compile in one graph).
+        If the model has no trainable parameter, cannot be traced, does not accept a batch of one
+        sample, or does not allow the way `backward` (samples are coupled, it does not compile in one graph).
 
     Examples
     --------
@@ -89,6 +89,9 @@ def selfcheck(
     """
     if backward not in {None, *WAYS}:
         msg = f"backward: expected None or one of {', '.join(map(repr, WAYS))}, got {backward!r}"
+        raise ValueError(msg)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
     check_explained(recording)

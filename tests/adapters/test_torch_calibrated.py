@@ -1,7 +1,5 @@
 """Calibrated LAI in the loop: layer weights fitted to Ghost, against explicit gradients in numpy."""
 
-import io
-
 import lai_torch
 import numpy as np
 import pytest
@@ -228,31 +226,3 @@ def test_what_holds_no_validation_samples_is_refused():
     for validation in ("batch", "batch+self", summary):
         with pytest.raises(ValueError, match=r"'calibrated_lai' is calibrated on validation samples; pass"):
             curated(model, validation)
-
-
-def test_an_interrupted_run_resumes_bit_for_bit():
-    def parts():
-        torch.manual_seed(7)
-        model, validation, batches = network().double(), data(20), [data(6) for _ in range(5)]
-        generator = torch.Generator().manual_seed(1)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        options = {"refresh": 3, "share": 0.5, "generator": generator, "estimator": "calibrated_lai"}
-        return [model, optimizer, lai_torch.Curator(model, LOSS, optimizer, validation, **options)], batches
-
-    (whole, _, curator), batches = parts()
-    expected = [curator.step(*batch) for batch in batches]
-    owners, _ = parts()
-    for batch in batches[:2]:
-        owners[2].step(*batch)
-    file = io.BytesIO()
-    torch.save([owner.state_dict() for owner in owners], file)
-    file.seek(0)
-    resumed, _ = parts()
-    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
-        owner.load_state_dict(state)
-    for batch, report in zip(batches[2:], expected[2:], strict=True):
-        found = resumed[2].step(*batch)
-        assert torch.equal(found.scores, report.scores)
-        assert torch.equal(found.layer_weights, report.layer_weights)
-    for mine, theirs in zip(resumed[0].parameters(), whole.parameters(), strict=True):
-        assert torch.equal(mine, theirs)

@@ -113,30 +113,6 @@ def test_warmup_trains_on_everything_unscored():
     assert curator.step(*batch).scores is not None
 
 
-def counting(validation):
-    """Return a loss that counts how often it sees the validation targets."""
-    calls = []
-
-    def loss(outputs, targets):
-        if targets.shape == validation[1].shape and torch.equal(targets, validation[1]):
-            calls.append(1)
-        return LOSS(outputs, targets)
-
-    return loss, calls
-
-
-def test_the_summary_is_refreshed_every_so_many_steps():
-    validation = data(6)
-    loss, calls = counting(validation)
-    model = network()
-    curator = lai_torch.Curator(model, loss, OPTIMIZERS["sgd"](model.parameters()), validation, refresh=3)
-    seen = []
-    for _ in range(7):
-        curator.step(*data(9))
-        seen.append(len(calls))
-    assert seen == [1, 1, 1, 2, 2, 2, 3]
-
-
 def test_a_summary_serves_as_the_validation_set():
     model, validation, batch = network(), data(20), data(7)
     summary = lai.summarize(lai_torch.trace(model, LOSS, *validation), "lai")
@@ -154,21 +130,6 @@ def test_validation_is_traced_in_chunks_no_larger_than_the_batch():
     model = network()
     lai_torch.Curator(model, loss, None, data(20)).score(*data(7))
     assert sizes == [7, 7, 6, 7]
-
-
-def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
-    model, validation, batch = network(), data(20), data(7)
-    draws = [
-        curated(model, validation, share=0.25, generator=torch.Generator().manual_seed(seed))
-        .score(*batch)[1]
-        .scores
-        for seed in (1, 1, 2)
-    ]
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]
-    expected = manual_scores(model, (validation[0][order], validation[1][order]), batch, "lai")
-    torch.testing.assert_close(draws[0], expected)
 
 
 def test_a_batch_with_nothing_kept_is_skipped_and_counted():
@@ -252,6 +213,17 @@ def test_curation_beats_plain_training_on_noisy_labels():
     assert accuracy(True) > accuracy(False)
 
 
+def test_decay_and_exponent_are_those_of_the_preconditioner():
+    model, validation = network(), data(20)
+    options = {"estimator": "preconditioned_lai", "decay": 0.5, "exponent": 0.5}
+    curator, moment = curated(model, validation, **options), None
+    for batch in (data(9), data(8)):
+        sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
+        moment = lai.update_second_moment(moment, sides[1].layers[-1].output_gradients, decay=0.5)
+        expected = lai.preconditioned_lai_scores(*sides, moment, exponent=0.5)
+        torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -265,6 +237,14 @@ def test_curation_beats_plain_training_on_noisy_labels():
         ({"warmup": -1}, ValueError, "warmup: expected a whole number, 0 or more, got -1"),
         ({"refresh": 0}, ValueError, "refresh: expected a whole number, 1 or more, got 0"),
         ({"share": 0.0}, ValueError, "share: expected a share in (0, 1], got 0.0"),
+        ({"decay": 1.0}, ValueError, "decay: expected a share in [0, 1), got 1.0"),
+        ({"exponent": math.inf}, ValueError, "exponent: expected a finite number, got inf"),
+        (
+            {"exponent": 0.5},
+            ValueError,
+            "exponent: expected estimator 'preconditioned_lai' beside 0.5, got 'lai'",
+        ),
+        ({"decay": 0.5}, ValueError, "decay: expected estimator 'preconditioned_lai' beside 0.5, got 'lai'"),
         ({"share": 1.5}, ValueError, "share: expected a share in (0, 1], got 1.5"),
     ],
 )

@@ -1,6 +1,5 @@
 """Gates read off a model, and gate-corrected LAI in the loop, against formulas written out in numpy."""
 
-import io
 import re
 from functools import partial
 
@@ -281,30 +280,3 @@ def test_a_shared_matrix_is_refused_and_so_is_a_summary():
     summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai")
     with pytest.raises(ValueError, match="estimator 'gate_lai' has no ValidationSummary; pass"):
         curated(model, summary)
-
-
-def test_an_interrupted_run_resumes_bit_for_bit():
-    def parts():
-        torch.manual_seed(7)
-        model, validation, batches = network(), data(20), [data(6) for _ in range(5)]
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        curator = lai_torch.Curator(
-            model, LOSS, optimizer, validation, estimator="gate_lai", refresh=3, share=0.5
-        )
-        return [model, optimizer, curator], batches
-
-    (whole, _, curator), batches = parts()
-    expected = [curator.step(*batch) for batch in batches]
-    owners, _ = parts()
-    for batch in batches[:2]:
-        owners[2].step(*batch)
-    file = io.BytesIO()
-    torch.save([owner.state_dict() for owner in owners], file)
-    file.seek(0)
-    resumed, _ = parts()
-    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
-        owner.load_state_dict(state)
-    for batch, report in zip(batches[2:], expected[2:], strict=True):
-        assert torch.equal(resumed[2].step(*batch).scores, report.scores)
-    for mine, theirs in zip(resumed[0].parameters(), whole.parameters(), strict=True):
-        assert torch.equal(mine, theirs)

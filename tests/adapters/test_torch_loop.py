@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import io
 import json
 import math
 import re
@@ -57,6 +56,28 @@ def test_exact_and_midpoint_estimators_are_the_exact_scores():
     torch.testing.assert_close(report.scores, expected)
 
 
+def test_exact_estimators_report_their_method_and_why():
+    class NoForwardMode(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, inputs):
+            return inputs * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    class Doubled(nn.Module):
+        def forward(self, inputs):
+            return NoForwardMode.apply(inputs)
+
+    report = curated(network(), data(6), estimator="exact").step(*data(5))
+    assert (report.method, report.reason) == ("forward", None)
+    report = curated(network(Doubled()), data(6), estimator="midpoint").step(*data(5))
+    assert report.method == "double backward"
+    assert report.reason.startswith("forward: NoForwardMode: ")
+    assert curated(network(), data(6)).step(*data(5)).method is None
+
+
 @pytest.mark.parametrize("estimator", ["exact", "midpoint"])
 def test_exact_estimators_drop_what_is_not_finite(estimator):
     model, validation, batch = network(), data(11), data(7)
@@ -95,29 +116,6 @@ def test_exact_estimators_score_a_batch_with_its_own_samples_alone():
     model, batch = network(), data(7)
     _, report = curated(model, "batch+self", estimator="exact").score(*batch)
     torch.testing.assert_close(report.scores, lai_torch.exact_scores(model, LOSS, batch, batch))
-
-
-def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
-    parts = [data(5) for _ in range(2)]
-    batch, model = data(7), network()
-    curator = curated(model, parts, refresh=2)
-    expected = [curated(model, part).score(*batch)[1].scores for part in parts]
-    found = [curator.score(*batch)[1] for _ in range(6)]
-    for report, which in zip(found, (0, 0, 1, 1, 0, 0), strict=True):
-        torch.testing.assert_close(report.scores, expected[which])
-    assert [report.age for report in found] == [0, 1, 0, 1, 0, 1]
-
-
-def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
-    part, batch, model = data(5), data(7), network()
-    curator = curated(model, iter([part]))
-    first, second = (curator.score(*batch)[1] for _ in range(2))
-    torch.testing.assert_close(first.scores, second.scores)
-    assert (first.age, second.age) == (0, 1)
-    with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
-        curated(model, []).score(*batch)
-    with pytest.raises(TypeError, match="validation: expected the loader to give pairs"):
-        curated(model, [data(5)[0]]).score(*batch)
 
 
 @pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "exact"])
@@ -294,46 +292,6 @@ def test_the_audit_has_one_line_per_sample_and_step(tmp_path):
         assert line["weight"] == weight
         assert line["decision"] == ("kept" if weight > 0 else "dropped")
         assert math.isnan(score) or line["score"] == score
-
-
-@pytest.mark.parametrize("estimator", ["ghost", "lai", "preconditioned_lai", "exact", "midpoint"])
-def test_an_interrupted_run_resumes_bit_for_bit(estimator):
-    def parts():
-        torch.manual_seed(7)
-        model = nn.Sequential(nn.Conv1d(1, 3, 2), nn.Flatten(), nn.Linear(9, 3)).double()
-        validation = tuple(part[:, None] if part.ndim == 2 else part for part in data(20))
-        batches = [tuple(part[:, None] if part.ndim == 2 else part for part in data(6)) for _ in range(7)]
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        curator = lai_torch.Curator(
-            model,
-            LOSS,
-            optimizer,
-            validation,
-            estimator=estimator,
-            warmup=1,
-            refresh=3,
-            share=0.5,
-            generator=torch.Generator().manual_seed(1),
-        )
-        return model, optimizer, curator, batches
-
-    whole, _, curator, batches = parts()
-    expected = [curator.step(*batch) for batch in batches]
-    model, optimizer, curator, batches = parts()
-    for batch in batches[:3]:
-        curator.step(*batch)
-    file = io.BytesIO()
-    torch.save([model.state_dict(), optimizer.state_dict(), curator.state_dict()], file)
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
-    resumed, optimizer, curator, _ = parts()
-    for owner, state in zip((resumed, optimizer, curator), saved, strict=True):
-        owner.load_state_dict(state)
-    for batch, report in zip(batches[3:], expected[3:], strict=True):
-        found = curator.step(*batch)
-        assert torch.equal(found.scores, report.scores)
-        assert (found.step, found.age, found.kept) == (report.step, report.age, report.kept)
-    same(resumed, whole)
 
 
 def test_a_threshold_keeps_what_is_above_it():

@@ -1,6 +1,5 @@
 """Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
 
-import io
 import itertools
 import warnings
 
@@ -116,7 +115,7 @@ def test_over_all_signs_the_mean_is_the_exact_score():
     state = curator.state_dict()
     total = np.zeros(3)
     for signs in itertools.product([1, -1], repeat=OUTPUTS):
-        chosen = state | {"scorer": {"second_moment": None, "sketch": [torch.tensor(signs), torch.arange(6)]}}
+        chosen = state | {"scorer": state["scorer"] | {"sketch": [torch.tensor(signs), torch.arange(6)]}}
         total += token_scores(model, validation, batch, matrix(chosen, 2))
     np.testing.assert_allclose(total / 2**OUTPUTS, token_scores(model, validation, batch), rtol=1e-10)
 
@@ -162,43 +161,6 @@ def test_flatten_keeps_the_sets_traces():
     np.testing.assert_allclose(report.scores.numpy(), (alpha * beta).sum(0), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"sketch": 2}, {"positions": "flatten"}, {"estimator": "calibrated_lai", "positions": "flatten"}],
-)
-def test_an_interrupted_run_resumes_bit_for_bit(options):
-    def parts():
-        torch.manual_seed(7)
-        model, validation, batches = network(), data(10), [data(6) for _ in range(5)]
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        generator = torch.Generator().manual_seed(1)
-        curator = lai_torch.Curator(
-            model, loss, optimizer, validation, refresh=3, share=0.5, generator=generator, **options
-        )
-        return [model, optimizer, curator], batches
-
-    (whole, _, curator), batches = parts()
-    expected = []
-    for batch in batches:
-        torch.manual_seed(11)  # dropout's own stream is not the curator's to resume
-        expected.append(curator.step(*batch))
-    owners, _ = parts()
-    for batch in batches[:2]:
-        torch.manual_seed(11)
-        owners[2].step(*batch)
-    file = io.BytesIO()
-    torch.save([owner.state_dict() for owner in owners], file)
-    file.seek(0)
-    resumed, _ = parts()
-    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
-        owner.load_state_dict(state)
-    for batch, report in zip(batches[2:], expected[2:], strict=True):
-        torch.manual_seed(11)
-        assert torch.equal(resumed[2].step(*batch).scores, report.scores)
-    for mine, theirs in zip(resumed[0].parameters(), whole.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-
-
 def passes(outputs):
     """Forward multiply-adds a position, and those of LAI's exact pairs of tokens, with biases."""
     return 3 * 5 + 5 * outputs, outputs * (3 + 5 + 1)
@@ -242,6 +204,46 @@ def test_cheap_routes_say_nothing_and_report_what_they_take():
     assert exact.cost < 1.0
     sketched = curated(model, validation, positions="tokens", sketch=10).step(*batch)
     assert sketched.cost == pytest.approx(scoring / once / 4)
+
+
+class Attending(nn.Module):
+    """A layer of attention: the forward pass grows with the square of the positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.head = nn.Linear(3, 9), nn.Linear(3, 40)
+
+    def forward(self, values):
+        queries, keys, mixed = self.mix(values).chunk(3, -1)
+        return self.head(torch.softmax(queries @ keys.mT, -1) @ mixed)
+
+
+@pytest.mark.usefixtures("_dear")
+def test_the_cost_is_that_of_each_length():
+    model = Attending().double()
+
+    def sized(n, places):
+        return torch.randn(n, places, 3, dtype=torch.float64), torch.randint(40, (n, places))
+
+    curator = curated(model, sized(3, 4), positions="tokens")
+    for samples, places in [(5, 4), (5, 32), (2, 32), (1, 8), (5, 4)]:
+        once = places * (3 * 9 + 2 * 3 * places + 3 * 40)
+        scoring = places * 40 * (3 + 3 + 1)
+        report = curator.score(*sized(samples, places))[1]
+        assert report.cost == pytest.approx(scoring / once)
+
+
+@pytest.mark.usefixtures("_dear")
+@pytest.mark.parametrize("first", [True, False])
+def test_chunks_report_what_any_of_them_says(first):
+    model, validation, batch = wide(40), data(6), data(5)
+    batch[0][slice(0, 2) if first else slice(4, 5)] = torch.nan
+    options = {"positions": "tokens", "estimator": "calibrated_lai"}
+    whole, chunked = (
+        curated(model, validation, **options, chunk=size).score(*batch)[1] for size in (None, 2)
+    )
+    assert chunked.cost == pytest.approx(whole.cost)
+    assert chunked.layer_weights.shape == (2,)
 
 
 @pytest.mark.usefixtures("_dear")

@@ -188,3 +188,10 @@ def test_autocast_is_refused_by_the_ways_that_score_what_they_train_on(backward)
     curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward=backward)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="autocast lose three digits"):
         curator.step(*batch)
+
+
+@pytest.mark.parametrize("backward", [None, "selective", "whole"])
+def test_a_model_without_trainable_parameters_is_named(backward):
+    model = nn.Linear(4, 3).requires_grad_(requires_grad=False)
+    with pytest.raises(ValueError, match="model: expected at least one trainable parameter, got none"):
+        lai_torch.selfcheck(model, LOSS, torch.randn(5, 4), torch.arange(5) % 3, backward=backward)

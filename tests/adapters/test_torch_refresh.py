@@ -1,0 +1,157 @@
+"""The summary that scores come from: when it is made again, of what, and what a bad draw leaves."""
+
+import math
+import warnings
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def network():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 6)).double()
+
+
+def data(n):
+    inputs = torch.randn(n, 4, dtype=torch.float64)
+    return inputs, inputs.argmax(1)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def curated(model, validation, **options):
+    return lai_torch.Curator(model, LOSS, sgd(model), validation, **options)
+
+
+def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
+    parts = [data(5) for _ in range(2)]
+    batch, model = data(7), network()
+    curator = curated(model, parts, refresh=2)
+    expected = [curated(model, part).score(*batch)[1].scores for part in parts]
+    found = [curator.score(*batch)[1] for _ in range(6)]
+    for report, which in zip(found, (0, 0, 1, 1, 0, 0), strict=True):
+        torch.testing.assert_close(report.scores, expected[which])
+    assert [report.age for report in found] == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
+    part, batch, model = data(5), data(7), network()
+    curator = curated(model, iter([part]))
+    first, second = (curator.score(*batch)[1] for _ in range(2))
+    torch.testing.assert_close(first.scores, second.scores)
+    assert (first.age, second.age) == (0, 1)
+    with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
+        curated(model, []).score(*batch)
+    with pytest.raises(TypeError, match="validation: expected the loader to give pairs"):
+        curated(model, [data(5)[0]]).score(*batch)
+
+
+def counting(validation):
+    """Return a loss that counts how often it sees the validation targets."""
+    calls = []
+
+    def loss(outputs, targets):
+        if targets.shape == validation[1].shape and torch.equal(targets, validation[1]):
+            calls.append(1)
+        return LOSS(outputs, targets)
+
+    return loss, calls
+
+
+def test_the_summary_is_refreshed_every_so_many_steps():
+    validation = data(6)
+    loss, calls = counting(validation)
+    model = network()
+    curator = lai_torch.Curator(model, loss, sgd(model), validation, refresh=3)
+    seen = []
+    for _ in range(7):
+        curator.step(*data(9))
+        seen.append(len(calls))
+    assert seen == [1, 1, 1, 2, 2, 2, 3]
+
+
+def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
+    model, validation, batch = network(), data(20), data(7)
+    draws = [
+        curated(model, validation, share=0.25, generator=torch.Generator().manual_seed(seed))
+        .score(*batch)[1]
+        .scores
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]
+    expected = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
+    torch.testing.assert_close(draws[0], expected)
+
+
+def drawn(seed, **options):
+    """Return scores against a share of a set that a curator draws from a stream of its own."""
+    torch.manual_seed(100)
+    model, validation, batch = network(), data(40), data(7)
+    torch.manual_seed(seed)
+    return curated(model, validation, **options).score(*batch)[1].scores
+
+
+@pytest.mark.parametrize("options", [{"share": 0.25}, {"sketch": 2}])
+def test_the_own_stream_goes_by_torchs_seed(options):
+    one, again, other = (drawn(seed, **options) for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**64 - 1])
+def test_the_own_streams_draws_are_not_those_of_torchs_stream(seed):
+    torch.manual_seed(100)
+    model, validation, batch = network(), data(40), data(7)
+    torch.manual_seed(seed)
+    order = torch.randperm(40)[:10]
+    torchs = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
+    torch.manual_seed(seed)
+    own = curated(model, validation, share=0.25).score(*batch)[1].scores
+    assert not torch.allclose(own, torchs)
+
+
+def spoiled(part):
+    return torch.full_like(part[0], math.nan), part[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "bad"),
+    [
+        *(({"estimator": name}, spoiled(data(5))) for name in ("ghost", "lai", "lli", "exact", "gate_lai")),
+        ({"sketch": 2}, spoiled(data(5))),
+        ({"estimator": "calibrated_lai", "sketch": 2}, data(1)),
+        ({"estimator": "calibrated_lai"}, spoiled(data(5))),
+    ],
+)
+def test_a_draw_of_no_use_leaves_the_last_summary_in_place(options, bad):
+    good, later, batch, model = data(5), data(6), data(7), network()
+    plain, curator = (curated(model, parts, **options) for parts in ([good, later], [good, bad, later]))
+    first, third = (plain.score(*batch)[1] for _ in range(2))
+    torch.testing.assert_close(curator.score(*batch)[1].scores, first.scores)
+    message = r"validation: .*; the summary made 1 step ago stays in use"
+    with pytest.warns(UserWarning, match=message):
+        second = curator.score(*batch)[1]
+    torch.testing.assert_close(second.scores, first.scores)
+    assert (second.age, third.age) == (1, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fourth = curator.score(*batch)[1]  # the next draw serves
+    assert fourth.age == 0
+    if len(options) < 2:  # else a sketch was drawn for the draw of no use
+        torch.testing.assert_close(fourth.scores, third.scores)
+    with pytest.raises(ValueError, match=r"validation: .*expect.* finite loss"):
+        curated(model, [bad], **options).score(*batch)

@@ -1,0 +1,174 @@
+"""An interrupted run goes on bit for bit: every estimator, every way, every kind of summary."""
+
+import io
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+STEPS, SAVED = 8, 4
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+class Tokens(nn.Module):
+    """Classifies every token; single precision, so that another order of operations shows."""
+
+    outputs = 11
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.inner, self.head = (
+            nn.Embedding(9, 16),
+            nn.Linear(16, 16),
+            nn.Linear(16, self.outputs),
+        )
+
+    def forward(self, ids):
+        hidden = self.table(ids)
+        hidden = hidden + nn.functional.dropout(torch.relu(self.inner(hidden)), 0.2, self.training)
+        return self.head(hidden)
+
+    @staticmethod
+    def loss(outputs, targets):
+        return LOSS(outputs.movedim(2, 1), targets).mean(1)
+
+    @staticmethod
+    def data(n):
+        ids = torch.randint(9, (n, 7))
+        return ids, (3 * ids + 1) % 11
+
+
+class Vectors(nn.Sequential):
+    """Classifies vectors by a chain of linear layers."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(5, 12), nn.GELU(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    loss = staticmethod(LOSS)
+
+    @staticmethod
+    def data(n):
+        inputs = torch.randn(n, 5)
+        return inputs, inputs[:, :3].argmax(1)
+
+
+class Signals(nn.Sequential):
+    """Classifies signals by a convolution."""
+
+    def __init__(self):
+        super().__init__(nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+
+    loss = staticmethod(LOSS)
+
+    @staticmethod
+    def data(n):
+        inputs, targets = Vectors.data(n)
+        return inputs[:, None], targets
+
+
+CASES = [
+    *((Signals, {"estimator": name}) for name in ("ghost", "lai", "lli", "exact", "midpoint")),
+    (Signals, {"estimator": "preconditioned_lai", "decay": 0.9, "exponent": 0.5}),
+    (Signals, {"estimator": "calibrated_lai", "warmup": 1}),
+    (Vectors, {"estimator": "gate_lai"}),
+    (Vectors, {"estimator": "gate_lai", "chunk": 4}),
+    (Tokens, {"estimator": "ghost", "chunk": 3}),
+    *((Tokens, {"estimator": name, "positions": "mean"}) for name in ("lai", "calibrated_lai")),
+    (Tokens, {"estimator": "preconditioned_lai", "positions": "mean", "policy": lai.reweight}),
+    (Tokens, {"positions": "mean", "validation": "batch"}),
+    (Tokens, {"positions": "mean", "chunk": 2}),
+    (Tokens, {"estimator": "lli"}),
+    (Tokens, {"estimator": "calibrated_lai", "positions": "flatten"}),
+    (Tokens, {"positions": "flatten", "sketch": 2}),
+    (Tokens, {"estimator": "calibrated_lai", "sketch": 2}),
+    (Tokens, {"validation": "batch+self", "sketch": 2}),
+    (Tokens, {"sketch": 3, "accumulate": 2, "generator": torch.Generator}),
+    *((Tokens, {"positions": "mean", "backward": way}) for way in ("whole", "auto")),
+    (Tokens, {"sketch": 2, "backward": "selective"}),
+]
+
+
+def parts(kind, given):
+    """Return model, optimizer and curator as they start, and the batches."""
+    torch.manual_seed(7)
+    model, drawn = kind(), {"refresh": 3, "share": 0.5}
+    options = dict(given)
+    if "generator" in options:
+        options["generator"] = options["generator"]().manual_seed(5)
+    validation, batches = model.data(10), [model.data(6) for _ in range(STEPS)]
+    if "validation" in options:
+        validation, drawn = options.pop("validation"), {}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    curator = lai_torch.Curator(model, model.loss, optimizer, validation, **drawn, **options)
+    return [model, optimizer, curator], batches
+
+
+def stepped(curator, batches, start):
+    """Take the steps from `start` on; dropout's own stream is not the curator's to resume."""
+    found = []
+    for number, batch in enumerate(batches[start:], start):
+        torch.manual_seed(number)
+        found.append(plain(vars(curator.step(*batch))))
+    return found
+
+
+def plain(tree):
+    """Return nested containers with lists for tensors, which compare bit for bit."""
+    if isinstance(tree, torch.Tensor):
+        return str(tree.dtype), tree.tolist()
+    if isinstance(tree, dict):
+        return {key: plain(value) for key, value in tree.items()}
+    return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
+def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
+    whole, batches = parts(kind, options)
+    expected = stepped(whole[2], batches, 0)
+    assert any(report["kept"] for report in expected)
+    interrupted, _ = parts(kind, options)
+    stepped(interrupted[2], batches[:SAVED], 0)
+    file = io.BytesIO()
+    torch.save([owner.state_dict() for owner in interrupted], file)
+    file.seek(0)
+    resumed, _ = parts(kind, options)
+    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
+        owner.load_state_dict(state)
+    assert stepped(resumed[2], batches, SAVED) == expected[SAVED:]
+    for mine, theirs in zip(resumed, whole, strict=True):
+        assert plain(mine.state_dict()) == plain(theirs.state_dict())
+
+
+@pytest.mark.parametrize(
+    "names", [("layers",), ("parts", "positions"), ("trace", "gates"), ("kind", "value")]
+)
+def test_a_gradient_is_not_taken_for_a_summary_by_its_parameters_names(names):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in names:
+                self.register_parameter(name, nn.Parameter(torch.ones(5)))
+
+        def forward(self, inputs):
+            for parameter in self.parameters():
+                inputs = torch.tanh(inputs * parameter)
+            return inputs
+
+    torch.manual_seed(0)
+    batch, validation, options = Vectors.data(4), Vectors.data(6), {"estimator": "exact", "refresh": 10}
+    one, other = (lai_torch.Curator(Named(), LOSS, None, validation, **options) for _ in range(2))
+    expected = one.score(*batch)[1].scores
+    other.load_state_dict(one.state_dict())
+    report = other.score(*batch)[1]
+    assert torch.equal(report.scores, expected)
+    assert report.age == 1
