@@ -6,10 +6,13 @@ from typing import Any
 
 from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
-from lai_core._engine.namespace import Array, DType, Namespace, device_of
+from lai_core._engine.namespace import Array, Namespace, namespace_of
 from lai_core._engine.outer import OuterGradient
+from lai_core._engine.patches import Geometry as Geometry
+from lai_core._engine.patches import Patch, by_position, padded_with_zeros
 from lai_core._engine.positions import sum_positions
 from lai_core._engine.records import Record
+from lai_core.layers import LayerTrace
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +162,10 @@ class ConvolutionTrace(Record):
         geometry = self.geometry
         padded = self.activations
         for axis, (low, high) in enumerate(geometry.padding):
-            padded = _padded(xp, padded, axis + 2, low, high)
+            padded = padded_with_zeros(xp, padded, axis + 2, low, high)
         padded = xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
         space = geometry.output(self.activations.shape[2:])
-        return tuple(_Patch(xp, padded, window) for window in geometry.windows(space))
+        return tuple(Patch(xp, padded, window) for window in geometry.windows(space))
 
     def embedding(self, xp: Namespace) -> Array | None:
         """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""
@@ -173,86 +176,50 @@ class ConvolutionTrace(Record):
         """Whether LAI's virtual readout from this layer has a bias: where the layer has one."""
         return bool(self.bias)
 
+    @property
+    def has_output_rows(self) -> bool:
+        """Return False: the output gradients are maps, channels before space."""
+        return False
 
-def by_position(xp: Namespace, array: Array) -> Array:
-    """Return a map `(n, channels, *space)` as `(n, positions, channels)`."""
-    last = xp.permute_dims(array, (0, *range(2, array.ndim), 1))
-    positions = 1
-    for length in array.shape[2:]:
-        positions *= int(length)
-    return xp.reshape(last, (array.shape[0], positions, array.shape[1]))
+    def unfolded(self) -> LayerTrace:
+        """Return the record as what it is: a matrix on every patch.
 
+        LAI and its variants read the output gradients of a trace's last record as `(n, t, d)`: this is
+        how a convolution stands last. Ghost and LLI are the same of both, but the patches are held.
 
-def _padded(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
-    """Put `low` zeros before and `high` after an axis."""
-    parts = [array]
-    for length, before in ((low, True), (high, False)):
-        if not length:
-            continue
-        shape = tuple(length if index == axis else size for index, size in enumerate(array.shape))
-        zeros = xp.zeros(shape, dtype=array.dtype, device=device_of(array))
-        parts = [zeros, *parts] if before else [*parts, zeros]
-    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+        Returns
+        -------
+        LayerTrace
+            Activations `(n, positions, channels * offsets)`, a channel's offsets side by side, as in
+            the flattened kernel; output gradients `(n, positions, d_out)`.
 
+        Raises
+        ------
+        TypeError
+            If an array is of a wrong kind.
+        ValueError
+            If the arrays do not fit each other and the kernel.
 
-@dataclass(frozen=True)
-class Geometry:
-    """Kernel, stride, padding and dilation of a convolution, per axis of space."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    dilation: tuple[int, ...]
-
-    def output(self, space: Sequence[int]) -> tuple[int, ...]:
-        """Return the lengths of the output's axes of space."""
-        axes = zip(space, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        return tuple(
-            (int(length) + sum(pad) - dilation * (kernel - 1) - 1) // stride + 1
-            for length, kernel, stride, pad, dilation in axes
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lai_core as lai
+        >>> layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), np.ones((2, 4, 6)), kernel=(3,)).unfolded()
+        >>> layer.activations.shape, layer.output_gradients.shape
+        ((2, 6, 9), (2, 6, 4))
+        """
+        xp = namespace_of(self.arrays())
+        self.check("layer", xp)
+        patches = xp.stack([patch[:, ...] for patch in self._patches(xp)], axis=-1)
+        gradients = self.output_gradients
+        return LayerTrace(
+            xp.reshape(patches, (*patches.shape[:2], -1)),
+            None if gradients is None else by_position(xp, gradients),
+            bias=self.bias,
+            weight=self.weight,
+            groups=self.groups,
+            name=self.name,
         )
-
-    def windows(self, space: Sequence[int]) -> list[tuple[slice, ...]]:
-        """Return, per offset of the kernel, the slices of the padded input under all output positions."""
-        found: list[tuple[slice, ...]] = [()]
-        for length, kernel, stride, dilation in zip(
-            space, self.kernel, self.stride, self.dilation, strict=True
-        ):
-            span = stride * (length - 1) + 1
-            starts = [dilation * offset for offset in range(kernel)]
-            found = [(*window, slice(start, start + span, stride)) for window in found for start in starts]
-        return found
-
-
-@dataclass(frozen=True)
-class _Patch:
-    """One offset's columns `(n, positions, channels)`, cut out of the padded input when they are read."""
-
-    xp: Namespace
-    padded: Array
-    window: tuple[slice, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Samples, positions, channels."""
-        positions = 1
-        for part in self.window:
-            positions *= len(range(part.start, part.stop, part.step))
-        return (int(self.padded.shape[0]), positions, int(self.padded.shape[-1]))
-
-    @property
-    def dtype(self) -> DType:
-        """The input's type."""
-        return self.padded.dtype
-
-    def __getitem__(self, key: Any) -> Array:
-        """Cut out the columns of the samples `[chunk, ...]`; any other index reads all of them first."""
-        if not (
-            isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice) and key[1] is Ellipsis
-        ):
-            return self[:, ...][key]
-        part = self.padded[(key[0], *self.window, slice(None))]
-        return self.xp.reshape(part, (part.shape[0], *self.shape[1:]))
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
     layers = [_record(model, use, measured) for use in plan.uses if everything or use.site.is_layer]
+    if isinstance(layers[-1], lai.ConvolutionTrace):  # LAI reads rows of output gradients
+        layers[-1] = layers[-1].unfolded()
     built: list[Record] = []
     if everything and plan.built:
         sites = list(dict.fromkeys(site for own in plan.built.values() for site in own))

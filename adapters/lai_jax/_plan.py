@@ -89,11 +89,10 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
     for site in sites:
         for leaf in site.operand.leaves:
             by_leaf[leaf].append(site)
-    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own)}
+    ordered = _ordered(model, sites, last)
+    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, ordered[-1].site)}
     factored -= model.left_out.keys()
-    uses = [
-        replace(use, built=not use.site.operand.leaves <= factored) for use in _ordered(model, sites, last)
-    ]
+    uses = [replace(use, built=not use.site.operand.leaves <= factored) for use in ordered]
     uses = _shared([use for use in uses if use.site.is_layer or not use.built])
     fused = fused_biases(model.program, uses, by_leaf, model.left_out)
     plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses], left_out=dict(model.left_out))
@@ -192,9 +191,13 @@ def _last(model: Model, layers: Sequence[Site], last: str | None) -> Site:
     raise ValueError(msg)
 
 
-def _factorable(sites: Sequence[Site]) -> bool:
+def _factorable(sites: Sequence[Site], final: Site) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
     kinds = {site.kind for site in sites}
+    if (
+        len(sites) > 1 and final in sites and final.kind == "convolution"
+    ):  # a matrix there, a kernel elsewhere
+        return False
     if "lift" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False
     seen: dict[Any, View] = {}

@@ -73,6 +73,7 @@ class _Plan:
                 self.uses[name].append(use)
             if use.bias is not None:
                 self.biased[use.bias.name].append(use)
+        self.last = recording.last
         self.trains = [name for name in recording.parameters if name not in recording.unexplained]
         alone = recording.whole
         self.own = {
@@ -99,6 +100,8 @@ class _Plan:
         tied = all(use.kind == "embedding" or (use.kind == "dense" and not use.transposed) for use in uses)
         if uses[0].kind == "direct" or (len(kinds) > 1 and not tied):
             return False
+        if len(uses) > 1 and self.last.kind == "convolution" and self.last in uses:
+            return False  # a matrix on patches there, a kernel elsewhere
         biases = {None if use.bias is None else use.bias.name for use in uses if use.kind != "embedding"}
         if biases <= {None}:
             return True
@@ -141,31 +144,20 @@ def _output_shape(use: Use) -> tuple[int, ...]:
 
 
 def _convolution(use: Use, gradient: Tensor | None, *, last: bool, own: bool) -> Record:
-    """Return the record of a convolution; as the last layer, of one that is a matrix on every pixel.
-
-    Raises
-    ------
-    ValueError
-        If the last layer is a convolution over more than one pixel.
-    """
-    bias, name = use.bias is not None, use.name
-    pointwise = set(use.options["kernel"]) == {1} and use.options["groups"] == 1
-    plain = set(use.options["stride"]) == {1} and set(use.options["padding"]) == {(0, 0)}
-    if last and not (pointwise and plain):
-        msg = (
-            f"layer {name!r}: expected a last layer that is a matrix, got a convolution with {use.options}; "
-            "put a linear layer or a 1x1 convolution last, or name another with last="
-        )
-        raise ValueError(msg)
-    if own and not last:
-        options = use.options
-        return lai.ConvolutionTrace(
-            use.activations, gradient, **options, bias=bias, weight=use.weight.name, name=name
-        )
-    kind = lai.LayerTrace if own else lai.ReadoutTrace
+    """Return the record of a convolution; as the last layer, of a matrix on every patch."""
+    bias, name, weight = use.bias is not None, use.name, use.weight.name if own else None
+    record = lai.ConvolutionTrace(
+        use.activations, gradient, **use.options, bias=bias, weight=weight, name=name
+    )
+    if last:
+        matrix = record.unfolded()
+        if own:
+            return matrix
+        return lai.ReadoutTrace(matrix.activations, matrix.output_gradients, bias=bias, name=name)
+    if own:
+        return record
     outputs = None if gradient is None else _by_pixel(gradient)
-    weight = use.weight.name if own else None
-    return kind(_by_pixel(use.activations), outputs, bias=bias, weight=weight, name=name)
+    return lai.ReadoutTrace(_by_pixel(use.activations), outputs, bias=bias, name=name)
 
 
 def _by_pixel(maps: Tensor) -> Tensor:

@@ -48,14 +48,6 @@ class Layer:
         """The layer's name: that of its weight, without the last word."""
         return self.names[0].removesuffix(".weight")
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether the layer is one matrix on every position: a linear layer or a 1x1 convolution."""
-        if self.geometry is None:
-            return True
-        plain = set(self.geometry["stride"]) == {1} and set(self.geometry["padding"]) == {(0, 0)}
-        return plain and set(self.geometry["kernel"]) == {1} and self.geometry["groups"] == 1
-
 
 class _Graph:
     """Which nodes depend on the samples, and which parameters the others are computed from."""
@@ -183,7 +175,7 @@ def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: 
     Raises
     ------
     ValueError
-        If there is none, or several, or it is no matrix.
+        If there is none, or several.
     """
     reached = [layers[node] for node in reaching(outputs, layers)]
     if last is not None:
@@ -193,14 +185,7 @@ def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: 
         way_out = f"; pass last={names[0]!r} (or another of them)" if names else "; use backward='kept'"
         msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
         raise ValueError(msg)
-    (layer,) = reached
-    if not layer.is_matrix:
-        msg = (
-            f"layer {layer.name!r}: expected a last layer that is a matrix, got a convolution with "
-            f"{layer.geometry}; put a linear layer or a 1x1 convolution last"
-        )
-        raise ValueError(msg)
-    return layer
+    return reached[0]
 
 
 def pulled_through(

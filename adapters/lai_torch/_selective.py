@@ -110,10 +110,10 @@ class Selective:
                 "found them merged with another; use backward='kept'"
             )
             raise ValueError(msg)
-        if own and gradient is None:
-            return lai.ConvolutionTrace(inputs, None, **layer.geometry, **named)
-        outputs = None if gradient is None else gradient.flatten(2).movedim(1, 2)
-        return kind(inputs.flatten(2).movedim(1, 2), outputs, **named)
+        if own or gradient is not None:
+            record = lai.ConvolutionTrace(inputs, gradient, **layer.geometry, **named)
+            return record if gradient is None else record.unfolded()
+        return kind(inputs.flatten(2).movedim(1, 2), None, **named)
 
     def _owned(self, layers: list[Layer], inputs: Any, targets: Any) -> list[bool]:
         """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of.

@@ -19,9 +19,17 @@ def check_lai_trace(
     Raises
     ------
     ValueError
-        If `positions` is unknown or does not fit, or no layer has an embedding.
+        If `positions` is unknown or does not fit, no layer has an embedding, or the last one is a map.
     """
     check_choice("positions", positions, POSITIONS)
+    last = trace.layers[-1]
+    if not last.has_output_rows:
+        here = where(role, len(trace.layers) - 1, last)
+        msg = (
+            f"{here}: expected a last record with output gradients (n, d) or (n, t, d), got a "
+            f"{type(last).__name__}, whose are maps; put its unfolded() record last"
+        )
+        raise ValueError(msg)
     if all(layer.embedding(work.xp) is None for layer in trace.layers):
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)

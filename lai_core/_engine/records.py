@@ -51,6 +51,11 @@ class Record(ABC):
         return False
 
     @property
+    def has_output_rows(self) -> bool:
+        """Whether output gradients are `(n, d)` or `(n, t, d)`, as LAI reads those of the last record."""
+        return True
+
+    @property
     def matrix_shape(self) -> tuple[int, ...] | None:
         """Shape of the parameter that equal `weight` keys share; None where the arrays do not tell."""
         return None

@@ -290,17 +290,6 @@ def test_several_final_layers_need_a_name():
         torch.testing.assert_close(mine, theirs)
 
 
-class Wide(nn.Module):
-    """Ends in a convolution over several pixels."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv1d(4, 3, 2)
-
-    def forward(self, inputs):
-        return self.conv(inputs.unsqueeze(-1).expand(-1, -1, 3)).mean(-1)
-
-
 class Projected(Body):
     """Ends in a product with a buffer."""
 
@@ -444,7 +433,6 @@ def hooked():
     ("build", "message"),
     [
         (functools.partial(Body, nn.Dropout(0.5)), "expects nothing random behind the last layer 'head'"),
-        (Wide, "layer 'conv': expected a last layer that is a matrix, got a convolution"),
         (Idle, r"of an eager trace, \['idle.weight', 'body.weight', 'head.weight'\], in the captured graph"),
         (Fixed, r"with a free batch size, this one does not \(it fixes the size of the batch\)"),
         (Mean, "layer 'middle': expected an axis for the 6 samples"),

@@ -1,0 +1,193 @@
+"""Convolutions: Ghost against kernel gradients built entry by entry in numpy loops; the last layer."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lai_core as lai
+from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
+
+SEEDS = st.integers(0, 2**32 - 1)
+FEW = settings(max_examples=4)  # one shape a case: the numbers are generic
+
+# space, kernel, stride, padding, dilation, groups, channels, outputs
+CONVOLUTIONS = (
+    ((6,), (3,), (1,), ((1, 1),), (1,), 1, 2, 3),
+    ((5, 4), (3, 2), (2, 1), ((1, 0), (0, 1)), (1, 2), 1, 2, 2),
+    ((4, 4), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 4, 4, 8),
+    ((3, 4), (1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 2, 4, 2),
+    ((3, 3, 2), (2, 2, 1), (1, 2, 1), ((0, 0), (1, 1), (0, 0)), (1, 1, 1), 1, 1, 2),
+)
+
+
+def kernel_gradient(inputs, outputs, case):
+    """D loss / d kernel of every sample: `(n, d_out, channels / groups, *kernel)`, by the definition."""
+    _, kernel, stride, padding, dilation, groups, channels, d_out = case
+    padded = np.pad(inputs, ((0, 0), (0, 0), *padding))
+    found = np.zeros((len(inputs), d_out, channels // groups, *kernel))
+    for o, c in itertools.product(range(d_out), range(channels // groups)):
+        channel = (o // (d_out // groups)) * (channels // groups) + c
+        for offset in np.ndindex(*kernel):
+            for position in np.ndindex(*outputs.shape[2:]):
+                at = tuple(
+                    p * s + k * d for p, s, k, d in zip(position, stride, offset, dilation, strict=True)
+                )
+                term = outputs[(slice(None), o, *position)] * padded[(slice(None), channel, *at)]
+                found[(slice(None), o, c, *offset)] += term
+    return found.reshape(len(inputs), -1)
+
+
+def output_space(case):
+    space, kernel, stride, padding, dilation = case[:5]
+    axes = zip(space, kernel, stride, padding, dilation, strict=True)
+    return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
+
+
+def drawn_map(case, samples, generator):
+    return (
+        generator.normal(size=(samples, case[6], *case[0])),
+        generator.normal(size=(samples, case[7], *output_space(case))),
+    )
+
+
+def convolution(backend, arrays, case, **options):
+    inputs, outputs = (backend.array(array) for array in arrays)
+    return lai.ConvolutionTrace(
+        inputs,
+        outputs,
+        kernel=case[1],
+        stride=case[2],
+        padding=case[3],
+        dilation=case[4],
+        groups=case[5],
+        **options,
+    )
+
+
+@pytest.mark.equation("convolution-gradient")
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
+@FEW
+@given(seed=SEEDS)
+def test_a_convolution_is_a_matrix_used_on_every_patch(backend, case, seed):
+    generator = np.random.default_rng(seed)
+    sides = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]
+    records = [[convolution(backend, side, case, bias=True), head(backend, len(side[0]))] for side in sides]
+    gradients = [
+        np.hstack([kernel_gradient(*side, case), side[1].reshape(*side[1].shape[:2], -1).sum(2)])
+        for side in sides
+    ]
+    check_all_forms(backend, *records, *gradients)
+
+
+@pytest.mark.parametrize("budget", [2**14, 2**30])
+def test_a_convolution_fits_a_small_budget(backend, budget):
+    case = ((8, 8), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2, 4, 4)
+    side = drawn_map(case, 5, np.random.default_rng(0))
+    trace = lai.Trace([convolution(backend, side, case), head(backend, 5)])
+    gradients = kernel_gradient(*side, case)
+    kernel = backend.numpy(lai.ghost_kernel(trace, trace, memory_budget=budget))
+    np.testing.assert_allclose(kernel, gradients @ gradients.T, rtol=1e-9)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_a_shared_kernel_has_cross_terms(backend, seed):
+    case, generator = CONVOLUTIONS[2], np.random.default_rng(seed)
+    sides = [[drawn_map(case, samples, generator) for _ in range(2)] for samples in (N_VAL, N_TRAIN)]
+    records = [
+        [*(convolution(backend, use, case, weight="k") for use in uses), head(backend, len(uses[0][0]))]
+        for uses in sides
+    ]
+    gradients = [sum(kernel_gradient(*use, case) for use in uses) for uses in sides]
+    check_all_forms(backend, *records, *gradients)
+
+
+def test_lai_sees_the_raw_map_of_a_convolution(backend):
+    case, generator = CONVOLUTIONS[1], np.random.default_rng(0)
+    inputs, outputs = drawn_map(case, N_TRAIN, generator)
+    last = generator.normal(size=(N_TRAIN, 3)), generator.normal(size=(N_TRAIN, 2))
+    final = lai.LayerTrace(*(backend.array(array) for array in last))
+    trace = lai.Trace([convolution(backend, (inputs, outputs), case), final])
+    flat = inputs.reshape(N_TRAIN, -1)
+    beta = last[1] @ last[1].T
+    flatten = (flat @ flat.T + last[0] @ last[0].T) * beta
+    mean = inputs.mean((2, 3))
+    for positions, expected in (("flatten", flatten), ("mean", (mean @ mean.T + last[0] @ last[0].T) * beta)):
+        kernel = backend.numpy(lai.lai_kernel(trace, trace, positions=positions))
+        np.testing.assert_allclose(kernel, expected, rtol=1e-9)
+
+
+@pytest.mark.equation("convolution-gradient", "virtual-readout")
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
+@FEW
+@given(seed=SEEDS)
+def test_a_last_convolution_is_unfolded_to_what_it_is(backend, case, seed):
+    generator = np.random.default_rng(seed)
+    arrays = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]
+    sides = [convolution(backend, each, case, bias=True).unfolded() for each in arrays]
+    gradients = []
+    for side, (inputs, outputs) in zip(sides, arrays, strict=True):
+        kernels = kernel_gradient(inputs, outputs, case)
+        rows, columns = (backend.numpy(part) for part in (side.output_gradients, side.activations))
+        groups, width = case[5], columns.shape[-1] // case[5]
+        blocks = [
+            np.einsum("nto,nti->noi", each, columns[..., group * width : (group + 1) * width])
+            for group, each in enumerate(np.split(rows, groups, axis=-1))
+        ]  # the flattened kernel's own order of rows and columns
+        np.testing.assert_allclose(np.hstack(blocks).reshape(len(inputs), -1), kernels, atol=1e-12)
+        gradients.append(np.hstack([kernels, outputs.reshape(*outputs.shape[:2], -1).sum(2)]))
+    check_all_forms(backend, [sides[0]], [sides[1]], *gradients)
+    traces = [lai.Trace([side]) for side in sides]
+    expected = (gradients[0] @ gradients[1].T).sum(0)
+    np.testing.assert_allclose(backend.numpy(lai.lli_scores(*traces)), expected, rtol=1e-9, atol=1e-9)
+    if case[5] == 1:  # the readout from a block-diagonal matrix's input is a full one
+        np.testing.assert_allclose(backend.numpy(lai.lai_scores(*traces)), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_record_without_output_gradients_is_unfolded_too():
+    layer = lai.ConvolutionTrace(maps(2, 3, 8), kernel=(3,), weight="k", name="first").unfolded()
+    assert layer.activations.shape == (2, 6, 9)
+    assert layer.output_gradients is None
+    assert (layer.weight, layer.name) == ("k", "first")
+
+
+@pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
+def test_lai_refuses_a_map_of_output_gradients_whatever_its_shape(positions):
+    """In one dimension `(n, channels, positions)` looks like `(n, t, d)`: LAI read it so."""
+    trace = lai.Trace([lai.ConvolutionTrace(maps(2, 3, 6), maps(2, 4, 4), kernel=(3,), name="head")])
+    message = (
+        "layers[0] ('head'): expected a last record with output gradients (n, d) or (n, t, d), got a "
+        "ConvolutionTrace, whose are maps; put its unfolded() record last"
+    )
+    asked = [
+        lambda: lai.lai_kernel(trace, trace, positions=positions),
+        lambda: lai.lai_scores(trace, trace, positions=positions),
+        lambda: lai.summarize(trace, "lai", positions=positions),
+        lambda: lai.preconditioned_lai_scores(trace, trace, np.ones(4), positions=positions),
+        lambda: lai.fitting_positions(trace),
+    ]
+    for function in asked:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            function()
+    assert lai.ghost_kernel(trace, trace).shape == (2, 2)
+    assert lai.lli_scores(trace, trace).shape == (2,)
+
+
+def maps(*shape):
+    return np.ones(shape)
+
+
+def test_sides_of_different_geometry_are_refused():
+    case = CONVOLUTIONS[0]
+    layers = [
+        lai.ConvolutionTrace(maps(2, 2, 6), maps(2, 3, 4), kernel=(3,)),
+        lai.ConvolutionTrace(maps(2, 2, 6), maps(2, 3, 3), kernel=(4,)),
+    ]
+    last = lai.LayerTrace(maps(2, 1), maps(2, 1))
+    with pytest.raises(ValueError, match="geometry"):
+        lai.ghost_kernel(*(lai.Trace([layer, last]) for layer in layers))
+    assert case[1] == (3,)
