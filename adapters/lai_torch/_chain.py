@@ -31,7 +31,7 @@ def gates_between(
     """
     if not inputs.requires_grad or nearest(inputs) != [before.tap]:
         raise _no_chain(name, f"does not come from the output of layer {before.name!r} alone")
-    powers = powers_of_two(inputs.shape, kinds).to(inputs)
+    powers = powers_of_two(inputs, kinds)
     underflow = max(torch.finfo(kind).tiny for kind in kinds)
     ones, scaled = (_pulled(before, inputs, factor, anchors) for factor in (torch.ones_like(inputs), powers))
     before.tap.gradient = None

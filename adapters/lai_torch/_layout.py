@@ -5,7 +5,6 @@ merged with it an axis has length n m, samples outermost or innermost. Shapes al
 several readings; gradients decide (see `proven`).
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,18 +57,20 @@ def by_sample(tensor: Tensor, layout: Layout, samples: int) -> Tensor:
     return front.reshape(samples, -1, tensor.shape[-1])
 
 
-def powers_of_two(shape: Sequence[int], kinds: Iterable[torch.dtype]) -> Tensor:
-    """Return a power of two per entry, in no order and the same ones at every call.
+def powers_of_two(like: Tensor, kinds: Iterable[torch.dtype]) -> Tensor:
+    """Return a power of two per entry of `like`, in no order and the same ones at every call.
 
     A float times one is not rounded, so that what is linear in its weights shows it bit for bit in
-    every type. Every 64 entries in a row have different ones, every 8 where the model computes in
-    float16, which holds no more beside a gradient; `kinds` are the types it computes in.
+    every type. Along an axis, every 64 entries in a row have different ones, every 8 where the model
+    computes in float16, which holds no more beside a gradient; `kinds` are the types it computes in.
     """
     levels = 8 if torch.float16 in kinds else 64
-    entries = math.prod(shape)
     generator = torch.Generator().manual_seed(0)
-    orders = torch.rand(-(-entries // levels), levels, generator=generator).argsort(1)
-    return torch.exp2(orders.flatten()[:entries].to(torch.float64)).reshape(tuple(shape))
+    exponents = torch.zeros((), dtype=torch.int64, device=like.device)
+    for length in like.shape:
+        orders = torch.rand(-(-length // levels), levels, generator=generator).argsort(1)
+        exponents = (exponents.unsqueeze(-1) + orders.flatten()[:length].to(like.device)) & (levels - 1)
+    return torch.exp2(exponents.to(like.dtype))
 
 
 def proven(

@@ -231,7 +231,7 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     ValueError
         If an output of one sample goes into the losses of others.
     """
-    weights = powers_of_two([recorder.samples], recorder.kinds).to(values)
+    weights = powers_of_two(values, recorder.kinds)
     precision = max(torch.finfo(kind).eps for kind in recorder.kinds)
     copies = [use for use in recorder.uses if use.kind == "direct"]
     for use in recorder.uses:
