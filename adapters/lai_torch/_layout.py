@@ -70,7 +70,8 @@ def powers_of_two(like: Tensor, kinds: Iterable[torch.dtype]) -> Tensor:
     for length in like.shape:
         orders = torch.rand(-(-length // levels), levels, generator=generator).argsort(1)
         exponents = (exponents.unsqueeze(-1) + orders.flatten()[:length].to(like.device)) & (levels - 1)
-    return torch.exp2(exponents.to(like.dtype))
+    powers = torch.tensor([2.0**level for level in range(levels)], dtype=like.dtype, device=like.device)
+    return powers[exponents]
 
 
 def proven(
