@@ -15,13 +15,6 @@ N, PARTS = 6, 3
 WAYS = ("selective", "whole", "kept")
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def network():
     layers = nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)
     return nn.Sequential(*layers).double()

@@ -19,13 +19,6 @@ OPTIMIZERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def network(*between):
     return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, 3)).double()
 

@@ -15,13 +15,6 @@ from lai_core.gates import gate_lai_kernel
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def network():
     """Build a chain whose layers are followed by one, three and no elementwise functions."""
     model = nn.Sequential(

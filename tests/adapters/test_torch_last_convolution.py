@@ -16,13 +16,6 @@ HALF = functools.partial(lai.keep_top, fraction=0.5)
 N = 5
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 class Pooled(nn.Module):
     """Averages the output map of a last convolution."""
 

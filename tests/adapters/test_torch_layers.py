@@ -17,13 +17,6 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 ARCHITECTURES = sorted(set(exactness_torch.MODELS) - {"resnet18_32"})
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 

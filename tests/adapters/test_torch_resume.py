@@ -13,12 +13,6 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 STEPS, SAVED = 8, 4
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        yield
-
-
 class Tokens(nn.Module):
     """Classifies every token; single precision, so that another order of operations shows."""
 

@@ -14,13 +14,6 @@ import lai_core as lai
 OUTPUTS, PLACES = 6, 4
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def network():
     """Every layer at the output's positions; dropout, whose random stream scoring must leave alone."""
     layers = nn.Linear(3, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, OUTPUTS)

@@ -17,14 +17,6 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 8
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        torch._dynamo.reset()
-        yield
-
-
 class Tokens(nn.Module):
     """An embedding, attention with samples on axis 0, a table of positions, a head on one token."""
 

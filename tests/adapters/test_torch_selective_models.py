@@ -19,13 +19,6 @@ N, T = 6, 4
 HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 @pytest.mark.parametrize("name", selective_torch.MODELS)
 def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
     found = selective_torch.measure(selective_torch.MODELS[name], steps=5)

@@ -15,13 +15,6 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 6
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 class Noisy(nn.Module):
     """Dropout, a buffer that counts, a frozen layer, and as many positions as samples."""
 

@@ -17,13 +17,6 @@ N = 6
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def chain(*between, bias=True):
     layers = [nn.Linear(4, 7, bias=bias), *between, nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3, bias=bias)]
     return nn.Sequential(*layers).double()

@@ -15,13 +15,6 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 9
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 class Mixed(nn.Module):
     """Convolution, a parameter of its own, a gain between and a temperature behind the last layer."""
 
