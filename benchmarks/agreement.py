@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks.jax_models import layer_norm
+from benchmarks.jax_parts import layer_norm
 
 SAMPLES = (5, 4)
 

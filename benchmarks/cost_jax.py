@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lai_core as lai
-from benchmarks.jax_models import attention, block_params, layer_norm
+from benchmarks.jax_parts import attention, block_params, layer_norm
 from benchmarks.machine import machine
 
 BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}

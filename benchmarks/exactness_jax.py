@@ -14,7 +14,8 @@ from rich.table import Table
 
 import lai_core as lai
 from benchmarks import agreement
-from benchmarks.jax_models import MODELS, Model
+from benchmarks.jax_models import MODELS
+from benchmarks.jax_parts import Model
 
 BOUND = 1e-10
 SAMPLES = 4

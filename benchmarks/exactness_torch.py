@@ -14,22 +14,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks.torch_models import (
-    CLASSES,
-    Case,
-    LowRank,
-    classification,
-    labels,
-    next_token,
-    resnet18,
-    settled,
+from benchmarks.torch_models import CLASSES, Case, classification, labels, resnet18, settled
+from benchmarks.transformer_models import (
+    SAMPLES,
+    bert,
+    convnext,
+    gpt2,
+    gpt_neo,
+    llama,
+    lora,
+    padded_ids,
+    t5_encoder,
+    vit,
 )
 
 BOUND = 1e-10
 COARSE_BOUND = 1e-6
 COMPUTES_IN_FLOAT32 = ("gpt_neo", "llama", "t5_encoder")
 """Models that cast to float32 inside, whatever their own type."""
-SAMPLES = 4
 OUT = Path("build/exactness-torch.json")
 
 
@@ -94,13 +96,6 @@ class Encoder(nn.Module):
         return self.head(hidden[:, 0] if self.batch_first else hidden[0])
 
 
-def padded_ids(vocabulary: int, length: int) -> tuple[Tensor, Tensor]:
-    """Token ids and their mask; later samples end earlier."""
-    ids = torch.randint(1, vocabulary, (SAMPLES, length))
-    mask = torch.arange(length) < (length - torch.arange(SAMPLES).unsqueeze(1) % 3)
-    return ids * mask, mask.long()
-
-
 def transformer_encoder() -> Case:
     """As many positions as samples: shapes alone do not say which axis is which."""
     return Case(Encoder(batch_first=True), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
@@ -136,140 +131,32 @@ def cross_attention_widths() -> Case:
     return Case(CrossAttention(6), classification, inputs, labels(SAMPLES))
 
 
-def language_model(model: nn.Module) -> Case:
-    """Next-token loss on padded sequences."""
-    ids, mask = padded_ids(model.config.vocab_size, 9)
-    return Case(
-        model,
-        next_token,
-        {"input_ids": ids, "attention_mask": mask, "use_cache": False},
-        ids.masked_fill(mask == 0, -100),
-    )
+class UNet(nn.Module):
+    """An encoder, a decoder and a skip between them; ends in a 3x3 convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 6, 3, padding=1)
+        self.inner = nn.Conv2d(6, 8, 3, stride=2, padding=1)
+        self.norm = nn.GroupNorm(2, 14)
+        self.out = nn.Conv2d(14, CLASSES, 3, padding=1)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Classify every pixel."""
+        outer = functional.silu(self.down(maps))
+        inner = functional.interpolate(functional.silu(self.inner(outer)), scale_factor=2)
+        return self.out(functional.silu(self.norm(torch.cat([outer, inner], 1))))
 
 
-def gpt2() -> Case:
-    """GPT-2: tied head, learned positions."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return language_model(
-        GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=31, n_positions=16, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
-            )
-        )
-    )
+def unet() -> Case:
+    """Classes of pixels: the last layer is a convolution over several."""
+    pixels = torch.arange(SAMPLES * 64).reshape(SAMPLES, 8, 8) % CLASSES
+    return Case(UNet(), per_pixel, torch.randn(SAMPLES, 3, 8, 8), pixels)
 
 
-def gpt_neo() -> Case:
-    """GPT-Neo: global and local attention, tied head."""
-    from transformers import GPTNeoConfig, GPTNeoForCausalLM
-
-    config = GPTNeoConfig(
-        vocab_size=31,
-        max_position_embeddings=16,
-        hidden_size=16,
-        num_layers=2,
-        num_heads=2,
-        attention_types=[[["global", "local"], 1]],
-        window_size=4,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return language_model(GPTNeoForCausalLM(config))
-
-
-def llama() -> Case:
-    """Llama: RMSNorm, rotary positions, grouped-query attention."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=31,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=16,
-    )
-    return language_model(LlamaForCausalLM(config))
-
-
-def bert() -> Case:
-    """BERT for classification."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=31,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-        num_labels=CLASSES,
-    )
-    ids, mask = padded_ids(31, 9)
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    return Case(BertForSequenceClassification(config), classification, inputs, labels(SAMPLES))
-
-
-def t5_encoder() -> Case:
-    """T5's encoder: relative position bias, no biases."""
-    from transformers import T5Config, T5EncoderModel
-
-    config = T5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2)
-
-    class Classifier(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = T5EncoderModel(config), nn.Linear(16, CLASSES)
-
-        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
-
-    ids, mask = padded_ids(31, 9)
-    return Case(Classifier(), classification, {"input_ids": ids, "attention_mask": mask}, labels(SAMPLES))
-
-
-def vit() -> Case:
-    """Vision transformer: patches by convolution, class token, position table."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        image_size=16,
-        patch_size=4,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        num_labels=CLASSES,
-    )
-    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 16, 16)}
-    return Case(ViTForImageClassification(config), classification, inputs, labels(SAMPLES))
-
-
-def convnext() -> Case:
-    """ConvNeXt: depthwise convolutions, layer scale, channels-last linear layers."""
-    from transformers import ConvNextConfig, ConvNextForImageClassification
-
-    config = ConvNextConfig(
-        hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], num_labels=CLASSES, layer_scale_init_value=0.5
-    )
-    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 32, 32)}
-    return Case(ConvNextForImageClassification(config), classification, inputs, labels(SAMPLES))
-
-
-def lora() -> Case:
-    """GPT-2 with every weight frozen but low-rank adapters on attention and the norms' gains."""
-    case = gpt2()
-    case.model.requires_grad_(False)
-    for block in case.model.transformer.h:
-        for name, width in (("c_attn", 48), ("c_proj", 16)):
-            conv1d = getattr(block.attn, name)
-            base = nn.Linear(16, width)
-            base.load_state_dict({"weight": conv1d.weight.T, "bias": conv1d.bias})
-            setattr(block.attn, name, LowRank(base, 2))
-        block.ln_1.requires_grad_(True)
-    return case
+def per_pixel(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each sample, summed over pixels."""
+    return functional.cross_entropy(outputs, targets, reduction="none").sum((1, 2))
 
 
 class Parametrized(nn.Module):
@@ -316,6 +203,7 @@ MODELS: dict[str, Callable[[], Case]] = {
         t5_encoder,
         vit,
         convnext,
+        unet,
         lora,
         parametrized,
     )

@@ -1,83 +1,32 @@
 """Small JAX models of every kind the adapter must be exact on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from flax import linen, nnx
 from jax import lax
 
-CLASSES = 3
-
-
-@dataclass(frozen=True)
-class Model:
-    """A function, its parameters, its loss, and how to draw a batch of n samples."""
-
-    apply: Callable[..., Any]
-    params: Any
-    loss: Callable[..., Any]
-    batch: Callable[[np.random.Generator, int], tuple[Any, Any]]
-
-
-def classification(outputs: Any, targets: Any) -> Any:
-    """Cross-entropy of each sample."""
-    return -jax.nn.log_softmax(outputs)[jnp.arange(targets.shape[0]), targets]
-
-
-def next_token(outputs: Any, targets: Any) -> Any:
-    """Cross-entropy of each sample's next tokens, summed; -1 marks padding."""
-    scored = jnp.take_along_axis(jax.nn.log_softmax(outputs), jnp.maximum(targets, 0)[..., None], -1)[..., 0]
-    return -jnp.sum(jnp.where(targets >= 0, scored, 0.0), axis=-1)
-
-
-def _drawn(seed: int) -> Callable[..., Any]:
-    draw = np.random.default_rng(seed)
-    return lambda *shape: jnp.asarray(draw.standard_normal(shape) / np.sqrt(max(shape[0], 1)))
-
-
-def _images(height: int, channels: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        maps = draw.standard_normal((samples, height, height, channels))
-        return jnp.asarray(maps), jnp.asarray(draw.integers(0, CLASSES, samples))
-
-    return batch
-
-
-def _vectors(width: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        return jnp.asarray(draw.standard_normal((samples, width))), jnp.asarray(
-            draw.integers(0, CLASSES, samples)
-        )
-
-    return batch
-
-
-def _sequences(length: int, width: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        inputs = draw.standard_normal((samples, length, width))
-        return jnp.asarray(inputs), jnp.asarray(draw.integers(0, CLASSES, samples))
-
-    return batch
-
-
-def _tokens(length: int, vocabulary: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        ids = draw.integers(0, vocabulary, (samples, length + 1))
-        targets = ids[:, 1:].copy()
-        targets[0, -2:] = -1
-        return jnp.asarray(ids[:, :-1]), jnp.asarray(targets)
-
-    return batch
+from benchmarks.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
+from benchmarks.jax_parts import (
+    CLASSES,
+    Model,
+    apply_block,
+    block_params,
+    classification,
+    drawn,
+    images,
+    layer_norm,
+    next_token,
+    sequences,
+    tokens,
+    vectors,
+)
 
 
 def mlp() -> Model:
     """Three dense layers with biases."""
-    draw = _drawn(0)
+    draw = drawn(0)
     params = [{"w": draw(a, b), "b": draw(b)} for a, b in ((6, 8), (8, 8), (8, CLASSES))]
 
     def apply(params: Any, inputs: Any) -> Any:
@@ -85,7 +34,7 @@ def mlp() -> Model:
             inputs = jnp.tanh(inputs @ layer["w"] + layer["b"])
         return inputs @ params[-1]["w"] + params[-1]["b"]
 
-    return Model(apply, params, classification, _vectors(6))
+    return Model(apply, params, classification, vectors(6))
 
 
 def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
@@ -95,7 +44,7 @@ def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
 
 def grouped_cnn() -> Model:
     """Convolutions with groups, stride, dilation and uneven padding; pooling; a dense head."""
-    draw = _drawn(1)
+    draw = drawn(1)
     params = {
         "k1": draw(3, 3, 2, 8),
         "b1": draw(8),
@@ -111,7 +60,7 @@ def grouped_cnn() -> Model:
         maps = jax.nn.relu(_convolved(maps, params["k2"], **options) + params["b2"])
         return maps.mean((1, 2)) @ params["head"]
 
-    return Model(apply, params, classification, _images(8, 4))
+    return Model(apply, params, classification, images(8, 4))
 
 
 def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
@@ -120,7 +69,7 @@ def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
 
 def resnet() -> Model:
     """Residual blocks with normalisation by stored statistics, strided shortcuts included."""
-    draw = _drawn(2)
+    draw = drawn(2)
     widths = ((4, 4, 1), (4, 8, 2))
 
     def norm(width: int) -> dict[str, Any]:
@@ -162,57 +111,12 @@ def resnet() -> Model:
             maps = jax.nn.relu(own + maps)
         return maps.mean((1, 2)) @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, _images(6, 3))
-
-
-def layer_norm(values: Any, gain: Any, offset: Any) -> Any:
-    """Normalise the last axis."""
-    centred = values - values.mean(-1, keepdims=True)
-    return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + offset
-
-
-def attention(values: Any, block: Any, heads: int, reach: int | None = None) -> Any:
-    """Attend to what came before, at most `reach` positions back."""
-    samples, length, width = values.shape
-    query, key, value = jnp.split(values @ block["qkv"] + block["qkv_bias"], 3, axis=-1)
-    shape = (samples, length, heads, width // heads)
-    query, key, value = query.reshape(shape), key.reshape(shape), value.reshape(shape)
-    scores = jnp.einsum("nthk,nshk->nhts", query, key) / np.sqrt(width // heads)
-    seen = jnp.tril(jnp.ones((length, length), bool))
-    if reach is not None:
-        seen = seen & jnp.triu(jnp.ones((length, length), bool), 1 - reach)
-    scores = jnp.where(seen, scores, -1e9)
-    mixed = jnp.einsum("nhts,nshk->nthk", jax.nn.softmax(scores), value).reshape(values.shape)
-    return mixed @ block["proj"] + block["proj_bias"]
-
-
-def _block(values: Any, block: Any, heads: int) -> Any:
-    values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads)
-    hidden = jax.nn.gelu(layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
-    return values + hidden @ block["down"] + block["down_bias"]
-
-
-def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:
-    """Draw the parameters of one transformer block."""
-    return {
-        "g1": 1.0 + 0.1 * draw(width),
-        "o1": draw(width),
-        "qkv": draw(width, 3 * width),
-        "qkv_bias": draw(3 * width),
-        "proj": draw(width, width),
-        "proj_bias": draw(width),
-        "g2": 1.0 + 0.1 * draw(width),
-        "o2": draw(width),
-        "up": draw(width, factor * width),
-        "up_bias": draw(factor * width),
-        "down": draw(factor * width, width),
-        "down_bias": draw(width),
-    }
+    return Model(apply, params, classification, images(6, 3))
 
 
 def transformer_block() -> Model:
     """One pre-norm block over a class token and positions, classified from the token."""
-    draw, width = _drawn(3), 4
+    draw, width = drawn(3), 4
     params = {
         "token": draw(1, 1, width),
         "place": draw(6, width),
@@ -224,14 +128,14 @@ def transformer_block() -> Model:
     def apply(params: Any, inputs: Any) -> Any:
         token = jnp.broadcast_to(params["token"], (inputs.shape[0], 1, width))
         values = jnp.concatenate([token, inputs], axis=1) + params["place"]
-        return _block(values, params["block"], 2)[:, 0] @ params["w"] + params["b"]
+        return apply_block(values, params["block"], 2)[:, 0] @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, _sequences(5, width))
+    return Model(apply, params, classification, sequences(5, width))
 
 
 def gpt_scan() -> Model:
     """Predict tokens: blocks in a scan, recomputed; tied head; learned positions; padding masked."""
-    draw, width, vocabulary = _drawn(4), 4, 11
+    draw, width, vocabulary = drawn(4), 4, 11
     blocks = [block_params(draw, width) for _ in range(3)]
     params = {
         "tokens": draw(vocabulary, width),
@@ -243,16 +147,16 @@ def gpt_scan() -> Model:
 
     def apply(params: Any, ids: Any) -> Any:
         values = params["tokens"][ids] + params["places"][: ids.shape[1]]
-        step = jax.checkpoint(lambda values, block: (_block(values, block, 2), None))
+        step = jax.checkpoint(lambda values, block: (apply_block(values, block, 2), None))
         values, _ = lax.scan(step, values, params["blocks"])
         return layer_norm(values, params["gain"], params["offset"]) @ params["tokens"].T
 
-    return Model(apply, params, next_token, _tokens(6, vocabulary))
+    return Model(apply, params, next_token, tokens(6, vocabulary))
 
 
 def tied_head() -> Model:
     """One table as embedding and head, jitted in two levels, with a layer between."""
-    draw = _drawn(5)
+    draw = drawn(5)
     params = {"table": draw(9, 5), "w": draw(5, 5), "b": draw(5)}
 
     @jax.jit
@@ -263,12 +167,12 @@ def tied_head() -> Model:
         values = jnp.take(params["table"], ids, axis=0)
         return jnp.einsum("ntd,vd->ntv", middle(params, values), params["table"])
 
-    return Model(apply, params, next_token, _tokens(5, 9))
+    return Model(apply, params, next_token, tokens(5, 9))
 
 
 def lora() -> Model:
     """Frozen captured weights with trainable low-rank factors, one pair of them merged into its weight."""
-    draw = _drawn(6)
+    draw = drawn(6)
     frozen = [draw(6, 8), draw(8, CLASSES)]
     params = [{"a": draw(6, 2), "b": draw(2, 8)}, {"a": draw(8, 2), "b": draw(2, CLASSES)}]
 
@@ -276,12 +180,12 @@ def lora() -> Model:
         hidden = jnp.tanh(inputs @ frozen[0] + 0.5 * (inputs @ params[0]["a"]) @ params[0]["b"])
         return hidden @ (frozen[1] + 0.5 * params[1]["a"] @ params[1]["b"])
 
-    return Model(apply, params, classification, _vectors(6))
+    return Model(apply, params, classification, vectors(6))
 
 
 def rnn() -> Model:
     """Recur by scan, with a learned start."""
-    draw = _drawn(7)
+    draw = drawn(7)
     params = {"u": draw(3, 5), "v": draw(5, 5), "b": draw(5), "start": draw(5), "w": draw(5, CLASSES)}
 
     def apply(params: Any, inputs: Any) -> Any:
@@ -292,12 +196,12 @@ def rnn() -> Model:
         state, _ = lax.scan(cell, start, jnp.moveaxis(inputs, 1, 0))
         return state @ params["w"]
 
-    return Model(apply, params, classification, _sequences(6, 3))
+    return Model(apply, params, classification, sequences(6, 3))
 
 
 def mixer() -> Model:
     """Mix: matrices along positions and along channels."""
-    draw, length, width = _drawn(8), 5, 4
+    draw, length, width = drawn(8), 5, 4
     params = {
         "along": draw(length, 7),
         "back": draw(7, length),
@@ -314,12 +218,12 @@ def mixer() -> Model:
         values = values + jax.nn.gelu(values @ params["up"] + params["up_bias"]) @ params["down"]
         return values.mean(1) @ params["w"]
 
-    return Model(apply, params, classification, _sequences(length, width))
+    return Model(apply, params, classification, sequences(length, width))
 
 
 def mixture() -> Model:
     """Experts chosen sample by sample under vmap, and a branch for the whole batch by cond."""
-    draw = _drawn(9)
+    draw = drawn(9)
     params = {
         "gate": draw(6, 2),
         "experts": [{"w": draw(6, 5), "b": draw(5)} for _ in range(2)],
@@ -339,84 +243,7 @@ def mixture() -> Model:
         hidden = lax.cond(params["flag"] > 0, lambda h: jnp.tanh(h @ params["extra"]), lambda h: h, hidden)
         return hidden @ params["w"]
 
-    return Model(apply, params, classification, _vectors(6))
-
-
-def equinox_cnn() -> Model:
-    """Take an equinox model: its arrays as parameters, the rest put back by `combine`."""
-    keys = jax.random.split(jax.random.key(0), 3)
-    model = eqx.nn.Sequential(
-        [
-            eqx.nn.Conv2d(3, 6, 3, padding=1, groups=3, key=keys[0]),
-            eqx.nn.Lambda(jax.nn.relu),
-            eqx.nn.MaxPool2d(2, 2),
-            eqx.nn.Lambda(jnp.ravel),
-            eqx.nn.Linear(54, 5, key=keys[1]),
-            eqx.nn.LayerNorm(5),
-            eqx.nn.Lambda(jax.nn.gelu),
-            eqx.nn.Linear(5, CLASSES, key=keys[2]),
-        ]
-    )
-    params, static = eqx.partition(model, eqx.is_inexact_array)
-
-    def apply(params: Any, inputs: Any) -> Any:
-        return jax.vmap(eqx.combine(params, static))(jnp.moveaxis(inputs, -1, 1))
-
-    return Model(apply, params, classification, _images(6, 3))
-
-
-class _Linen(linen.Module):
-    """Convolution, stored batch statistics, attention and a dense head."""
-
-    @linen.compact
-    def __call__(self, inputs: Any) -> Any:
-        """Return the logits."""
-        maps = linen.Conv(6, (3, 3), param_dtype=jnp.float64)(inputs)
-        maps = linen.relu(linen.BatchNorm(use_running_average=True, param_dtype=jnp.float64)(maps))
-        values = maps.reshape((maps.shape[0], -1, 6))
-        values = values + linen.MultiHeadDotProductAttention(num_heads=2, param_dtype=jnp.float64)(
-            values, values
-        )
-        return linen.Dense(CLASSES, param_dtype=jnp.float64)(values.mean(1))
-
-
-def linen_attention() -> Model:
-    """Take a flax linen model: batch statistics apart from the parameters."""
-    module = _Linen()
-    variables = module.init(jax.random.key(1), jnp.zeros((1, 4, 4, 3)))
-    stored = {"batch_stats": variables["batch_stats"]}
-
-    def apply(params: Any, inputs: Any) -> Any:
-        return module.apply({"params": params, **stored}, inputs)
-
-    return Model(apply, variables["params"], classification, _images(4, 3))
-
-
-class _Nnx(nnx.Module):
-    """Embedding, layer norm, gated MLP, head."""
-
-    def __init__(self, rngs: nnx.Rngs) -> None:
-        """Draw the parameters."""
-        self.embed = nnx.Embed(9, 4, rngs=rngs, param_dtype=jnp.float64)
-        self.norm = nnx.RMSNorm(4, rngs=rngs, param_dtype=jnp.float64)
-        self.gate = nnx.Linear(4, 6, rngs=rngs, param_dtype=jnp.float64)
-        self.up = nnx.Linear(4, 6, use_bias=False, rngs=rngs, param_dtype=jnp.float64)
-        self.head = nnx.Linear(6, 9, rngs=rngs, param_dtype=jnp.float64)
-
-    def __call__(self, ids: Any) -> Any:
-        """Return the logits."""
-        values = self.norm(self.embed(ids))
-        return self.head(nnx.silu(self.gate(values)) * self.up(values))
-
-
-def nnx_language_model() -> Model:
-    """Take a flax nnx model: split into graph and state, merged in `apply`."""
-    graph, params = nnx.split(_Nnx(nnx.Rngs(2)), nnx.Param)
-
-    def apply(params: Any, ids: Any) -> Any:
-        return nnx.merge(graph, params)(ids)
-
-    return Model(apply, params, next_token, _tokens(5, 9))
+    return Model(apply, params, classification, vectors(6))
 
 
 MODELS: dict[str, Callable[[], Model]] = {

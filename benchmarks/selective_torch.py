@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks import exactness_torch
+from benchmarks import exactness_torch, transformer_models
 from benchmarks.cost_torch import Operations
 from benchmarks.machine import machine
 from benchmarks.torch_models import CLASSES, Case, classification, labels, next_token
@@ -67,13 +67,13 @@ def pooled_convolution(n: int) -> Case:
 
 def convnext(n: int) -> Case:
     """ConvNeXt of transformers: depthwise convolutions, LayerNorm, layer scale."""
-    case = exactness_torch.convnext()
+    case = transformer_models.convnext()
     return replace(case, inputs={"pixel_values": torch.randn(n, 3, 32, 32)}, targets=labels(n))
 
 
 def vit(n: int) -> Case:
     """ViT of transformers."""
-    case = exactness_torch.vit()
+    case = transformer_models.vit()
     return replace(case, inputs={"pixel_values": torch.randn(n, 3, 16, 16)}, targets=labels(n))
 
 
@@ -87,7 +87,7 @@ def bert(n: int) -> Case:
     """BERT for classification, padding masked, dropout on."""
     ids, mask = _padded(n, 31)
     inputs = {"input_ids": ids, "attention_mask": mask}
-    return replace(exactness_torch.bert(), inputs=inputs, targets=labels(n))
+    return replace(transformer_models.bert(), inputs=inputs, targets=labels(n))
 
 
 def _language_model(case: Case, n: int) -> Case:
@@ -98,29 +98,29 @@ def _language_model(case: Case, n: int) -> Case:
 
 def gpt2(n: int) -> Case:
     """GPT-2 of transformers: tied head and embedding, dropout on."""
-    return _language_model(exactness_torch.gpt2(), n)
+    return _language_model(transformer_models.gpt2(), n)
 
 
 def gpt_neo(n: int) -> Case:
     """GPT-Neo of transformers: local attention."""
-    return _language_model(exactness_torch.gpt_neo(), n)
+    return _language_model(transformer_models.gpt_neo(), n)
 
 
 def llama(n: int) -> Case:
     """Llama of transformers: rotary positions, grouped-query attention."""
-    return _language_model(exactness_torch.llama(), n)
+    return _language_model(transformer_models.llama(), n)
 
 
 def lora(n: int) -> Case:
     """GPT-2 with frozen weights and low-rank adapters."""
-    return _language_model(exactness_torch.lora(), n)
+    return _language_model(transformer_models.lora(), n)
 
 
 def t5_encoder(n: int) -> Case:
     """T5's encoder: relative positions."""
     ids, mask = _padded(n, 31)
     inputs = {"input_ids": ids, "attention_mask": mask}
-    return replace(exactness_torch.t5_encoder(), inputs=inputs, targets=labels(n))
+    return replace(transformer_models.t5_encoder(), inputs=inputs, targets=labels(n))
 
 
 class Encoder(nn.Module):

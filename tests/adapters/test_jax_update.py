@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import lai_core as lai
-from benchmarks import jax_models
+from benchmarks import jax_models, jax_parts
 from tests.adapters.jax_oracle import drawn, labels, squares
 
 HALF = functools.partial(lai.keep_top, fraction=0.5)
@@ -219,7 +219,7 @@ def test_a_mask_drawn_for_the_whole_batch_is_cut_to_its_rows():
     summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
     update = lai_jax.curated_update(masked_by_shape, squares, tx, policy=HALF, rows=0.5)
     after, _, report = update(params, tx.init(params), summary, *batch)
-    model = jax_models.Model(masked_by_shape, params, squares, None)
+    model = jax_parts.Model(masked_by_shape, params, squares, None)
     gradient = weighted_gradient(model, batch, report.weights)
     np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-4)
 
@@ -233,7 +233,7 @@ def test_labels_picked_by_counting_rows_are_cut_to_their_rows():
     after, _, report = lai_jax.curated_update(dense, loss, tx, policy=HALF, rows=0.5)(
         params, tx.init(params), summary, *batch
     )
-    gradient = weighted_gradient(jax_models.Model(dense, params, loss, None), batch, report.weights)
+    gradient = weighted_gradient(jax_parts.Model(dense, params, loss, None), batch, report.weights)
     np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-6)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import exactness_torch
+from benchmarks import exactness_torch, transformer_models
 from tests.adapters.torch_oracle import per_sample_gradients
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
@@ -306,7 +306,7 @@ def test_a_batch_must_be_a_pair_and_something_must_train():
 
 
 def test_selfcheck_compares_with_one_backward_pass_a_sample():
-    case = exactness_torch.doubled(exactness_torch.gpt2())
+    case = exactness_torch.doubled(transformer_models.gpt2())
     found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
     assert found.relative_error < 1e-12
     assert max(found.layers.values()) < 1e-12

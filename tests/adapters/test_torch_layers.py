@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
-from benchmarks import exactness_torch
+from benchmarks import exactness_torch, transformer_models
 from tests.adapters.torch_oracle import exact_kernel
 
 N = 4
@@ -65,7 +65,7 @@ def test_a_residual_net_with_running_statistics_is_exact():
 
 
 def test_a_scored_summary_of_chunks_is_the_kernel_summed():
-    case = exactness_torch.doubled(exactness_torch.gpt2())
+    case = exactness_torch.doubled(transformer_models.gpt2())
     trace = lai_torch.trace(case.model, case.loss, case.inputs, case.targets, gradients="all")
     parts = [
         lai_torch.trace(
