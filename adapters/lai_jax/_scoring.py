@@ -30,12 +30,39 @@ def scored(
     options: dict[str, Any] = {"positions": given.positions, "layer_weights": given.layer_weights}
     if estimator != "preconditioned_lai":
         trace = trace if given.sketch is None else given.sketch(trace)
+        _check_width(given, trace)
         return lai.lai_scores(given.side, trace, **options), None
     if second_moment is None:
         msg = "second_moment: expected an array (d_L,) for 'preconditioned_lai', zeros at first, got None"
         raise ValueError(msg)
     moment = lai.update_second_moment(second_moment, trace.layers[-1].output_gradients, decay=decay)
     return lai.preconditioned_lai_scores(given.side, trace, moment, exponent=exponent, **options), moment
+
+
+def _check_width(given: Validation, trace: lai.Trace) -> None:
+    """Raise unless both sides have output gradients of one width, sketched or not.
+
+    Raises
+    ------
+    ValueError
+        If they have not.
+    """
+    got, outputs = _width(given.side), _width(trace)
+    if got == outputs:
+        return
+    step = "does not sketch" if given.sketch is None else f"sketches to {given.sketch.width}"
+    msg = (
+        f"summary: expected output gradients of width {outputs}, as the step has them, which {step}, "
+        f"got {got}; pass what lai_jax.summarize(..., sketch=...) returned, whole: it carries the sketch"
+    )
+    raise ValueError(msg)
+
+
+def _width(side: Any) -> int:
+    """Return the width of a side's last output gradients."""
+    if isinstance(side, lai.ValidationSummary):
+        return int(dict(side.layouts[-1])["width of the output gradients"])
+    return int(side.layers[-1].output_gradients.shape[-1])
 
 
 def opened(estimator: str, given: Any) -> Validation:

@@ -150,8 +150,14 @@ def test_what_cannot_be_sketched_is_refused():
         update = lai_jax.curated_update(apply, loss, TX, estimator=estimator)
         with pytest.raises(ValueError, match="sketch: expected the estimator to be one of"):
             update(params, TX.init(params), given, *batch, *extra)
-    with pytest.raises(ValueError, match="as in the summary"):  # the sketch left behind
-        lai_jax.curated_update(apply, loss, TX)(params, TX.init(params), given.side, *batch)
+    update, plain = lai_jax.curated_update(apply, loss, TX), lai_jax.summarize(apply, params, loss, *batch)
+    left_behind = (
+        (given.side, "width 6, as the step has them, which does not sketch, got 2"),
+        (lai_jax.Validation(plain.side, sketch), "width 2, as the step has them, which sketches to 2, got 6"),
+    )
+    for summary, message in left_behind:
+        with pytest.raises(ValueError, match=f"summary: expected output gradients of {message}; pass what"):
+            update(params, TX.init(params), summary, *batch)
 
 
 def test_a_summary_holds_the_summed_gradients_whatever_the_chunks():
