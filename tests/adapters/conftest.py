@@ -1,7 +1,8 @@
-"""Every test of an adapter draws from one seed, and leaves the random stream as it was."""
+"""Every test of an adapter draws from one seed and computes in double precision where it does not say."""
 
 from collections.abc import Iterator
 
+import jax
 import pytest
 import torch
 
@@ -10,4 +11,10 @@ import torch
 def _seeded() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with jax.enable_x64(True):
         yield

@@ -14,12 +14,6 @@ from tests.adapters.jax_oracle import drawn, gradients, labels
 TX = optax.sgd(0.1)
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    with jax.enable_x64(True):
-        yield
-
-
 def apply(params, inputs):
     hidden = jnp.tanh(inputs @ params["a"] + params["p"])
     hidden = hidden - hidden.mean(-1, keepdims=True)

@@ -14,12 +14,6 @@ import pytest
 from tests.adapters.jax_oracle import drawn, gradients, squares
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    with jax.enable_x64(True):
-        yield
-
-
 def dense(params, inputs):
     return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
 

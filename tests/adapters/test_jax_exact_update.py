@@ -16,12 +16,6 @@ TX = optax.sgd(1.0)
 HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    with jax.enable_x64(True):
-        yield
-
-
 def chain(params, inputs):
     return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
 

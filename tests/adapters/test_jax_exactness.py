@@ -1,6 +1,5 @@
 """Ghost is exact on JAX models of every kind, over all of their parameters."""
 
-import jax
 import pytest
 
 from benchmarks import exactness_jax
@@ -9,8 +8,7 @@ from benchmarks.jax_models import MODELS
 
 @pytest.mark.parametrize("name", MODELS)
 def test_ghost_is_exact_and_covers_everything(name):
-    with jax.enable_x64(True):
-        found = exactness_jax.measure(MODELS[name])
+    found = exactness_jax.measure(MODELS[name])
     assert found["relative_error"] <= 1e-10
     assert found["coverage"] == 1.0
 

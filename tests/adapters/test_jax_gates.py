@@ -19,12 +19,6 @@ TX = optax.sgd(0.1)
 BIASES = (1.0, 0.0, 1.0, 1.0)
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    with jax.enable_x64(True):
-        yield
-
-
 def apply(params, inputs):
     """Apply a chain whose layers are followed by one, three and no elementwise functions."""
     hidden = jax.nn.gelu(inputs @ params["a"] + params["p"], approximate=False)

@@ -16,12 +16,6 @@ OUTPUTS, PLACES = 6, 4
 TX = optax.sgd(0.1)
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    with jax.enable_x64(True):
-        yield
-
-
 def apply(params, inputs):
     return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"] + params["c"]
 

@@ -18,8 +18,7 @@ TX = optax.sgd(0.1)
 
 @pytest.mark.parametrize("name", agreement.PAIRS)
 def test_torch_and_jax_agree(name):
-    with jax.enable_x64(True):
-        found = agreement.measure(agreement.PAIRS[name])
+    found = agreement.measure(agreement.PAIRS[name])
     assert found["relative_error"] <= 1e-10
     assert found["coverage"] == 1.0
 
@@ -39,37 +38,35 @@ def test_torch_and_jax_agree(name):
     ],
 )
 def test_curated_steps_agree(name, estimator, options):
-    with torch.random.fork_rng(devices=[]), jax.enable_x64(True):
-        torch.manual_seed(0)
-        pair = agreement.PAIRS[name]()
-        validation, batch = pair.batches
-        curator = lai_torch.Curator(
-            pair.module,
-            pair.torch_loss,
-            None,
-            tuple(map(torch.from_numpy, validation)),
-            estimator=estimator,
-            generator=torch.Generator().manual_seed(1),
-            **options,
-        )
-        weights, theirs = curator.score(*map(torch.from_numpy, batch))
-        drawn = curator.state_dict()["scorer"].get("sketch")
-        sketch = None
-        if drawn is not None:
-            sketch = lai_jax.Sketch(*(jnp.asarray(part.numpy()) for part in drawn), options["sketch"])
-        summarize = functools.partial(
-            lai_jax.summarize,
-            pair.apply,
-            pair.params,
-            pair.jax_loss,
-            estimator=estimator,
-            positions=options.get("positions"),
-            sketch=sketch,
-            calibration=len(batch[1]),  # as many as the curator calibrates on
-        )
-        given = jax.jit(summarize)(*map(jnp.asarray, validation))
-        update = lai_jax.curated_update(pair.apply, pair.jax_loss, TX, estimator=estimator)
-        ours = update(pair.params, TX.init(pair.params), given, *map(jnp.asarray, batch))[2]
+    pair = agreement.PAIRS[name]()
+    validation, batch = pair.batches
+    curator = lai_torch.Curator(
+        pair.module,
+        pair.torch_loss,
+        None,
+        tuple(map(torch.from_numpy, validation)),
+        estimator=estimator,
+        generator=torch.Generator().manual_seed(1),
+        **options,
+    )
+    weights, theirs = curator.score(*map(torch.from_numpy, batch))
+    drawn = curator.state_dict()["scorer"].get("sketch")
+    sketch = None
+    if drawn is not None:
+        sketch = lai_jax.Sketch(*(jnp.asarray(part.numpy()) for part in drawn), options["sketch"])
+    summarize = functools.partial(
+        lai_jax.summarize,
+        pair.apply,
+        pair.params,
+        pair.jax_loss,
+        estimator=estimator,
+        positions=options.get("positions"),
+        sketch=sketch,
+        calibration=len(batch[1]),  # as many as the curator calibrates on
+    )
+    given = jax.jit(summarize)(*map(jnp.asarray, validation))
+    update = lai_jax.curated_update(pair.apply, pair.jax_loss, TX, estimator=estimator)
+    ours = update(pair.params, TX.init(pair.params), given, *map(jnp.asarray, batch))[2]
     np.testing.assert_allclose(ours.scores, theirs.scores.numpy(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(ours.weights, weights.numpy(), rtol=1e-12)
     if estimator == "calibrated_lai":
@@ -81,6 +78,5 @@ def test_routes_agree(name):
     pair = agreement.PAIRS[name]()
     batch = pair.batches[0]
     theirs = lai_torch.routes(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), sketches=[2])
-    with jax.enable_x64(True):
-        ours = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])
+    ours = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])
     assert ours == theirs

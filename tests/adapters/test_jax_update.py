@@ -51,18 +51,17 @@ SOME = {"rows": 0.5}
     ids=str,
 )
 def test_a_step_follows_the_gradient_of_the_weighted_losses(name, how):
-    with jax.enable_x64(True):
-        model, draw = jax_models.MODELS[name](), np.random.default_rng(3)
-        training, validation = model.batch(draw, 8), model.batch(draw, 5)
-        tx = optax.sgd(1.0)
-        summary = jax.jit(lambda p, b: summary_of(model.apply, p, model.loss, b))(model.params, validation)
-        update = lai_jax.curated_update(model.apply, model.loss, tx, policy=HALF, **how)
-        after, _, report = update(model.params, tx.init(model.params), summary, *training)
-        gradient = weighted_gradient(model, training, report.weights)
-        assert int(report.kept) == (3 if how.get("rows") == 3 else 4)
-        largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
-        for old, new, own in zip(*map(jax.tree.leaves, (model.params, after, gradient)), strict=True):
-            np.testing.assert_allclose(new, old - own, atol=1e-12 * largest)
+    model, draw = jax_models.MODELS[name](), np.random.default_rng(3)
+    training, validation = model.batch(draw, 8), model.batch(draw, 5)
+    tx = optax.sgd(1.0)
+    summary = jax.jit(lambda p, b: summary_of(model.apply, p, model.loss, b))(model.params, validation)
+    update = lai_jax.curated_update(model.apply, model.loss, tx, policy=HALF, **how)
+    after, _, report = update(model.params, tx.init(model.params), summary, *training)
+    gradient = weighted_gradient(model, training, report.weights)
+    assert int(report.kept) == (3 if how.get("rows") == 3 else 4)
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+    for old, new, own in zip(*map(jax.tree.leaves, (model.params, after, gradient)), strict=True):
+        np.testing.assert_allclose(new, old - own, atol=1e-12 * largest)
 
 
 @pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "preconditioned_lai"])
