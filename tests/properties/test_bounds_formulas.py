@@ -30,18 +30,10 @@ from proofs import (
     prove_truncation,
 )
 from tests.support.inequalities import SEEDS
+from tests.support.statements import numbers
 
 DEPTHS = st.integers(1, 3)
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
-COMPILED = {}
-
-
-def numbers(statement, side="rhs", *, depth=1, index=0):
-    """Turn one side of a proved statement into numbers, once for every depth."""
-    key = id(statement), side, depth, index
-    if key not in COMPILED:
-        COMPILED[key] = statement.numbers(side, depth=depth, index=index)
-    return COMPILED[key]
 
 
 class Point:

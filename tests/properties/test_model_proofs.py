@@ -11,17 +11,9 @@ import lai_core as lai
 from lai_core.checks import ownership_residuals
 from lai_core.sketches import sketch_outputs, sketch_variance
 from proofs import prove_ownership, prove_sketches
+from tests.support.statements import numbers
 
 SEEDS = st.integers(0, 2**20)
-COMPILED = {}
-
-
-def numbers(statement, side="rhs", *, depth=1, index=0):
-    """Turn one side of a proved statement into numbers, once for every depth."""
-    key = id(statement), side, depth, index
-    if key not in COMPILED:
-        COMPILED[key] = statement.numbers(side, depth=depth, index=index)
-    return COMPILED[key]
 
 
 @pytest.mark.equation("sketch-unbiased", "sketch-variance", "sketch-permutation")
