@@ -231,7 +231,11 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     ValueError
         If an output of one sample goes into the losses of others.
     """
+    received = [use.tap.gradient for use in recorder.uses if use.tap.gradient is not None]
+    largest = max(map(magnitude, received), default=0.0)
     weights = powers_of_two(values, recorder.kinds)
+    if torch.float16 in recorder.kinds and largest > 128.0:  # times a weight of 128 it might overflow
+        weights = weights / 128.0
     precision = max(torch.finfo(kind).eps for kind in recorder.kinds)
     copies = [use for use in recorder.uses if use.kind == "direct"]
     for use in recorder.uses:
@@ -240,8 +244,6 @@ def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
     second = recorder.differentiate((values * weights).sum(), wanted)
     for use, gradient in zip(copies, second[len(recorder.anchors) :], strict=True):
         use.tap.second = gradient
-    received = [use.tap.gradient for use in recorder.uses if use.tap.gradient is not None]
-    largest = max(map(magnitude, received), default=0.0)
     found = {}
     for use in recorder.uses:
         allowed, first, other = _candidates(recorder, use), use.tap.gradient, use.tap.second

@@ -278,6 +278,21 @@ def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, lea
             lai_torch.trace(model, LOSS, inputs.to(kind), targets, gradients="all")
 
 
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 2e4])
+def test_half_precision_near_its_ends_is_neither_refused_nor_let_off(factor):
+    def loss(outputs, targets):
+        return factor * LOSS(outputs.float(), targets)
+
+    inputs, targets = batch()
+    for share in (0.0, 0.25):
+        model = Leaking(share, lambda hidden: hidden.roll(1, 0)).half()
+        if share:
+            with pytest.raises(ValueError, match="goes into the losses of others"):
+                lai_torch.trace(model, loss, inputs.half(), targets, gradients="all")
+        else:
+            lai_torch.trace(model, loss, inputs.half(), targets, gradients="all")
+
+
 class Frames(nn.Module):
     """A convolution on frames that are merged with the samples."""
 
