@@ -194,9 +194,8 @@ def _last(model: Model, layers: Sequence[Site], last: str | None) -> Site:
 def _factorable(sites: Sequence[Site], final: Site) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
     kinds = {site.kind for site in sites}
-    if (
-        len(sites) > 1 and final in sites and final.kind == "convolution"
-    ):  # a matrix there, a kernel elsewhere
+    # the last convolution is recorded as a matrix on patches, any other as a kernel
+    if len(sites) > 1 and final in sites and final.kind == "convolution":
         return False
     if "lift" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False

@@ -67,7 +67,15 @@ class MidpointScorer(ExactScorer):
         self.estimator, self.optimizer = "midpoint", optimizer
 
     def summarize(self, validation: Batch, size: int) -> Any:
-        """Keep the set: its gradient is taken at a point that depends on the batch."""
+        """Keep the set: its gradient is taken at a point that depends on the batch.
+
+        Raises
+        ------
+        ValueError
+            If no validation sample has a finite loss.
+        """
+        if all(self.finite(chunk) is None for chunk in self.chunks(validation, size)):
+            raise nothing_finite()
         return validation, size
 
     def score(self, summary: Any, batch: Batch) -> Scored:
