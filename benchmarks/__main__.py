@@ -41,6 +41,12 @@ def cost(framework: str) -> None:
 
 
 @main.command()
+def routes() -> None:
+    """Compare the ways torch's LAI scores a language model: what each costs and how near it comes."""
+    _run("routes_torch")
+
+
+@main.command()
 def selective() -> None:
     """Check torch's selective backward against the masked gradient, architecture by architecture."""
     _run("selective_torch")
@@ -50,7 +56,15 @@ def selective() -> None:
 def everything() -> None:
     """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
     failed = []
-    for module in ("scale", "exactness_torch", "cost_torch", "selective_torch", "exactness_jax", "cost_jax"):
+    for module in (
+        "scale",
+        "exactness_torch",
+        "cost_torch",
+        "routes_torch",
+        "selective_torch",
+        "exactness_jax",
+        "cost_jax",
+    ):
         try:
             _run(module)
         except SystemExit as error:

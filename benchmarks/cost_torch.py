@@ -1,18 +1,12 @@
 """What a curated step costs beside a plain one: operations, seconds, peak bytes, all in one run.
 
-Operations: `torch.utils.flop_counter` (products and convolutions). Peak bytes: a dispatch mode that
-follows every storage an operation makes until it is freed, plus what lives before the step. Where
-opacus is installed, what a user would pick instead of Ghost is measured on the same work.
+Where opacus is installed, what a user would pick instead of Ghost is measured on the same work.
 """
 
-import functools
 import importlib.util
 import json
 import platform
-import statistics
-import time
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,16 +15,11 @@ import lai_torch
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
-from torch.utils.weak import WeakIdKeyDictionary
 
-import lai_core as lai
 from benchmarks.cost_models import MODELS, Work
+from benchmarks.meters_torch import HALF, forward, measure, operations, plain_step
 
 OUT = Path("build/cost-torch.json")
-HALF = functools.partial(lai.keep_top, fraction=0.5)
 BOUNDS = {
     ("resnet18", "lai_cached", "flops_ratio"): 0.86,
     ("resnet18", "lai_fresh", "flops_ratio"): 1.53,
@@ -53,105 +42,6 @@ METHODS = {
 }
 APPLIES = {"lai_selective": ("bert_small", "gpt_neo_small")}
 """Methods that not every model allows: ResNet's BatchNorm couples samples."""
-
-
-class Operations(TorchDispatchMode):
-    """Counts the floating-point operations of products and convolutions, as torch's counter does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = 0
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Let captured graphs run under it: it changes nothing."""
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count."""
-        out = func(*args, **(kwargs or {}))
-        if (formula := flop_registry.get(func._overloadpacket)) is not None:
-            self.total += formula(*args, **(kwargs or {}), out_val=out)
-        return out
-
-
-class PeakBytes(TorchDispatchMode):
-    """Follows every storage that an operation makes, until it is freed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live = self.peak = 0
-        self._known: Any = WeakIdKeyDictionary()
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Let captured graphs run under it: it changes nothing."""
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count what it made."""
-        given = {id(leaf.untyped_storage()) for leaf in _tensors((args, kwargs or {}))}
-        out = func(*args, **(kwargs or {}))
-        for leaf in _tensors(out):
-            storage = leaf.untyped_storage()
-            if id(storage) in given or storage in self._known:
-                continue
-            size = storage.nbytes()
-            self._known[storage] = size
-            weakref.finalize(storage, self._freed, size)
-            self.live += size
-            self.peak = max(self.peak, self.live)
-        return out
-
-    def _freed(self, size: int) -> None:
-        self.live -= size
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-def bytes_of(work: Work, optimizer: torch.optim.Optimizer) -> int:
-    """Return what lives before a step: parameters, their gradients, buffers, optimizer state, the batch."""
-    parameters = list(work.model.parameters())
-    state = _tensors([optimizer.state[p] for p in parameters])
-    held = [*parameters, *parameters, *work.model.buffers(), *state, *_tensors(work.batch)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in held)
-
-
-def plain_step(work: Work, optimizer: torch.optim.Optimizer) -> None:
-    """Train on the whole batch."""
-    optimizer.zero_grad(set_to_none=True)
-    work.losses(*work.batch).mean().backward()
-    optimizer.step()
-
-
-def forward(work: Work) -> None:
-    """Run the model once on the batch."""
-    with torch.no_grad():
-        work.losses(*work.batch)
-
-
-def operations(run: Callable[[], Any]) -> int:
-    """Return the floating-point operations of a call."""
-    with Operations() as counter:
-        run()
-    return counter.total
-
-
-def measure(work: Work, run: Callable[[], Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:
-    """Return operations, seconds and peak bytes of one step, after a step that warms up."""
-    run()
-    tracker = PeakBytes()
-    with Operations() as counter, tracker:
-        run()
-    seconds = []
-    for _ in range(2):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    memory = bytes_of(work, optimizer) + tracker.peak
-    return {"flops": counter.total, "seconds": statistics.median(seconds), "memory": memory}
 
 
 @dataclass
@@ -191,7 +81,7 @@ def compare(names: Iterable[str], methods: dict[str, dict[str, Any]]) -> Figures
                     scored = operations(lambda work=work, curator=curator: curator.score(*work.batch))
                     figures.scoring[name] = scored / operations(lambda work=work: forward(work))
         if peer_installed():
-            from benchmarks import peer_torch  # which measures with the tools above
+            from benchmarks import peer_torch  # opacus may not be installed
 
             step, remark = peer_torch.curated(work)
             found[peer_torch.METHOD] = over(plain, step)
@@ -253,9 +143,6 @@ def run() -> dict[str, Any]:
     torch.set_num_threads(1)
     figures = compare(MODELS, METHODS)
     show(figures)
-    from benchmarks import routes_torch  # which measures with the tools above
-
-    routes_torch.run()
     write(OUT, figures)
     found = figures.ratios
     failed = [

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from benchmarks.cost_models import Work, parts, rows
-from benchmarks.cost_torch import HALF, measure
+from benchmarks.meters_torch import HALF, measure
 
 METHOD = "opacus_fresh"
 MICRO_BATCH = 8

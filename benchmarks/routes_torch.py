@@ -15,7 +15,7 @@ from torch import Tensor
 
 import lai_core as lai
 from benchmarks.cost_models import Work, gpt_neo_small
-from benchmarks.cost_torch import Operations, PeakBytes, forward, plain_step
+from benchmarks.meters_torch import Operations, PeakBytes, forward, plain_step
 from lai_core.sketches import sketch_outputs, sketch_variance
 
 OUT = Path("build/language-routes-torch.json")

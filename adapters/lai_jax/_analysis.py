@@ -1,6 +1,6 @@
 """Reading a jaxpr: which values the samples touch, where they lie, and where parameters meet them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax import _control, _custom
 from lai_jax._errors import UnexplainedError, couples, unknown
 from lai_jax._gathers import row_column
 from lai_jax._primitives import ELEMENTWISE
@@ -19,7 +18,6 @@ from lai_jax._values import joined_columns, of_constant, unbatched
 from lai_jax._views import View
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
-_CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 _REFUSED = {
     "shard_map": "the body of a shard_map",
     "ragged_dot": "a ragged product",
@@ -27,21 +25,34 @@ _REFUSED = {
 }
 
 
-class Notebook:
+EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
+
+
+class Reading:
     """What one reading shares between the programs nested in one another.
 
     Parameters
     ----------
     samples
         How many samples the batch has.
+    readers
+        How to read loops, branches and functions with a derivative rule of their own, by primitive. They
+        need the reader themselves, so they are handed in: `model.reader` knows them all.
     differentiated
         Whether derivative rules matter: not where a program is itself a derivative.
     partial
         Whether to leave out parameters that cannot be followed, rather than raise.
     """
 
-    def __init__(self, samples: int, differentiated: bool = True, partial: bool = False) -> None:
+    def __init__(
+        self,
+        samples: int,
+        readers: Mapping[str, EquationReader],
+        differentiated: bool = True,
+        partial: bool = False,
+    ) -> None:
         self.samples = samples
+        self.readers = readers
         self.partial = partial
         self.left_out: dict[int, str] = {}
         self.differentiated = differentiated
@@ -62,12 +73,12 @@ class Reader:
 
     def __init__(
         self,
-        notebook: Notebook,
+        reading: Reading,
         loops: tuple[tuple[int, bool], ...] = (),
         path: tuple[int, ...] = (),
     ) -> None:
-        self.notebook = notebook
-        self.samples = notebook.samples
+        self.reading = reading
+        self.samples = reading.samples
         self.loops = loops
         self.path = path
         self.program = Program()
@@ -75,11 +86,11 @@ class Reader:
     def nested(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
         """Return a reader for a body inside the equation at hand."""
         loops = self.loops if loop is None else (*self.loops, loop)
-        return Reader(self.notebook, loops, (*self.path, branch))
+        return Reader(self.reading, loops, (*self.path, branch))
 
     def apart(self) -> "Reader":
         """Return a reader whose findings are kept out of this program."""
-        return Reader(Notebook(self.samples, differentiated=False))
+        return Reader(Reading(self.samples, self.reading.readers, differentiated=False))
 
     def slot(self, value: Value) -> int:
         """Make a new slot of which `value` is known."""
@@ -88,7 +99,7 @@ class Reader:
 
     def constant(self, array: Any) -> int:
         """Make a slot that holds a constant."""
-        view = self.notebook.captured_view(array)
+        view = self.reading.captured_view(array)
         for _ in self.loops:
             view = None if view is None else view.entering_loop(sliced=False)
         slot = self.slot(of_constant(array, view))
@@ -126,9 +137,9 @@ class Reader:
             return self.followed(eqn, slots, values, batched)
         except UnexplainedError as error:
             leaves = frozenset[int]().union(*(value.leaves for value in values))
-            if not (self.notebook.partial and leaves and batched):
+            if not (self.reading.partial and leaves and batched):
                 raise error.located(eqn) from None
-            self.notebook.left_out |= dict.fromkeys(leaves, str(error))
+            self.reading.left_out |= dict.fromkeys(leaves, str(error))
             constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
             return self.followed(
                 eqn, [self.known_as(s, v) for s, v in zip(slots, constants, strict=True)], constants, True
@@ -151,10 +162,8 @@ class Reader:
             return self.emit(eqn, slots, unbatched(eqn, values))
         if name in _REFUSED:
             raise unknown(eqn, _REFUSED[name])
-        if name in _CUSTOM:
-            return _custom.read(self, eqn, slots, values)
-        if name in _control.READERS:
-            return _control.READERS[name](self, eqn, slots, values)
+        if (read := self.reading.readers.get(name)) is not None:
+            return read(self, eqn, slots, values)
         return self.touched(eqn, slots, values)
 
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
@@ -174,7 +183,7 @@ class Reader:
         if site is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
-                    rows = _lifted_rows(eqn, value, values, self.notebook.lenient)
+                    rows = _lifted_rows(eqn, value, values, self.reading.lenient)
                     lifts[position] = self.lift(eqn, position, value, rows)
                     values[position] = replace(value, shape=lifts[position].output.shape, rows=rows)
         rows = output_rows(eqn, values, self.samples)
@@ -227,10 +236,10 @@ class Reader:
         aval = eqn.outvars[0].aval
         output = jax.ShapeDtypeStruct(tuple(aval.shape), aval.dtype)
         key = (self.path, kind, parameter)
-        known = self.notebook.sites.get(key)
+        known = self.reading.sites.get(key)
         if known is None:
             known = Site(kind, eqn, operand, parameter, data, rows, rows, output, frozen, self.loops)
-            self.notebook.sites[key] = known
+            self.reading.sites[key] = known
         known.operand, known.rows, known.output, known.frozen = operand, rows, output, frozen
         return known
 

@@ -12,9 +12,10 @@ from lai_jax._evaluate import Records, run, zero_nudges
 from lai_jax._layouts import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._model import Model
 from lai_jax._parameters import built_gradients
-from lai_jax._plan import Plan, Use
+from lai_jax._plan import Plan
 from lai_jax._program import Site
 from lai_jax._rows import split
+from lai_jax._uses import Use
 from lai_jax.records import MapTrace, TransposedTrace
 
 

@@ -2,20 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lai_jax._program import Operation, Program, Site
+from lai_jax._uses import Use
 from lai_jax._values import rearranged
 from lai_jax._views import View
 
-if TYPE_CHECKING:
-    from lai_jax._plan import Use
-
 
 def fused_biases(
-    program: Program, uses: Sequence["Use"], by_leaf: Mapping[int, Sequence[Site]], left_out: Collection[int]
+    program: Program, uses: Sequence[Use], by_leaf: Mapping[int, Sequence[Site]], left_out: Collection[int]
 ) -> set[Site]:
     """Return the lifts that belong to layers: one bias to one weight, and used nowhere else."""
     for site, own in bias_sites(program).items():

@@ -11,7 +11,8 @@ import lai_core as lai
 from lai_core.calibration import block_weights
 from lai_jax._assemble import measure, records_of
 from lai_jax._model import batch_size, is_batched, read
-from lai_jax._plan import Use, make_plan
+from lai_jax._plan import make_plan
+from lai_jax._uses import Use
 
 
 def fitted_weights(

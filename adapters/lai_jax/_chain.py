@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from lai_jax._evaluate import perform
 from lai_jax._layouts import has_positions, product_axes
 from lai_jax._model import Model
-from lai_jax._plan import Plan, Use
+from lai_jax._plan import Plan
 from lai_jax._primitives import ELEMENTWISE
 from lai_jax._program import Operation, Program, Site, closed_of
 from lai_jax._rows import Rows, split
+from lai_jax._uses import Use
 
 _CALLS = (
     *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"),

@@ -1,15 +1,12 @@
 """Loops, branches and recomputation."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lai_jax._analysis import EquationReader, Reader
 from lai_jax._errors import couples, unknown
 from lai_jax._program import Site, Value, closed_of, loop_parts
 from lai_jax._views import same_view
-
-if TYPE_CHECKING:
-    from lai_jax._analysis import Reader
 
 
 def _joined(eqn: Any, left: Value, right: Value) -> Value:
@@ -24,14 +21,14 @@ def _joined(eqn: Any, left: Value, right: Value) -> Value:
     )
 
 
-def _lift_output(body: "Reader", eqn: Any, place: int, value: Value, wanted: Value) -> None:
+def _lift_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value) -> None:
     """Make one output of a body one value a sample, as the other branch or iteration has it."""
     if value.of_parameters and wanted.batched:
         body.program.output_lifts[place] = _lift(body, eqn, 1000 + place, value, wanted)
 
 
-def _lift(reader: "Reader", eqn: Any, position: int, value: Value, wanted: Value) -> Site:
-    lenient = reader.notebook.lenient
+def _lift(reader: Reader, eqn: Any, position: int, value: Value, wanted: Value) -> Site:
+    lenient = reader.reading.lenient
     if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
     return reader.lift(eqn, position, value, wanted.where)
@@ -42,7 +39,7 @@ def _outside(value: Value) -> Value:
     return Value(value.shape, value.dtype, value.rows, value.leaves, layers=value.layers)
 
 
-def read_scan(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a loop of known length; its body is read until nothing new is learnt."""
     consts, carried = loop_parts(eqn)
     loop = (int(eqn.params["length"]), bool(eqn.params["reverse"]))
@@ -50,18 +47,18 @@ def read_scan(reader: "Reader", eqn: Any, slots: list[int], values: list[Value])
     fixed = [_entering(value) for value in values[:consts]]
     sliced = [_sliced(eqn, value) for value in values[consts + carried :]]
     carry = [replace(_entering(value), known=None) for value in values[consts : consts + carried]]
-    doubted = reader.notebook.lenient
-    reader.notebook.lenient = doubted or not all(value.batched for value in carry)
+    doubted = reader.reading.lenient
+    reader.reading.lenient = doubted or not all(value.batched for value in carry)
     while True:
         body = reader.nested(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
         results = [program.values[slot] for slot in program.outputs]
         settled = [_joined(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
         known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
-        if known and reader.notebook.lenient == doubted:
+        if known and reader.reading.lenient == doubted:
             break
         if known:  # once more, now that it is known which carried values become batched
-            reader.notebook.lenient = doubted
+            reader.reading.lenient = doubted
         carry = settled
     lifts = {}
     for place, wanted in enumerate(carry):
@@ -101,7 +98,7 @@ def _sliced(eqn: Any, value: Value) -> Value:
     )
 
 
-def read_cond(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a branch that is the same for all samples."""
     if values[0].batched:
         raise couples(eqn, "chooses one branch for all samples from their values")
@@ -122,7 +119,7 @@ def read_cond(reader: "Reader", eqn: Any, slots: list[int], values: list[Value])
     )
 
 
-def read_remat(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a body that is recomputed in the backward pass."""
     program = reader.nested().whole(closed_of(eqn.params["jaxpr"]), values)
     return reader.emit(
@@ -130,7 +127,7 @@ def read_remat(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]
     )
 
 
-def read_while(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a loop of unknown length: only where no parameter or layer is inside."""
     tests, consts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     if any(value.of_parameters for value in values):
@@ -156,7 +153,7 @@ def _plain(value: Value) -> Value:
     return replace(value, view=None)
 
 
-READERS: dict[str, Callable[["Reader", Any, list[int], list[Value]], list[int]]] = {
+READERS: dict[str, EquationReader] = {
     "scan": read_scan,
     "while": read_while,
     "cond": read_cond,

@@ -2,24 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lai_jax._analysis import EquationReader, Reader
 from lai_jax._errors import UnexplainedError, couples, place, unknown
 from lai_jax._evaluate import apply_equation
 from lai_jax._program import Value
-
-if TYPE_CHECKING:
-    from lai_jax._analysis import Reader
 
 _SCALES = (1e-2, 1.0, 30.0)
 _TOLERANCE = 1e-3  # of float32; a rule that is not the derivative is off by far more
 
 
-def read(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a call: as one operation where no parameter enters it, else through its body."""
     closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
     if any(value.of_parameters for value in values):
@@ -31,7 +29,7 @@ def read(reader: "Reader", eqn: Any, slots: list[int], values: list[Value]) -> l
             )
         return reader.inlined(closed.jaxpr, closed.consts, slots)
     outputs = _outputs(reader, eqn, closed, values)
-    if reader.notebook.differentiated:
+    if reader.reading.differentiated:
         _check_rule_keeps_samples_apart(reader, eqn, values, outputs)
     return reader.emit(eqn, slots, outputs)
 
@@ -42,13 +40,13 @@ def _name(eqn: Any) -> str:
     return str(getattr(info, "func_name", None) or eqn.primitive.name)
 
 
-def _outputs(reader: "Reader", eqn: Any, closed: Any, values: Sequence[Value]) -> list[Value]:
+def _outputs(reader: Reader, eqn: Any, closed: Any, values: Sequence[Value]) -> list[Value]:
     program = reader.apart().whole(closed, values)
     return [program.values[slot] for slot in program.outputs]
 
 
 def _check_rule_keeps_samples_apart(
-    reader: "Reader", eqn: Any, values: Sequence[Value], outputs: Sequence[Value]
+    reader: Reader, eqn: Any, values: Sequence[Value], outputs: Sequence[Value]
 ) -> None:
     """Raise if the derivative rule mixes samples that the function itself keeps apart."""
     moving = [
@@ -126,3 +124,8 @@ def _agree(
         ):
             return False
     return True
+
+
+READERS: dict[str, EquationReader] = dict.fromkeys(
+    ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"), read
+)

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_jax import _control, _custom
 from lai_jax._along import floating
-from lai_jax._analysis import Notebook, Reader
+from lai_jax._analysis import Reader, Reading
 from lai_jax._program import Program, Site, Value
 from lai_jax._rows import Rows
 from lai_jax._views import View
@@ -194,10 +195,15 @@ def read(
         ),
         *(_datum(variable.aval) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
-    notebook = Notebook(samples, partial=partial)
-    program = Reader(notebook).whole(closed, known)
+    reader = reader_of(samples, partial=partial)
+    program = reader.whole(closed, known)
     _check_losses(program)
-    return Model(program, [*leaves, *arrays], names, trainable, samples, real, notebook.left_out)
+    return Model(program, [*leaves, *arrays], names, trainable, samples, real, reader.reading.left_out)
+
+
+def reader_of(samples: int, *, differentiated: bool = True, partial: bool = False) -> Reader:
+    """Return a reader of programs that knows loops, branches and custom derivative rules."""
+    return Reader(Reading(samples, {**_control.READERS, **_custom.READERS}, differentiated, partial))
 
 
 def _doubled(leaf: Any) -> Any:

@@ -14,47 +14,11 @@ from lai_jax._errors import INSTEAD, UnexplainedError
 from lai_jax._layouts import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
 from lai_jax._model import Model, final_layers
 from lai_jax._program import Site
+from lai_jax._uses import Iteration, Use
 from lai_jax._views import View
-
-Iteration = tuple[int, ...]
 
 BUDGET = 1 << 31
 """Bytes that the per-sample gradients of one parameter may take where they must be built: 2 GiB."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """One use of one weight: a record of the trace.
-
-    Parameters
-    ----------
-    site
-        Where.
-    iteration
-        Of the loops around it; None where the iterations are positions.
-    name
-        What the record is called.
-    key
-        Name of the matrix if several uses share it.
-    transposed
-        Whether it is used the other way round than the shared matrix.
-    bias
-        Whether its bias belongs to it.
-    built
-        Whether the weight's gradient is not made of this record's factors.
-    """
-
-    site: Site
-    iteration: Iteration | None
-    name: str
-    key: str | None = None
-    transposed: bool = False
-    bias: bool = False
-    built: bool = False
-
-    def view(self, operand: View | None) -> View | None:
-        """Return what this iteration sees of an operand of the same loops."""
-        return None if operand is None else operand.at(self.iteration or (0,) * len(operand.loops))
 
 
 @dataclass

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax._analysis import Notebook, Reader
 from lai_jax._errors import UnexplainedError, place
 from lai_jax._evaluate import perform, run
-from lai_jax._model import Model
+from lai_jax._model import Model, reader_of
 from lai_jax._program import Operation, Program, Site, Value
 from lai_jax._rows import Rows, take_samples
 
@@ -130,7 +129,7 @@ def _rows_of(model: Model, residuals: Any, moving: Sequence[Any], data: Sequence
         for index, atom in enumerate(closed.jaxpr.invars)
     ]
     try:
-        program = Reader(Notebook(model.samples, differentiated=False)).whole(closed, known)
+        program = reader_of(model.samples, differentiated=False).whole(closed, known)
     except UnexplainedError as error:
         msg = REFUSED + str(error)
         raise UnexplainedError(msg) from error

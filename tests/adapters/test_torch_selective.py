@@ -11,7 +11,7 @@ from lai_torch._selective import Selective
 from torch import nn
 
 import lai_core as lai
-from benchmarks.cost_torch import Operations
+from benchmarks.meters_torch import Operations
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 8

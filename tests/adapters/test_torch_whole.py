@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from benchmarks.cost_torch import Operations
+from benchmarks.meters_torch import Operations
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 9
