@@ -8,9 +8,9 @@ from lai_core._engine.records import Record, Trace
 from lai_core.checks import check_same_batch, fitting_positions
 from lai_core.convolutions import ConvolutionTrace
 from lai_core.embeddings import EmbeddingTrace
-from lai_core.gains import GainTrace, ReadoutTrace
+from lai_core.gains import GainTrace
 from lai_core.kernels import ghost_kernel, lai_kernel, lli_kernel
-from lai_core.layers import LayerTrace
+from lai_core.layers import LayerTrace, ReadoutTrace
 from lai_core.policies import keep_positive, keep_top, reweight, sampling_probabilities
 from lai_core.preconditioning import (
     preconditioned_lai_kernel,

@@ -137,3 +137,41 @@ class LayerTrace(Record):
     def has_readout_bias(self) -> bool:
         """Whether LAI's virtual readout from this layer has a bias: where the layer has one."""
         return bool(self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadoutTrace(LayerTrace):
+    """A layer as LAI alone sees it: its own matrix is frozen, or recorded elsewhere, so Ghost skips it.
+
+    Parameters are those of `LayerTrace`; the outputs may have other positions than the inputs (a
+    frozen convolution).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> frozen = lai.ReadoutTrace(np.ones((2, 3)), np.ones((2, 4)))
+    >>> head = lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))
+    >>> trace = lai.Trace([frozen, head])
+    >>> float(lai.ghost_kernel(trace, trace)[0, 0]), float(lai.lai_kernel(trace, trace)[0, 0])
+    (4.0, 7.0)
+    """
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise unless the arrays are of the right rank and kind; their positions may differ.
+
+        Raises
+        ------
+        ValueError
+            If a rank is wrong.
+        """
+        for field, array in self.arrays().items():
+            if array.ndim not in {2, 3}:
+                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
+                raise ValueError(msg)
+            check_not_empty(f"{where}.{field}", array)
+            check_floating(f"{where}.{field}", array, xp)
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return no gradients: Ghost sees no parameter here."""
+        return {}

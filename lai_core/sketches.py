@@ -14,8 +14,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core._engine.records import Trace
 from lai_core._engine.sketched import chance_of_a_shared_group, sketch, spread
-from lai_core.gains import ReadoutTrace
-from lai_core.layers import LayerTrace
+from lai_core.layers import LayerTrace, ReadoutTrace
 from lai_core.scores import _lai_sides
 from lai_core.summaries import ValidationSummary
 

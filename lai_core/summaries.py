@@ -9,9 +9,10 @@ from lai_core._engine.arguments import check_lai_trace
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, itemsize, namespace_of
-from lai_core._engine.positions import POSITIONS, number_of_positions
+from lai_core._engine.positions import number_of_positions
 from lai_core._engine.records import Trace
 from lai_core._engine.trace_checks import Layouts, Needs, check_equal_layouts, check_trace, layouts
+from lai_core._positions import POSITIONS
 
 SUMMARIZED = ("ghost", "lai", "lli", "preconditioned_lai")
 

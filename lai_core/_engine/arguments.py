@@ -6,9 +6,10 @@ from typing import Any
 from lai_core._engine.checks import check_choice, check_number, check_vector
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, cast, is_array, namespace_of
-from lai_core._engine.positions import POSITIONS, check_positions_fit, number_of_positions
+from lai_core._engine.positions import number_of_positions
 from lai_core._engine.records import Trace, where
 from lai_core._engine.trace_checks import check_pair
+from lai_core._positions import POSITIONS, check_positions_fit
 
 
 def check_lai_trace(

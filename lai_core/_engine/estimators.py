@@ -12,8 +12,8 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.positions import arranged
 from lai_core._engine.records import Record, Trace
+from lai_core._positions import arranged
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
 """Per parameter, its gradients from each use; the parameter's gradient is their sum."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.checks import ownership_residuals
+from lai_core.ownership import ownership_residuals
 from lai_core.sketches import sketch_outputs, sketch_variance
 from proofs import prove_ownership, prove_sketches
 from tests.support.statements import numbers

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lai_core.checks import ownership_residuals
+from lai_core.ownership import ownership_residuals
 
 SEEDS = st.integers(0, 2**20)
 SAMPLES, WIDTH = 5, 3
