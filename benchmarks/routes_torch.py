@@ -16,7 +16,7 @@ from torch import Tensor
 import lai_core as lai
 from benchmarks.cost_models import Work, gpt_neo_small
 from benchmarks.meters_torch import Operations, PeakBytes, forward, plain_step
-from lai_core.sketches import sketch_outputs, sketch_variance
+from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 
 OUT = Path("build/language-routes-torch.json")
 WIDTHS = (8, 32, 48, 128)

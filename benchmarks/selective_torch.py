@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lai_torch._batch import call, rows
-from lai_torch._selective import Selective
+from lai_torch._curation.passes.selective import Selective
+from lai_torch._model.batch import call, rows
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -20,8 +20,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from benchmarks import exactness_torch, transformer_models
-from benchmarks.cost_torch import Operations
 from benchmarks.machine import machine
+from benchmarks.meters_torch import Operations
 from benchmarks.torch_models import CLASSES, Case, classification, labels, next_token
 
 OUT = Path("build/bench/selective-torch.json")

@@ -4,21 +4,21 @@ Scores are positive for samples that help: to first order, one SGD step of unit 
 sample j, on the parameters that the estimator sees, lowers the summed validation loss by score j.
 """
 
-from lai_core._engine.records import Record, Trace
-from lai_core.checks import check_same_batch, fitting_positions
-from lai_core.convolutions import ConvolutionTrace
-from lai_core.embeddings import EmbeddingTrace
-from lai_core.gains import GainTrace
-from lai_core.kernels import ghost_kernel, lai_kernel, lli_kernel
-from lai_core.layers import LayerTrace, ReadoutTrace
-from lai_core.policies import keep_positive, keep_top, reweight, sampling_probabilities
-from lai_core.preconditioning import (
+from lai_core.estimators.checks import check_same_batch, fitting_positions
+from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
+from lai_core.estimators.policies import keep_positive, keep_top, reweight, sampling_probabilities
+from lai_core.estimators.preconditioned import (
     preconditioned_lai_kernel,
     preconditioned_lai_scores,
     update_second_moment,
 )
-from lai_core.scores import ghost_scores, lai_scores, lli_scores
-from lai_core.summaries import ValidationSummary, summarize
+from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
+from lai_core.estimators.summaries import ValidationSummary, summarize
+from lai_core.records.base import Record, Trace
+from lai_core.records.convolution import ConvolutionTrace
+from lai_core.records.dense import LayerTrace, ReadoutTrace
+from lai_core.records.embedding import EmbeddingTrace
+from lai_core.records.gain import GainTrace
 
 __all__ = [
     "ConvolutionTrace",

@@ -26,8 +26,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # Shapes in the signatures of what computes are checked at every call; the public functions before
 # them have their own messages, which a type checker's would hide.
-COMPUTING = ("gradients", "factors", "outer", "estimators", "positions")
-with install_import_hook([f"lai_core._engine.{name}" for name in COMPUTING], "beartype.beartype"):
+ENGINE = [f"lai_core._engine.{name}" for name in ("gradients", "factors", "outer", "positions")]
+with install_import_hook([*ENGINE, "lai_core.estimators._parameters"], "beartype.beartype"):
     import lai_core  # noqa: F401
 
 from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set

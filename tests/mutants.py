@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PROPERTIES = "tests/properties"
+CORE = "tests/core"
 
 
 @dataclass(frozen=True)
@@ -46,152 +46,158 @@ MUTANTS = {
         "lai_core/_engine/outer.py",
         "product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "product = -xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "drop the bias of Ghost": Mutant(
-        "lai_core/layers.py",
+        "lai_core/records/dense.py",
         '"bias": VectorGradient(sum_positions(work, self.output_gradients))}',
         '"bias": VectorGradient(0 * sum_positions(work, self.output_gradients))}',
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "drop the bias of LAI": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         "        if layer.has_readout_bias:",
         "        if False:",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "count a readout bias once under flatten": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         "biases.append(count * scale)",
         "biases.append(1 * scale)",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "drop a layer of LAI": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         "    for index, layer in enumerate(trace.layers):\n        embedding",
         "    for index, layer in enumerate(trace.layers[1:] or trace.layers):\n        embedding",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "drop the cross terms of a shared matrix": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         'matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)',
         'matrix = ("layer", index)',
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "swap the first and the last beta": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         "output_gradients = trace.layers[-1].output_gradients\n    if",
         "output_gradients = trace.layers[0].output_gradients\n    if",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "take the first layer for the last": Mutant(
-        "lai_core/_engine/estimators.py", "trace.layers[-1:]", "trace.layers[:1]", "test_exactness.py"
+        "lai_core/estimators/_parameters.py",
+        "trace.layers[-1:]",
+        "trace.layers[:1]",
+        "estimators/test_exactness.py",
     ),
     "ignore layer weights": Mutant(
-        "lai_core/_engine/estimators.py",
+        "lai_core/estimators/_parameters.py",
         "scale = 1.0 if readout_scales is None else readout_scales[index]",
         "scale = 1.0",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "sum positions where the mean is asked": Mutant(
-        "lai_core/_engine/positions.py", " * (1.0 / count)", "", "test_exactness.py"
+        "lai_core/_engine/positions.py", " * (1.0 / count)", "", "estimators/test_exactness.py"
     ),
     "multiply means in a summary": Mutant(
         "lai_core/_engine/outer.py",
         "product = xp.matmul(rows, by_group(block, chunk, self.groups, work))",
         "product = xp.matmul(xp.mean(rows, axis=2, keepdims=True), "
         "xp.sum(by_group(block, chunk, self.groups, work), axis=1, keepdims=True))",
-        "test_summaries.py",
+        "estimators/test_summaries.py",
     ),
     "forget the earlier parts of a stream": Mutant(
-        "lai_core/summaries.py",
+        "lai_core/estimators/summaries.py",
         "summary = one if summary is None else summary + one",
         "summary = one",
-        "test_summaries.py",
+        "estimators/test_summaries.py",
     ),
     "leave the diagonal in": Mutant(
-        "lai_core/scores.py",
+        "lai_core/estimators/scores.py",
         "return estimators.scores(theirs, ours, work) - estimators.diagonal(theirs, ours, work)",
         "return estimators.scores(theirs, ours, work)",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "mix the groups": Mutant(
-        "lai_core/layers.py",
+        "lai_core/records/dense.py",
         "OuterGradient(rows, (columns,), groups=self.groups)",
         "OuterGradient(rows, (columns,))",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "precondition twice": Mutant(
-        "lai_core/preconditioning.py",
+        "lai_core/estimators/preconditioned.py",
         "** (-float(exponent))",
         "** (-2 * float(exponent))",
-        "test_preconditioning.py",
+        "estimators/test_preconditioned.py",
     ),
     "forget the decay": Mutant(
-        "lai_core/preconditioning.py",
+        "lai_core/estimators/preconditioned.py",
         "return kept * float(decay) + mean",
         "return kept + mean",
-        "test_preconditioning.py",
+        "estimators/test_preconditioned.py",
     ),
     "ignore the budget of a kernel": Mutant(
         "lai_core/_engine/gradients.py",
         "while entries(rows, columns) * size > self.memory_budget:",
         "while False:",
-        "test_contraction.py",
+        "estimators/test_contraction.py",
     ),
     "ignore the budget of samples": Mutant(
         "lai_core/_engine/gradients.py",
         "return min(most, self.memory_budget // needed)",
         "return most",
-        "test_contraction.py",
+        "estimators/test_contraction.py",
     ),
     "ignore the budget of a summed gradient": Mutant(
-        "lai_core/_engine/outer.py", "if needed <= work.memory_budget:", "if True:", "test_contraction.py"
+        "lai_core/_engine/outer.py",
+        "if needed <= work.memory_budget:",
+        "if True:",
+        "estimators/test_contraction.py",
     ),
     "drop layer weights of built gradients": Mutant(
         "lai_core/_engine/outer.py",
         "product = _scaled(xp.matmul(ours, xp.matrix_transpose(theirs)), scale)",
         "product = xp.matmul(ours, xp.matrix_transpose(theirs))",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "drop layer weights of self scores": Mutant(
         "lai_core/_engine/outer.py",
         "product = _scaled(xp.sum(ours * theirs, axis=-1), scale)",
         "product = xp.sum(ours * theirs, axis=-1)",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "give the second half the weights of the first": Mutant(
         "lai_core/_engine/outer.py",
         "(self.scales[:middle], self.scales[middle:])",
         "(self.scales[:middle], self.scales[:middle])",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "take the validation side's positions for both": Mutant(
         "lai_core/_engine/outer.py",
         "t, u = self.positions, training.positions\n        if t == u == 1:",
         "t = u = self.positions\n        if t == u == 1:",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "take one group twice": Mutant(
         "lai_core/_engine/outer.py",
         "self._group_range(slice(cut, self.groups))",
         "self._group_range(slice(0, cut))",
-        "test_exactness.py",
+        "estimators/test_exactness.py",
     ),
     "sum positions in half precision": Mutant(
         "lai_core/_engine/positions.py",
         "work.xp.sum(array, axis=1, dtype=work.dtype)",
         "cast(work.xp, work.xp.sum(array, axis=1), work.dtype)",
-        "test_precision.py",
+        "estimators/test_precision.py",
     ),
     "square in half precision": Mutant(
-        "lai_core/preconditioning.py",
+        "lai_core/estimators/preconditioned.py",
         "gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))",
         "gradients = output_gradients",
-        "test_precision.py",
+        "estimators/test_precision.py",
     ),
     "add summaries of different positions": Mutant(
-        "lai_core/summaries.py",
+        "lai_core/estimators/summaries.py",
         'for what in ("estimator", "positions"):',
         'for what in ("estimator",):',
         "test_bad_input.py",
@@ -200,58 +206,64 @@ MUTANTS = {
         "lai_core/_engine/gradients.py",
         "if validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training):",
         "if False:",
-        "test_contraction.py",
+        "estimators/test_contraction.py",
     ),
     "accumulate in half precision": Mutant(
         "lai_core/_engine/namespace.py",
         "xp.float32 if is_half(dtype) else dtype",
         "dtype",
-        "test_precision.py",
+        "estimators/test_precision.py",
     ),
     "keep what hurts": Mutant(
-        "lai_core/policies.py", "xp.astype(values > 0,", "xp.astype(values < 0,", "test_policies.py"
+        "lai_core/estimators/policies.py",
+        "xp.astype(values > 0,",
+        "xp.astype(values < 0,",
+        "estimators/test_policies.py",
     ),
     "keep what is not finite": Mutant(
-        "lai_core/policies.py",
+        "lai_core/estimators/policies.py",
         "taken = (rank < kept) & xp.isfinite(scores)",
         "taken = rank < kept",
-        "test_policies.py",
+        "estimators/test_policies.py",
     ),
     "keep one sample too few": Mutant(
-        "lai_core/policies.py", "taken = (rank < kept)", "taken = (rank < kept - 1)", "test_policies.py"
+        "lai_core/estimators/policies.py",
+        "taken = (rank < kept)",
+        "taken = (rank < kept - 1)",
+        "estimators/test_policies.py",
     ),
     "forget the signs of a sketch": Mutant(
-        "lai_core/_engine/sketched.py",
+        "lai_core/estimators/_sketch_variance.py",
         "cast(xp, rows[part, ...], work.dtype) * signs",
         "cast(xp, rows[part, ...], work.dtype)",
-        "test_sketches.py",
+        "estimators/test_sketches.py",
     ),
     "leave transposed pairs out of a sketch's variance": Mutant(
-        "lai_core/_engine/sketched.py",
+        "lai_core/estimators/_sketch_variance.py",
         "factors = ((u, u, g, g), (u, g, g, u))",
         "factors = ((u, u, g, g),)",
-        "test_sketches.py",
+        "estimators/test_sketches.py",
     ),
     "forget that the last group of a sketch is smaller": Mutant(
-        "lai_core/_engine/sketched.py",
+        "lai_core/estimators/_sketch_variance.py",
         "(full * size * (size - 1) + rest * (rest - 1))",
         "(outputs * (size - 1))",
-        "test_sketches.py",
+        "estimators/test_sketches.py",
     ),
     "drop the cross terms of a tied table": Mutant(
-        "lai_core/embeddings.py",
+        "lai_core/records/embedding.py",
         "kernel = kernel + mine.with_outer(layer, work)",
         "del layer",
-        "test_trace_kinds.py",
+        "records/test_trace_kinds.py",
     ),
     "compare rows of different weights as if they were equal": Mutant(
-        "lai_core/checks.py",
+        "lai_core/influence/_ownership.py",
         "left = second - once * xp.expand_dims(cast(xp, weights, dtype), axis=1)",
         "left = second - once",
-        "test_ownership.py",
+        "influence/test_ownership.py",
     ),
     "skip a check": Mutant(
-        "lai_core/_engine/trace_checks.py",
+        "lai_core/records/compatible.py",
         "            if theirs.get(what) != ours.get(what):",
         "            if False:",
         "test_bad_input.py",
@@ -270,7 +282,7 @@ def survives(mutant: Mutant | None, tests: str) -> bool:
         if mutant is not None:
             mutant.apply(project)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        chosen = [f"{PROPERTIES}/{tests}", "-k", "not torch and not jax and not strict"]
+        chosen = [f"{CORE}/{tests}", "-k", "not torch and not jax and not strict"]
         environment = os.environ | {"PYTHONPATH": str(project), "HYPOTHESIS_PROFILE": "dev"}
         environment.pop("PYTEST_XDIST_WORKER", None)
         done = subprocess.run(

@@ -19,7 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lai_core import bounds, calibration, certificates, corrected_bounds, guarantees, ratios
+from lai_core import (
+    bounds,
+    calibration,
+)
 from lai_core.assumptions import decay_rate
 from tests.support.backends import jax  # with 64 bits enabled
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Case, Shape
@@ -96,18 +99,18 @@ def claims_of_any_network(facts: Facts) -> Iterator[Claim]:
     found = facts.vmap(bounds.pair_gap_bound, facts.beta, C_a=facts.C_a)
     zeta = np.abs(facts.vmap(bounds.gap, facts.alpha, facts.beta))
     yield "zeta-bound", zeta, found, np.abs(found)
-    found = facts.vmap(corrected_bounds.lli_gap_bound_without_alignment, *facts.norms, **rate)
+    found = facts.vmap(bounds.lli_gap_bound_without_alignment, *facts.norms, **rate)
     yield "gap-without-alignment (LLI)", difference["lli"], found, facts.scale
-    found = facts.vmap(corrected_bounds.lai_gap_bound_without_alignment, facts.last, *facts.norms, **rate)
+    found = facts.vmap(bounds.lai_gap_bound_without_alignment, facts.last, *facts.norms, **rate)
     yield "gap-without-alignment (LAI)", difference["lai"], found, facts.scale
-    mean = facts.vmap(ratios.mean_ratio, facts.alpha, facts.beta)
+    mean = facts.vmap(bounds.mean_ratio, facts.alpha, facts.beta)
     farther = np.where(
         mean > 0.5, difference["lai"] - difference["lli"], difference["lli"] - difference["lai"]
     )
     yield "lai-nearer-than-lli", farther, np.zeros_like(farther), facts.scale
     for name, score in (("LAI", facts.lai), ("LLI", facts.lli)):
-        regret = facts.vmap(guarantees.selection_regret, facts.ghost, score)
-        found = facts.vmap(guarantees.selection_regret_bound, facts.ghost, score)
+        regret = facts.vmap(bounds.selection_regret, facts.ghost, score)
+        found = facts.vmap(bounds.selection_regret_bound, facts.ghost, score)
         yield f"selection-regret ({name})", regret, found, facts.scale.sum(1)
     yield from _certificates(facts)
 
@@ -121,12 +124,10 @@ def _certificates(facts: Facts) -> Iterator[Claim]:
     factors = []
     for batch in sides:
         slopes = networks.gates(batch.activations[0])
-        steps = [
-            facts.vmap(certificates.layer_factors, networks.weights[t + 1], slopes[t]) for t in range(below)
-        ]
+        steps = [facts.vmap(bounds.layer_factors, networks.weights[t + 1], slopes[t]) for t in range(below)]
         factors.append(np.stack(steps, axis=1))
     norms = facts.case.validation_norms[:, below], facts.case.training_norms[:, below]
-    found = facts.vmap(certificates.top_layers_bound, facts.alpha[:, :below], *factors, *norms)
+    found = facts.vmap(bounds.top_layers_bound, facts.alpha[:, :below], *factors, *norms)
     missing = np.abs((facts.alpha * facts.beta)[:, :below].sum(axis=(1, 2)))
     yield "top-layer-certificate", missing, found, facts.scale
 
@@ -136,12 +137,12 @@ def claims_under_the_assumptions(facts: Facts) -> Iterator[Claim]:
     rate = facts.constants("rho", "C_a")
     gap = np.abs(facts.ghost - facts.lai)
     arguments = (facts.last, *facts.norms)
-    sharp = facts.vmap(corrected_bounds.sharp_conservative_bound, *arguments, **rate)
+    sharp = facts.vmap(bounds.sharp_conservative_bound, *arguments, **rate)
     yield "conservative-sharp", gap, sharp, facts.scale
     yield "app-conservative", sharp, facts.vmap(bounds.conservative_bound, *arguments, **rate), facts.scale
-    found = facts.vmap(corrected_bounds.aligned_similarity_bound, facts.last, rho=facts.rho)
+    found = facts.vmap(bounds.aligned_similarity_bound, facts.last, rho=facts.rho)
     yield "alignment-decay", np.abs(facts.beta), found, np.zeros_like(found)
-    found = facts.vmap(corrected_bounds.lli_gap_bound, facts.last, **rate)
+    found = facts.vmap(bounds.lli_gap_bound, facts.last, **rate)
     yield "lli-gap", np.abs(facts.ghost - facts.lli), found, facts.scale
     powers = facts.rho[:, None] ** (2.0 * np.arange(facts.depth - 1, -1, -1))
     admissible = np.concatenate([powers[:, :-1] * 0.75, np.ones((len(powers), 1))], axis=1)
@@ -153,7 +154,7 @@ def claims_under_the_assumptions(facts: Facts) -> Iterator[Claim]:
     found = facts.vmap(calibration.minimax_bound, facts.alpha, facts.last, low, powers)
     yield "minimax-weights", np.abs(facts.ghost - weighted), found, facts.scale
     chosen = (facts.alpha_bar > TINY) & (np.abs(facts.lli) > TINY).all(axis=1)
-    found = facts.vmap(corrected_bounds.lli_relative_bound, **facts.constants("rho", "C_a", "alpha_bar"))
+    found = facts.vmap(bounds.lli_relative_bound, **facts.constants("rho", "C_a", "alpha_bar"))
     found = found[chosen, None] * np.ones_like(gap[chosen])
     error = np.abs(facts.ghost - facts.lli)[chosen] / np.abs(facts.lli)[chosen]
     yield "lli-relative-gap", error, found, facts.scale[chosen] / np.abs(facts.lli)[chosen]
@@ -165,8 +166,8 @@ def claims_with_aligned_embeddings(facts: Facts) -> Iterator[Claim]:
     high = facts.rho[:, None] ** (2.0 * np.arange(facts.depth - 1, -1, -1))
     low = np.zeros_like(high)
     for name, bound, gap in (
-        ("lai-two-sided", ratios.lai_gap_range, facts.lai - facts.ghost),
-        ("lli-two-sided", ratios.lli_gap_range, facts.ghost - facts.lli),
+        ("lai-two-sided", bounds.lai_gap_range, facts.lai - facts.ghost),
+        ("lli-two-sided", bounds.lli_gap_range, facts.ghost - facts.lli),
     ):
         smallest, largest = facts.vmap(bound, alpha, facts.last, low, high)
         yield f"{name} (lower)", smallest, gap, facts.scale
@@ -175,15 +176,15 @@ def claims_with_aligned_embeddings(facts: Facts) -> Iterator[Claim]:
     yield "lai-lower-bound", lower, np.abs(facts.lai), facts.scale
     chosen = (facts.alpha_bar > TINY) & (facts.lai > TINY).all(axis=1)
     quotient, scale = facts.ghost[chosen] / facts.lai[chosen], facts.scale[chosen] / facts.lai[chosen]
-    smallest, largest = facts.vmap(ratios.ghost_over_lai_range, alpha[chosen], low[chosen], high[chosen])
+    smallest, largest = facts.vmap(bounds.ghost_over_lai_range, alpha[chosen], low[chosen], high[chosen])
     yield "ghost-lai-range (lower)", smallest, quotient, scale
     yield "ghost-lai-range (upper)", quotient, largest, scale
-    found = facts.vmap(ratios.relative_error_bound, alpha[chosen])
+    found = facts.vmap(bounds.relative_error_bound, alpha[chosen])
     yield "relative-below-one", np.abs(1 - quotient), found, scale
     least, most = smallest.min(axis=1), largest.max(axis=1)
     cosine = (facts.ghost * facts.lai)[chosen].sum(1)
     cosine = cosine / np.linalg.norm(facts.ghost[chosen], axis=1) / np.linalg.norm(facts.lai[chosen], axis=1)
-    found = np.asarray(jax.vmap(lambda m, M: guarantees.cosine_guarantee(low=m, high=M))(least, most))
+    found = np.asarray(jax.vmap(lambda m, M: bounds.cosine_guarantee(low=m, high=M))(least, most))
     yield "rank-cosine", found, cosine, scale.max(axis=1)
 
 

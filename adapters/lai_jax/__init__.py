@@ -1,15 +1,15 @@
 """lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
 
-from lai_jax import _pytrees as _pytrees
-from lai_jax._sketch import Sketch, draw_sketch
-from lai_jax._validation import Validation, summarize
+from lai_jax._recording import pytrees as _pytrees
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
 from lai_jax.exact import exact_scores
 from lai_jax.gates import GateTrace, trace_gates
 from lai_jax.routes import Route, routes
 from lai_jax.selfcheck import SelfCheck, selfcheck
+from lai_jax.sketch import Sketch, draw_sketch
 from lai_jax.trace import trace
+from lai_jax.validation import Validation, summarize
 
 __all__ = [
     "Coverage",
@@ -19,6 +19,7 @@ __all__ = [
     "SelfCheck",
     "Sketch",
     "Validation",
+    "_pytrees",
     "coverage",
     "curated_update",
     "draw_sketch",

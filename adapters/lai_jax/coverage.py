@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from lai_jax._model import read
-from lai_jax._plan import make_plan, site_name
+from lai_jax._program.model import read
+from lai_jax._recording.plan import make_plan, site_name
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core.gates import GateTrace
-from lai_jax._assemble import Measured, measure, records_of
-from lai_jax._chain import links_of
-from lai_jax._exact_scoring import scored_exactly
-from lai_jax._model import Model, batch_size, is_batched, read
-from lai_jax._options import check_update
-from lai_jax._plan import Plan, make_plan
-from lai_jax._scoring import opened, scored
-from lai_jax._update import Forward, best, count_of, recomputed, stepped
+from lai_core.estimators.gates import GateTrace
+from lai_jax._curation.options import check_update
+from lai_jax._curation.scores import opened, scored
+from lai_jax._curation.update import Forward, best, count_of, recomputed, stepped
+from lai_jax._exact.validation_gradient import scored_exactly
+from lai_jax._program.model import Model, batch_size, is_batched, read
+from lai_jax._recording.assemble import Measured, measure, records_of
+from lai_jax._recording.chain import links_of
+from lai_jax._recording.plan import Plan, make_plan
 from lai_jax.gates import gated, measured_chain
 
 

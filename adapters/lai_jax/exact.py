@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 
-from lai_jax._along import along, moving_leaves
-from lai_jax._model import check_targets, losses_of
+from lai_jax._exact.directional import along, moving_leaves
+from lai_jax._program.model import check_targets, losses_of
 
 Batch = tuple[Any, Any]
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lai_core as lai
-from lai_core.gates import GateTrace as GateTrace
-from lai_core.gates import squared_column_norms
-from lai_jax import _selective
-from lai_jax._assemble import Measured, records_of
-from lai_jax._chain import Link, gates_of, links_of, matrix_above
-from lai_jax._evaluate import run
-from lai_jax._model import Model, read
-from lai_jax._plan import Plan, make_plan
+from lai_core.estimators.gates import GateTrace as GateTrace
+from lai_core.estimators.gates import squared_column_norms
+from lai_jax._curation import selective_pass as _selective
+from lai_jax._program.evaluate import run
+from lai_jax._program.model import Model, read
+from lai_jax._recording.assemble import Measured, records_of
+from lai_jax._recording.chain import Link, gates_of, links_of, matrix_above
+from lai_jax._recording.plan import Plan, make_plan
 
 
 def trace_gates(
@@ -51,7 +51,7 @@ def trace_gates(
     --------
     >>> import jax.numpy as jnp
     >>> import lai_jax
-    >>> from lai_core.gates import gate_lai_kernel
+    >>> from lai_core.estimators.gates import gate_lai_kernel
     >>> def apply(params, inputs):
     ...     return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
     >>> params = {"hidden": jnp.ones((4, 8)), "out": jnp.ones((8, 3))}

@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 
-from lai_core.costs import Route as Route
-from lai_core.costs import list_routes
-from lai_jax._token_cost import arrays_of, forward_cost
+from lai_core.estimators.costs import Route as Route
+from lai_core.estimators.costs import list_routes
+from lai_jax._curation.cost import arrays_of, forward_cost
 from lai_jax.trace import trace
 
 

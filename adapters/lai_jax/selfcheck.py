@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_jax._assemble import measure, records_leaves, records_of
-from lai_jax._model import batch_size, check_targets, is_batched, losses_of, read
-from lai_jax._plan import make_plan
+from lai_jax._program.model import batch_size, check_targets, is_batched, losses_of, read
+from lai_jax._recording.assemble import measure, records_leaves, records_of
+from lai_jax._recording.plan import make_plan
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import lai_core as lai
-from lai_jax._assemble import measure, records_of
-from lai_jax._model import read
-from lai_jax._plan import make_plan
+from lai_jax._program.model import read
+from lai_jax._recording.assemble import measure, records_of
+from lai_jax._recording.plan import make_plan
 
 
 def trace(

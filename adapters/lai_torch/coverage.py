@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from lai_torch._batch import Loss
-from lai_torch._record import record
+from lai_torch._model.batch import Loss
+from lai_torch._recording.record import record
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._batch import Loss, count
-from lai_torch._groups import dropped_shares, with_floor
-from lai_torch._options import (
+from lai_torch._curation.groups import dropped_shares, with_floor
+from lai_torch._curation.options import (
     check_chunk,
     check_groups,
     check_ids,
@@ -20,12 +19,13 @@ from lai_torch._options import (
     check_options,
     check_preconditioning,
 )
-from lai_torch._refreshed import Refreshed
-from lai_torch._scorers import scorer
-from lai_torch._scoring import Scored
-from lai_torch._update import Updater
-from lai_torch._validation import Validation, own_stream
-from lai_torch._ways import Ways
+from lai_torch._curation.passes.choice import Ways
+from lai_torch._curation.scorers.base import Scored
+from lai_torch._curation.scorers.choice import scorer
+from lai_torch._curation.summary_cache import Refreshed
+from lai_torch._curation.update import Updater
+from lai_torch._curation.validation import Validation, own_stream
+from lai_torch._model.batch import Loss, count
 from lai_torch.report import Report, unscored, write_audit
 
 Policy = Callable[[Tensor], Tensor]

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._along import along
-from lai_torch._batch import Loss, count
-from lai_torch._direction import check_optimizer, stepped
-from lai_torch._functional import Function, Point, gradient
+from lai_torch._exact.directional import along
+from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._model.batch import Loss, count
+from lai_torch._model.functional import Function, Point, gradient
 
 CHOICES = {"at": ("start", "midpoint"), "reduction": ("mean", "sum")}
 

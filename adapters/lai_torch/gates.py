@@ -4,11 +4,11 @@ from typing import Any
 
 from torch import nn
 
-from lai_core.gates import GateTrace as GateTrace
-from lai_core.gates import squared_column_norms
-from lai_torch._assemble import assemble
-from lai_torch._batch import Loss
-from lai_torch._record import Recording, record
+from lai_core.estimators.gates import GateTrace as GateTrace
+from lai_core.estimators.gates import squared_column_norms
+from lai_torch._model.batch import Loss
+from lai_torch._recording.assemble import assemble
+from lai_torch._recording.record import Recording, record
 
 
 def trace_gates(
@@ -41,7 +41,7 @@ def trace_gates(
     --------
     >>> import torch
     >>> import lai_torch
-    >>> from lai_core.gates import gate_lai_kernel
+    >>> from lai_core.estimators.gates import gate_lai_kernel
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
     >>> found = lai_torch.trace_gates(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]))

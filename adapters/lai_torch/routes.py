@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from lai_core.costs import Route as Route
-from lai_core.costs import list_routes
-from lai_torch._batch import Loss
-from lai_torch._token_cost import forward_cost
+from lai_core.estimators.costs import Route as Route
+from lai_core.estimators.costs import list_routes
+from lai_torch._curation.cost import forward_cost
+from lai_torch._model.batch import Loss
 from lai_torch.trace import trace
 
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._assemble import assemble, parameters_of
-from lai_torch._batch import Loss, call, count, rows
-from lai_torch._preserve import preserved, undone
-from lai_torch._record import record
-from lai_torch._scoring import TraceScorer
-from lai_torch._selective import Selective
-from lai_torch._whole import Whole
+from lai_torch._curation.passes.full import Whole
+from lai_torch._curation.passes.selective import Selective
+from lai_torch._curation.scorers.base import TraceScorer
+from lai_torch._model.batch import Loss, call, count, rows
+from lai_torch._model.preserve import preserved, undone
+from lai_torch._recording.assemble import assemble, parameters_of
+from lai_torch._recording.record import record
 from lai_torch.trace import check_explained
 
 WAYS = ("selective", "whole")

@@ -5,9 +5,9 @@ from typing import Any
 from torch import nn
 
 import lai_core as lai
-from lai_torch._assemble import assemble
-from lai_torch._batch import Loss
-from lai_torch._record import Recording, record
+from lai_torch._model.batch import Loss
+from lai_torch._recording.assemble import assemble
+from lai_torch._recording.record import Recording, record
 
 
 def trace(

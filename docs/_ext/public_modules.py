@@ -26,18 +26,26 @@ class PublicModules(SphinxDirective):
         folder = ledger.ROOT / package
         exported = ledger.exported_names(folder / "__init__.py")
         text = []
-        modules = [path for path in folder.glob("[!_]*") if path.suffix == ".py" or path.is_dir()]
-        for path in sorted(modules):
+        for path in sorted(_modules(folder)):
             source = path / "__init__.py" if path.is_dir() else path
             tree = ast.parse(source.read_text(encoding="utf-8"))
             names = {name for name, _ in ledger.definitions(tree) if name[0] != "_" and "." not in name}
             if path.is_dir() or names - exported:
-                module = f"{package}.{path.stem}"
+                module = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
                 text += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}"]
                 text += ["   :members:", *(["   :imported-members:"] if path.is_dir() else []), "```"]
         place = nodes.Element()
         self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)
         return place.children
+
+
+def _modules(folder):
+    """Yield public modules, and packages that export; a package that exports nothing by its modules."""
+    for path in folder.glob("[!_]*"):
+        if path.is_dir() and not ledger.exported_names(path / "__init__.py"):
+            yield from _modules(path)
+        elif path.is_dir() or path.suffix == ".py":
+            yield path
 
 
 class Exported(SphinxDirective):

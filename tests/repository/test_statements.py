@@ -80,7 +80,7 @@ def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
 
 def compared_statements():
     """Statements that tests name, as `module.NAME`, whatever they call the module."""
-    for path in (ledger.ROOT / "tests/properties").glob("test_*.py"):
+    for path in (ledger.ROOT / "tests").rglob("test_*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "proofs"]
         modules = {alias.asname or alias.name: alias.name for node in imports for alias in node.names}

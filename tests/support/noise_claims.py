@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lai_core import gates, propagation, variance
+from lai_core import propagation, variance
+from lai_core.estimators import gates
 from tests.support.networks import Batch, Networks
 
 Claim = tuple[str, np.ndarray, np.ndarray, np.ndarray]

@@ -5,8 +5,8 @@ from typing import Any
 
 import lai_core as lai
 from lai_core._engine.namespace import namespace_of
-from lai_core.gates import gate_lai_scores
-from lai_core.sketches import sketch_outputs, sketch_variance
+from lai_core.estimators.gates import gate_lai_scores
+from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 
 Function = Callable[[Any, Any, Any, Any], Any]
 """Of validation activations and output gradients, then of training ones, both `(2, n, t, d)`: two layers."""

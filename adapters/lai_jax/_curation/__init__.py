@@ -1,0 +1,1 @@
+"""The step behind `curated_update`."""

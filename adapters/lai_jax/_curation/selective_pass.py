@@ -1,0 +1,204 @@
+"""One forward pass for the whole batch, a backward pass for some of its rows.
+
+The forward pass leaves residuals. Those of them that carry the samples' axis are cut down to the
+chosen rows, and the backward pass that belongs to a batch of that size runs on them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lai_jax._program.errors import UnexplainedError, place
+from lai_jax._program.evaluate import perform, run
+from lai_jax._program.model import Model, reader_of
+from lai_jax._program.program import Operation, Program, Site, Value
+from lai_jax._program.sample_axis import Rows, take_samples
+
+REFUSED = "rows: the backward pass cannot be run on some rows alone: "
+
+
+def losses_of_leaves(
+    model: Model,
+    moving: Sequence[jax.Array],
+    data: Sequence[Any],
+    wanted: frozenset[Site],
+    keep: Sequence[int],
+) -> tuple[jax.Array, tuple[list[Any], list[Any]]]:
+    """Run the model on other parameters and data; return losses, recorded inputs and kept values."""
+    values = list(model.parameters)
+    for leaf, value in zip(model.trainable, moving, strict=True):
+        values[leaf] = value
+    slots: dict[int, Any] = {}
+    (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
+    order = [site for site in model.program.sites() if site in wanted]
+    return losses, ([records[site] for site in order], [slots[slot] for slot in keep])
+
+
+def tail_of(program: Program, site: Site) -> tuple[int, list[Operation], list[int]] | None:
+    """Return the slot of a layer's output, what follows it, and every slot that takes.
+
+    None if the layer is inside a loop, a branch or a recomputation.
+    """
+    layer = next((operation for operation in program.operations if operation.site is site), None)
+    return None if layer is None else tail_after(program, layer.outputs[0])
+
+
+def tail_after(program: Program, start: int) -> tuple[int, list[Operation], list[int]]:
+    """Return a slot, what follows it, and every slot that takes, itself first."""
+    reached, tail = {start}, []
+    for operation in program.operations:
+        if reached.intersection(operation.inputs):
+            tail.append(operation)
+            reached.update(operation.outputs)
+    needed = {slot for operation in tail for slot in operation.inputs} - reached
+    return start, tail, [start, *sorted(needed)]
+
+
+def output_gradients(
+    program: Program, tail: Sequence[Operation], slots: Sequence[int], kept: Sequence[Any]
+) -> Any:
+    """Return the gradients of the losses with respect to the first of the kept values, a layer's output."""
+
+    def losses(output: jax.Array) -> jax.Array:
+        own = dict(zip(slots, (output, *kept[1:]), strict=True))
+        for operation in tail:
+            perform(operation, own, {}, frozenset())
+        return own[program.outputs[0]]
+
+    values, pull = jax.vjp(losses, kept[0])
+    return pull(jnp.ones_like(values))[0]
+
+
+def chosen_gradient(
+    model: Model, small: Model, pull: Any, moving: Sequence[jax.Array], chosen: jax.Array, weights: jax.Array
+) -> list[jax.Array]:
+    """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
+
+    Parameters
+    ----------
+    model, small
+        The model read on the whole batch, and on as many rows as are chosen.
+    pull
+        The backward pass of the whole batch, as `jax.vjp` returned it.
+    moving
+        The parameters.
+    chosen
+        Which rows.
+    weights
+        Their weights.
+
+    Raises
+    ------
+    UnexplainedError
+        If the model computes something else for fewer samples, or a residual's samples cannot be found.
+    """
+    check_same_program(model.program, small.program)
+    data = model.arguments[len(model.names) :]
+
+    def residuals(moving: Sequence[jax.Array], data: Sequence[Any]) -> list[Any]:
+        return jax.tree.leaves(_pulled(model, moving, data))
+
+    rows = _rows_of(model, residuals, moving, data)
+    fewer = [array[chosen] if jnp.ndim(array) else array for array in data]
+    other, structure = jax.tree.flatten(_pulled(small, moving, fewer))
+    cut = [
+        _cut(leaf, own, wanted, chosen, model.samples)
+        for leaf, own, wanted in zip(jax.tree.leaves(pull), rows, other, strict=True)
+    ]
+    (gradients,) = jax.tree.unflatten(structure, cut)(weights)
+    return list(gradients)
+
+
+def _pulled(model: Model, moving: Sequence[jax.Array], data: Sequence[Any]) -> Any:
+    return jax.vjp(lambda values: losses_of_leaves(model, values, data, frozenset(), ())[0], list(moving))[1]
+
+
+def _rows_of(model: Model, residuals: Any, moving: Sequence[Any], data: Sequence[Any]) -> list[Rows | None]:
+    """Find the samples' axis of every residual by reading the program that makes it."""
+    closed = jax.make_jaxpr(residuals)(list(moving), list(data))
+    parameters = len(moving)
+    known = [
+        Value(
+            tuple(atom.aval.shape),
+            atom.aval.dtype,
+            Rows(0) if index >= parameters and atom.aval.shape else None,
+        )
+        for index, atom in enumerate(closed.jaxpr.invars)
+    ]
+    try:
+        program = reader_of(model.samples, differentiated=False).whole(closed, known)
+    except UnexplainedError as error:
+        msg = REFUSED + str(error)
+        raise UnexplainedError(msg) from error
+    return [program.values[slot].rows for slot in program.outputs]
+
+
+def _cut(leaf: Any, rows: Rows | None, wanted: Any, chosen: jax.Array, samples: int) -> Any:
+    """Return the chosen samples' part of a residual."""
+    if rows is not None:
+        part = take_samples(leaf, rows, samples, chosen)
+    elif leaf.shape == wanted.shape:
+        part = leaf
+    else:  # a constant with one entry a sample, as a mask drawn for the batch's shape
+        axes = [a for a, (old, new) in enumerate(zip(leaf.shape, wanted.shape, strict=True)) if old != new]
+        if len(axes) != 1 or leaf.shape[axes[0]] != samples:
+            msg = f"{REFUSED}a constant of shape {leaf.shape} follows the batch size in an unknown way"
+            raise UnexplainedError(msg)
+        part = jnp.take(leaf, chosen, axis=axes[0], mode="clip")
+    if part.shape != wanted.shape or part.dtype != wanted.dtype:
+        msg = f"{REFUSED}a residual of shape {leaf.shape} is of shape {wanted.shape} for fewer samples"
+        raise UnexplainedError(msg)
+    return part
+
+
+def check_same_program(large: Program, small: Program) -> None:
+    """Raise unless two readings for different batch sizes do the same, sizes aside.
+
+    Raises
+    ------
+    UnexplainedError
+        If an operation, an option or a number differs.
+    """
+    pairs = list(zip(_live(large), _live(small), strict=False))
+    if len(_live(large)) != len(_live(small)):
+        _differ("it takes another number of operations")
+    for ours, theirs in pairs:
+        name = ours.eqn.primitive.name
+        if (
+            name == "cond" and ours.batched
+        ):  # its residuals are ordered by shape, which the batch size changes
+            msg = f"{REFUSED}samples pass through {place(ours.eqn)}, whose residuals cannot be told apart"
+            raise UnexplainedError(msg)
+        if name != theirs.eqn.primitive.name or len(ours.bodies) != len(theirs.bodies):
+            _differ(f"{name} in place of {theirs.eqn.primitive.name}")
+        for mine, other in zip(ours.inputs, theirs.inputs, strict=True):
+            _check_same_constant(name, large.constants.get(mine), small.constants.get(other))
+        for left, right in zip(ours.bodies, theirs.bodies, strict=True):
+            check_same_program(left, right)
+
+
+def _live(program: Program) -> list[Operation]:
+    """Return the operations on numbers that matter: not those that only count rows."""
+    return [
+        operation
+        for operation in program.operations
+        if operation.batched
+        or any(jnp.issubdtype(program.values[slot].dtype, jnp.inexact) for slot in operation.outputs)
+    ]
+
+
+def _check_same_constant(name: str, mine: Any, other: Any) -> None:
+    if mine is None or other is None or isinstance(mine, jax.core.Tracer) or not hasattr(mine, "dtype"):
+        return
+    if mine.shape != other.shape or not jnp.issubdtype(mine.dtype, jnp.inexact):
+        return
+    if not np.array_equal(np.asarray(mine, np.float64), np.asarray(other, np.float64), equal_nan=True):
+        _differ(f"{name} with {mine} in place of {other}")
+
+
+def _differ(how: str) -> None:
+    msg = f"{REFUSED}apply or loss computes something else for a smaller batch ({how}), as if divided by size"
+    raise UnexplainedError(msg)

@@ -1,0 +1,1 @@
+"""Exact derivatives along a direction of the parameters."""

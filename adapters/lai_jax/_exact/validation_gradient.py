@@ -1,0 +1,65 @@
+"""Exact scores in a curated step, along the validation gradient: no trace, any architecture."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lai_jax._exact.directional import along, moving_leaves
+from lai_jax._program.model import check_targets, is_batched, losses_of
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
+@dataclass(frozen=True)
+class ValidationGradient:
+    """The gradient of the summed validation loss, along which exact scores are taken; a pytree.
+
+    Attributes
+    ----------
+    gradient
+        With respect to the floating-point leaves of the parameters, in their order.
+    samples
+        How many validation samples went in.
+    """
+
+    gradient: list[jax.Array]
+    samples: jax.Array
+
+    def __add__(self, other: "ValidationGradient") -> "ValidationGradient":
+        """Return the gradient of both sets together."""
+        return jax.tree.map(jnp.add, self, other)
+
+
+def validation_gradient(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: tuple[Any, Any], counted: Any
+) -> ValidationGradient:
+    """Return the gradient of the summed loss of the samples that count and have a finite one."""
+    losses = losses_of(apply, loss)
+    counted = counted & jnp.isfinite(losses(params, *batch))
+    # 0 times a gradient that is not finite is no 0: run another sample in the place of these
+    index = jnp.where(counted, jnp.arange(counted.shape[0]), jnp.argmax(counted))
+    inputs, targets = jax.tree.map(lambda leaf: leaf[index] if is_batched(leaf) else leaf, batch)
+    moving, restored = moving_leaves(params)
+
+    def total(values: list[jax.Array]) -> jax.Array:
+        return jnp.sum(jnp.where(counted, losses(restored(values), inputs, targets), 0.0))
+
+    return ValidationGradient(jax.grad(total)(moving), counted.sum())
+
+
+def scored_exactly(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    batch: tuple[Any, Any],
+    side: ValidationGradient,
+) -> tuple[jax.Array, jax.Array]:
+    """Return losses and scores of a batch; the score of a sample whose loss is not finite is NaN."""
+    check_targets(*batch)
+    losses = losses_of(apply, loss)
+    moving, restored = moving_leaves(params)
+    values, scores = along(lambda point: losses(restored(point), *batch), moving, side.gradient)
+    return values, jnp.where(jnp.isfinite(values), scores, jnp.nan)

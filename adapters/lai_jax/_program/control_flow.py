@@ -1,0 +1,163 @@
+"""Loops, branches and recomputation."""
+
+from dataclasses import replace
+from typing import Any
+
+from lai_jax._program.errors import couples, unknown
+from lai_jax._program.program import Site, Value, closed_of, loop_parts
+from lai_jax._program.reader import EquationReader, Reader
+from lai_jax._program.views import same_view
+
+
+def _joined(eqn: Any, left: Value, right: Value) -> Value:
+    """Return what is known of a value that may be either."""
+    if left.batched and right.batched and left.rows != right.rows:
+        raise couples(eqn, "moves the samples to another axis from one iteration or branch to the next")
+    view = left.view if same_view(left.view, right.view) else None
+    rows = left.rows or right.rows
+    leaves = frozenset[int]() if rows is not None else left.leaves | right.leaves
+    return Value(
+        left.shape, left.dtype, rows, leaves, view, left.flat & right.flat, layers=left.layers | right.layers
+    )
+
+
+def _lift_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value) -> None:
+    """Make one output of a body one value a sample, as the other branch or iteration has it."""
+    if value.of_parameters and wanted.batched:
+        body.program.output_lifts[place] = _lift(body, eqn, 1000 + place, value, wanted)
+
+
+def _lift(reader: Reader, eqn: Any, position: int, value: Value, wanted: Value) -> Site:
+    lenient = reader.reading.lenient
+    if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
+        raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
+    return reader.lift(eqn, position, value, wanted.where)
+
+
+def _outside(value: Value) -> Value:
+    """Return what is known of a value once it has left a body: no view and no known numbers."""
+    return Value(value.shape, value.dtype, value.rows, value.leaves, layers=value.layers)
+
+
+def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+    """Read a loop of known length; its body is read until nothing new is learnt."""
+    consts, carried = loop_parts(eqn)
+    loop = (int(eqn.params["length"]), bool(eqn.params["reverse"]))
+    closed = eqn.params["jaxpr"]
+    fixed = [_entering(value) for value in values[:consts]]
+    sliced = [_sliced(eqn, value) for value in values[consts + carried :]]
+    carry = [replace(_entering(value), known=None) for value in values[consts : consts + carried]]
+    doubted = reader.reading.lenient
+    reader.reading.lenient = doubted or not all(value.batched for value in carry)
+    while True:
+        body = reader.nested(loop)
+        program = body.whole(closed, [*fixed, *carry, *sliced])
+        results = [program.values[slot] for slot in program.outputs]
+        settled = [_joined(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
+        known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
+        if known and reader.reading.lenient == doubted:
+            break
+        if known:  # once more, now that it is known which carried values become batched
+            reader.reading.lenient = doubted
+        carry = settled
+    lifts = {}
+    for place, wanted in enumerate(carry):
+        start = values[consts + place]
+        if wanted.batched and start.of_parameters:
+            lifts[consts + place] = _lift(reader, eqn, consts + place, start, wanted)
+        _lift_output(body, eqn, place, results[place], wanted)
+    stacked = [
+        replace(
+            _outside(value),
+            shape=(loop[0], *value.shape),
+            rows=None if value.rows is None else value.rows.moved(value.rows.axis + 1),
+        )
+        for value in results[carried:]
+    ]
+    return reader.emit(
+        eqn, slots, [*(_outside(value) for value in carry), *stacked], lifts=lifts, bodies=(program,)
+    )
+
+
+def _entering(value: Value) -> Value:
+    view = None if value.view is None else value.view.entering_loop(sliced=False)
+    return replace(value, view=view)
+
+
+def _sliced(eqn: Any, value: Value) -> Value:
+    if value.rows is not None and value.rows.axis == 0:
+        raise couples(eqn, "loops over the samples")
+    return Value(
+        value.shape[1:],
+        value.dtype,
+        None if value.rows is None else value.rows.moved(value.rows.axis - 1),
+        value.leaves,
+        None if value.view is None else value.view.entering_loop(sliced=True),
+        frozenset(axis - 1 for axis in value.flat if axis > 0),
+        layers=value.layers,
+    )
+
+
+def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+    """Read a branch that is the same for all samples."""
+    if values[0].batched:
+        raise couples(eqn, "chooses one branch for all samples from their values")
+    bodies = []
+    for number, closed in enumerate(eqn.params["branches"]):
+        body = reader.nested(branch=number)
+        body.whole(closed, values[1:])
+        bodies.append(body)
+    results = [[body.program.values[slot] for slot in body.program.outputs] for body in bodies]
+    outputs = results[0]
+    for other in results[1:]:
+        outputs = [_joined(eqn, left, right) for left, right in zip(outputs, other, strict=True)]
+    for body, own in zip(bodies, results, strict=True):
+        for place, (value, wanted) in enumerate(zip(own, outputs, strict=True)):
+            _lift_output(body, eqn, place, value, wanted)
+    return reader.emit(
+        eqn, slots, [_outside(value) for value in outputs], bodies=tuple(body.program for body in bodies)
+    )
+
+
+def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+    """Read a body that is recomputed in the backward pass."""
+    program = reader.nested().whole(closed_of(eqn.params["jaxpr"]), values)
+    return reader.emit(
+        eqn, slots, [_outside(program.values[slot]) for slot in program.outputs], bodies=(program,)
+    )
+
+
+def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+    """Read a loop of unknown length: only where no parameter or layer is inside."""
+    tests, consts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    if any(value.of_parameters for value in values):
+        raise unknown(eqn, "parameters enter a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
+    carry = [replace(_plain(value), known=None) for value in values[tests + consts :]]
+    fixed = [_plain(value) for value in values]
+    while True:
+        program = reader.nested().whole(eqn.params["body_jaxpr"], [*fixed[tests : tests + consts], *carry])
+        results = [program.values[slot] for slot in program.outputs]
+        settled = [_joined(eqn, old, new) for old, new in zip(carry, results, strict=True)]
+        if all(old.same(new) for old, new in zip(carry, settled, strict=True)):
+            break
+        carry = settled
+    if program.sites():
+        raise unknown(eqn, "a layer inside a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
+    test = reader.nested(branch=1).whole(eqn.params["cond_jaxpr"], [*fixed[:tests], *carry])
+    if test.values[test.outputs[0]].batched:
+        raise couples(eqn, "ends its loop for all samples by their values")
+    return reader.emit(eqn, slots, [_outside(value) for value in carry])
+
+
+def _plain(value: Value) -> Value:
+    return replace(value, view=None)
+
+
+READERS: dict[str, EquationReader] = {
+    "scan": read_scan,
+    "while": read_while,
+    "cond": read_cond,
+    "remat2": read_remat,
+    "remat": read_remat,
+    "checkpoint": read_remat,
+}

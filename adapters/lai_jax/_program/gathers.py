@@ -1,0 +1,130 @@
+"""Where the samples are after reading or writing by index."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lai_jax._program.errors import couples, unknown
+from lai_jax._program.program import Value
+from lai_jax._program.sample_axis import Rows
+
+
+def _counts_rows(numbers: np.ndarray[Any, Any] | None, rows: Rows, samples: int) -> bool:
+    """Whether known indices are 0, 1, ..., n - 1 along the samples' axis."""
+    if numbers is None or rows.inner != 1 or numbers.shape[rows.axis] != samples:
+        return False
+    shape = [1] * numbers.ndim
+    shape[rows.axis] = samples
+    return bool(np.array_equal(numbers, np.broadcast_to(np.arange(samples).reshape(shape), numbers.shape)))
+
+
+def _index_columns(indices: Value) -> Sequence[np.ndarray[Any, Any] | None]:
+    if indices.known is not None:
+        return [indices.known[..., column] for column in range(indices.shape[-1])]
+    return indices.columns or [None] * indices.shape[-1]
+
+
+def gather(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
+    """Return where the samples are in what was read."""
+    data, indices = values[:2]
+    numbers, rank = eqn.params["dimension_numbers"], len(eqn.outvars[0].aval.shape)
+    outside = [axis for axis in range(rank) if axis not in numbers.offset_dims]
+    by_index = None
+    if indices.rows is not None:
+        if indices.rows.axis == len(indices.shape) - 1:
+            raise couples(eqn, "reads with the samples as coordinates")
+        by_index = indices.rows.moved(outside[indices.rows.axis])
+    if data.rows is None:
+        return indices.where.moved(outside[indices.where.axis])
+    by_data = _read_rows(eqn, data, indices, outside, samples)
+    if by_index is not None and by_index != by_data:
+        raise couples(eqn, "reads one sample's entries for another")
+    return by_data
+
+
+def _read_rows(eqn: Any, data: Value, indices: Value, outside: list[int], samples: int) -> Rows:
+    numbers, rows = eqn.params["dimension_numbers"], data.where
+    if rows.axis in numbers.operand_batching_dims:
+        pair = numbers.operand_batching_dims.index(rows.axis)
+        return rows.moved(outside[numbers.start_indices_batching_dims[pair]])
+    if rows.axis in numbers.collapsed_slice_dims:
+        counted = row_column(eqn, (data, indices), samples)
+        if counted is not None:
+            return Rows(outside[counted[1]])
+        raise couples(eqn, "picks samples of the batch by index")
+    if eqn.params["slice_sizes"][rows.axis] != data.shape[rows.axis]:
+        raise couples(eqn, "takes some samples of the batch")
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [axis for axis in range(len(data.shape)) if axis not in gone]
+    return rows.moved(numbers.offset_dims[kept.index(rows.axis)])
+
+
+def row_column(eqn: Any, values: Sequence[Value], samples: int) -> tuple[int, int] | None:
+    """Return which column of the indices counts the samples, and along which axis of theirs; None if none."""
+    data, indices = values[:2]
+    numbers = eqn.params["dimension_numbers"]
+    if data.rows is None or data.rows.axis not in numbers.collapsed_slice_dims:
+        return None
+    column = numbers.start_index_map.index(data.rows.axis)
+    for axis in range(len(indices.shape) - 1):
+        if data.rows.inner == 1 and _counts_rows(_index_columns(indices)[column], Rows(axis), samples):
+            return column, axis
+    return None
+
+
+def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, axis: int) -> jax.Array:
+    """Read each sample's entries from its own row without counting rows, for a batch of any size."""
+    numbers, params = eqn.params["dimension_numbers"], eqn.params
+    row = numbers.start_index_map[column]
+    order = sorted(
+        (*zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True), (row, axis))
+    )
+    aligned = lax.GatherDimensionNumbers(
+        numbers.offset_dims,
+        tuple(dim for dim in numbers.collapsed_slice_dims if dim != row),
+        tuple(dim for dim in numbers.start_index_map if dim != row),
+        tuple(operand for operand, _ in order),
+        tuple(start for _, start in order),
+    )
+    rest = jnp.delete(indices, column, axis=-1, assume_unique_indices=True)
+    return lax.gather(
+        data,
+        rest,
+        aligned,
+        params["slice_sizes"],
+        unique_indices=False,
+        mode=params["mode"],
+        fill_value=params["fill_value"],
+    )
+
+
+def scatter(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
+    """Return where the samples are in what was written to."""
+    data, indices, updates = values
+    numbers = eqn.params["dimension_numbers"]
+    if data.rows is None:
+        raise unknown(eqn, "writing samples into an array that has none")
+    rows = data.rows
+    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    updated = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    if rows.axis in numbers.operand_batching_dims:
+        pair = numbers.operand_batching_dims.index(rows.axis)
+        by_index = numbers.scatter_indices_batching_dims[pair]
+        if indices.rows is not None and indices.rows != rows.moved(by_index):
+            raise couples(eqn, "writes one sample's entries to another")
+        wanted = rows.moved(updated[by_index])
+    else:
+        if rows.axis in numbers.scatter_dims_to_operand_dims or indices.rows is not None:
+            raise couples(eqn, "writes to samples of the batch by index")
+        kept = [axis for axis in range(len(data.shape)) if axis not in gone]
+        place = numbers.update_window_dims[kept.index(rows.axis)]
+        if updates.shape[place] != data.shape[rows.axis]:
+            raise couples(eqn, "writes to some samples of the batch")
+        wanted = rows.moved(place)
+    if updates.rows is not None and updates.rows != wanted:
+        raise couples(eqn, "writes one sample's entries to another")
+    return rows

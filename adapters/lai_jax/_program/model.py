@@ -1,0 +1,236 @@
+"""A user's function and loss, read on one batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lai_jax._exact.directional import floating
+from lai_jax._program import control_flow as _control
+from lai_jax._program import custom_rules as _custom
+from lai_jax._program.program import Program, Site, Value
+from lai_jax._program.reader import Reader, Reading
+from lai_jax._program.sample_axis import Rows
+from lai_jax._program.views import View
+
+
+@dataclass(eq=False)
+class Model:
+    """The losses of one batch as a program of the parameters.
+
+    Parameters
+    ----------
+    program
+        Computes the losses; its inputs are the leaves of the parameters, the inputs and the targets.
+    arguments
+        What it is to be run on.
+    names
+        Of the parameter leaves.
+    trainable
+        Which leaves are parameters: those of floating-point numbers.
+    samples
+        How many samples the program was read for.
+    real
+        How many samples the batch has: 1 where the program was read for two copies of it.
+    left_out
+        Leaves that cannot be explained, and why.
+    """
+
+    program: Program
+    arguments: list[Any]
+    names: list[str]
+    trainable: list[int]
+    samples: int
+    real: int
+    left_out: dict[int, str]
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The leaves of the parameters."""
+        return self.arguments[: len(self.names)]
+
+
+def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
+    """Apply a model: an array, a tuple (as separate arguments), or a mapping (as named ones)."""
+    if isinstance(inputs, Mapping):
+        return apply(params, **inputs)
+    if isinstance(inputs, tuple):
+        return apply(params, *inputs)
+    return apply(params, inputs)
+
+
+def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
+    """Return the function from parameters, inputs and targets to one loss a sample.
+
+    Raises
+    ------
+    TypeError
+        If `apply` or `loss` cannot be called.
+    ValueError
+        If the loss is not one number a sample.
+    """
+    for name, function in (("apply", apply), ("loss", loss)):
+        if not callable(function):
+            msg = f"{name}: expected a function, got {type(function).__name__}"
+            raise TypeError(msg)
+
+    def losses(params: Any, inputs: Any, targets: Any) -> jax.Array:
+        values = jnp.asarray(loss(call(apply, params, inputs), targets))
+        samples = batch_size(inputs)
+        if values.shape != (samples,):
+            msg = f"loss: expected one number a sample, shape ({samples},), got shape {values.shape}"
+            if values.shape == ():
+                msg += "; leave out the mean or the sum over the batch"
+            elif values.shape[:1] == (samples,):
+                msg += "; sum or average each sample's own positions"
+            raise ValueError(msg)
+        if not jnp.issubdtype(values.dtype, jnp.floating):
+            msg = f"loss: expected real floating-point numbers, got {values.dtype}"
+            raise TypeError(msg)
+        return values
+
+    return losses
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of inputs or targets is an array rather than a setting."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def is_batched(leaf: Any) -> bool:
+    """Whether a leaf of inputs or targets has one entry a sample: every array with an axis."""
+    return is_array(leaf) and len(leaf.shape) > 0
+
+
+def batch_size(inputs: Any) -> int:
+    """Return how many samples the inputs hold.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, or arrays disagree.
+    """
+    sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_batched(leaf)}
+    if len(sizes) != 1:
+        found = f"first axes of sizes {sorted(sizes)}" if sizes else "no array with an axis"
+        msg = (
+            f"inputs: expected arrays of one batch, with the samples along the first axis, got {found}; "
+            "what all samples share belongs into apply"
+        )
+        raise ValueError(msg)
+    (size,) = sizes
+    if size == 0:
+        msg = "inputs: expected at least one sample, got 0"
+        raise ValueError(msg)
+    return int(size)
+
+
+def check_targets(inputs: Any, targets: Any) -> None:
+    """Raise unless the targets have as many samples as the inputs.
+
+    Raises
+    ------
+    ValueError
+        If they do not.
+    """
+    samples = batch_size(inputs)
+    for leaf in jax.tree.leaves(targets):
+        if is_batched(leaf) and leaf.shape[0] != samples:
+            msg = f"targets: expected {samples} samples as in inputs, got shape {tuple(leaf.shape)}"
+            raise ValueError(msg)
+
+
+def read(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    partial: bool = False,
+) -> Model:
+    """Read the losses of one batch as a program.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind, or no parameter is a floating-point array.
+    ValueError
+        If inputs, targets and losses do not fit each other.
+    UnexplainedError
+        If the program mixes samples, or cannot be followed.
+    """
+    losses = losses_of(apply, loss)
+    check_targets(inputs, targets)
+    real = batch_size(inputs)
+    if real == 1:  # with two copies no axis of size 1 can be mistaken for the samples'
+        inputs, targets = (jax.tree.map(_doubled, tree) for tree in (inputs, targets))
+    paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") or "params" for path, _ in paths]
+    leaves = [leaf for _, leaf in paths]
+    if any(jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating) for leaf in leaves):
+        msg = "params: expected real numbers, got complex ones; keep real and imaginary parts as two arrays"
+        raise TypeError(msg)
+    data, data_tree = jax.tree.flatten((inputs, targets))
+    moving = [i for i, leaf in enumerate(data) if is_array(leaf)]
+
+    def flat(values: Sequence[Any], arrays: Sequence[Any]) -> jax.Array:
+        given = list(data)
+        for i, array in zip(moving, arrays, strict=True):
+            given[i] = array
+        return losses(jax.tree.unflatten(tree, values), *jax.tree.unflatten(data_tree, given))
+
+    arrays = [data[i] for i in moving]
+    closed = jax.make_jaxpr(flat)(leaves, arrays)
+    trainable = floating(leaves)
+    if not trainable:
+        msg = "params: expected at least one array of floating-point numbers"
+        raise TypeError(msg)
+    samples = max(real, 2)
+    known = [
+        *(
+            _parameter(i, variable.aval, i in trainable)
+            for i, variable in enumerate(closed.jaxpr.invars[: len(leaves)])
+        ),
+        *(_datum(variable.aval) for variable in closed.jaxpr.invars[len(leaves) :]),
+    ]
+    reader = reader_of(samples, partial=partial)
+    program = reader.whole(closed, known)
+    _check_losses(program)
+    return Model(program, [*leaves, *arrays], names, trainable, samples, real, reader.reading.left_out)
+
+
+def reader_of(samples: int, *, differentiated: bool = True, partial: bool = False) -> Reader:
+    """Return a reader of programs that knows loops, branches and custom derivative rules."""
+    return Reader(Reading(samples, {**_control.READERS, **_custom.READERS}, differentiated, partial))
+
+
+def _doubled(leaf: Any) -> Any:
+    return jnp.concatenate([leaf, leaf]) if is_batched(leaf) else leaf
+
+
+def _parameter(leaf: int, aval: Any, trainable: bool) -> Value:
+    shape = tuple(aval.shape)
+    if not trainable:
+        return Value(shape, aval.dtype)
+    return Value(shape, aval.dtype, leaves=frozenset((leaf,)), view=View.of(leaf, shape))
+
+
+def _datum(aval: Any) -> Value:
+    shape = tuple(aval.shape)
+    return Value(shape, aval.dtype, rows=Rows(0) if shape else None)
+
+
+def _check_losses(program: Program) -> None:
+    value = program.values[program.outputs[0]]
+    if not value.batched:
+        msg = "loss: expected losses that depend on inputs or targets, got the same numbers for every batch"
+        raise ValueError(msg)
+
+
+def final_layers(program: Program) -> list[Site]:
+    """Return the layers whose outputs reach the losses through no other layer, in the program's order."""
+    reached = program.values[program.outputs[0]].layers
+    return [site for site in program.sites() if site in reached and not site.followed]

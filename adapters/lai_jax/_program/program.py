@@ -1,0 +1,196 @@
+"""The program that the adapter reads and runs: a jaxpr, calls inlined, with what is known of every value."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+from lai_jax._program.sample_axis import Rows
+from lai_jax._program.views import View, same_view
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What is known of one value of the program, without running it.
+
+    A value is *batched* if it depends on the inputs or targets (`rows` is set), otherwise *of the
+    parameters* if it depends on them (`leaves` is not empty), otherwise *constant*.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the array.
+    rows
+        Where the samples are in a batched value.
+    leaves
+        The parameter leaves that a value of the parameters depends on.
+    view
+        How it is a rearrangement of one leaf (of a parameter, or of a captured array).
+    flat
+        Axes along which it is known to repeat one entry.
+    known
+        Its numbers, where they are integers known before the program runs.
+    columns
+        Per entry of its last axis the known numbers, or None.
+    layers
+        The layers that a batched value went through last.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    rows: Rows | None = None
+    leaves: frozenset[int] = frozenset()
+    view: View | None = None
+    flat: frozenset[int] = frozenset()
+    known: np.ndarray[Any, Any] | None = None
+    columns: tuple[np.ndarray[Any, Any] | None, ...] | None = None
+    layers: frozenset["Site"] = frozenset()
+
+    @property
+    def batched(self) -> bool:
+        """Whether it depends on the inputs or targets."""
+        return self.rows is not None
+
+    @property
+    def where(self) -> Rows:
+        """Where the samples are in a batched value."""
+        if self.rows is None:
+            msg = "expected a batched value"
+            raise TypeError(msg)
+        return self.rows
+
+    @property
+    def of_parameters(self) -> bool:
+        """Whether it depends on parameters and not on inputs."""
+        return self.rows is None and bool(self.leaves)
+
+    def same(self, other: "Value") -> bool:
+        """Whether the same is known of both, so that a loop's analysis has settled."""
+        if self.known is None or other.known is None:
+            known = self.known is other.known
+        else:
+            known = np.array_equal(self.known, other.known)
+        return (
+            known
+            and (self.rows, self.leaves, self.flat, self.layers)
+            == (other.rows, other.leaves, other.flat, other.layers)
+            and same_view(self.view, other.view)
+        )
+
+
+@dataclass(eq=False)
+class Site:
+    """One place where the program uses parameters (or captured weights) on samples.
+
+    Parameters
+    ----------
+    kind
+        `dense`, `convolution`, `gather`; `lift` for a value of the parameters that becomes one a sample.
+    eqn
+        The operation.
+    operand
+        What is known of the value of the parameters.
+    parameter, data
+        Positions of the value of the parameters and of the batched one among the operation's inputs.
+    rows
+        Where the samples are in the batched input; for a lift, in the lifted value.
+    output_rows
+        Where the samples are in the operation's output.
+    output
+        Shape and type of what the output gradient is of.
+    frozen
+        Whether the weight is not a parameter.
+    loops
+        Length of each enclosing loop, and whether it runs backwards, outermost first.
+    """
+
+    kind: str
+    eqn: Any
+    operand: Value
+    parameter: int
+    data: int
+    rows: Rows
+    output_rows: Rows
+    output: jax.ShapeDtypeStruct
+    frozen: bool = False
+    loops: tuple[tuple[int, bool], ...] = ()
+    bias: "Site | None" = None
+    followed: bool = False
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether LAI sees it: a matrix or a convolution."""
+        return self.kind in ("dense", "convolution")
+
+
+@dataclass(eq=False)
+class Operation:
+    """One equation of the program, with the slots it reads and writes."""
+
+    eqn: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    site: Site | None = None
+    lifts: dict[int, Site] = field(default_factory=dict)
+    bodies: tuple["Program", ...] = ()
+    batched: bool = False
+    loops: tuple[tuple[int, bool], ...] = ()
+    row_column: tuple[int, int] | None = None
+
+
+@dataclass(eq=False)
+class Program:
+    """Operations over numbered slots."""
+
+    values: list[Value] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    output_lifts: dict[int, Site] = field(default_factory=dict)
+
+    def sites(self) -> list[Site]:
+        """Return all sites in the order in which the program meets them, those inside loops included."""
+        found: list[Site] = []
+        for operation in self.operations:
+            found += list(operation.lifts.values())
+            for body in operation.bodies:
+                found += body.sites()
+            if operation.site is not None:
+                found.append(operation.site)
+        return found + list(self.output_lifts.values())
+
+
+def closed_of(jaxpr: Any) -> Any:
+    """Return a jaxpr closed, whether or not it was."""
+    return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
+
+
+def programs_of(eqn: Any) -> Iterator[Any]:
+    """Yield the programs that an equation runs, each as a jaxpr."""
+    for value in eqn.params.values():
+        for each in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(getattr(each, "jaxpr", each), "eqns"):
+                yield closed_of(each).jaxpr
+
+
+def needed(jaxpr: Any) -> list[Any]:
+    """Return the equations that the outputs depend on: what is computed for nothing may mix samples."""
+    used = {atom for atom in jaxpr.outvars if not hasattr(atom, "val")}
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        if not used.isdisjoint(eqn.outvars):
+            kept.append(eqn)
+            used.update(atom for atom in eqn.invars if not hasattr(atom, "val"))
+    return kept[::-1]
+
+
+def loop_parts(eqn: Any) -> tuple[int, int]:
+    """Return how many of a scan's inputs are constants and how many are carried."""
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carry, _ = eqn.params["ft_in"].unpack()  # JAX 0.11 and newer
+    return len(list(consts)), len(list(carry))

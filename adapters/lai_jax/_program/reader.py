@@ -1,0 +1,275 @@
+"""Reading a jaxpr: which values the samples touch, where they lie, and where parameters meet them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lai_jax._program.errors import UnexplainedError, couples, unknown
+from lai_jax._program.gathers import row_column
+from lai_jax._program.primitives import ELEMENTWISE
+from lai_jax._program.program import Operation, Program, Site, Value, closed_of, needed
+from lai_jax._program.rules import common_rows, output_rows
+from lai_jax._program.sample_axis import Rows
+from lai_jax._program.values import joined_columns, of_constant, unbatched
+from lai_jax._program.views import View
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call")
+_REFUSED = {
+    "shard_map": "the body of a shard_map",
+    "ragged_dot": "a ragged product",
+    "ragged_dot_general": "a ragged product",
+}
+
+
+EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
+
+
+class Reading:
+    """What one reading shares between the programs nested in one another.
+
+    Parameters
+    ----------
+    samples
+        How many samples the batch has.
+    readers
+        How to read loops, branches and functions with a derivative rule of their own, by primitive. They
+        need the reader themselves, so they are handed in: `model.reader` knows them all.
+    differentiated
+        Whether derivative rules matter: not where a program is itself a derivative.
+    partial
+        Whether to leave out parameters that cannot be followed, rather than raise.
+    """
+
+    def __init__(
+        self,
+        samples: int,
+        readers: Mapping[str, EquationReader],
+        differentiated: bool = True,
+        partial: bool = False,
+    ) -> None:
+        self.samples = samples
+        self.readers = readers
+        self.partial = partial
+        self.left_out: dict[int, str] = {}
+        self.differentiated = differentiated
+        self.lenient = False  # while a loop is read for the first time
+        self.captured: dict[int, View] = {}
+        self.sites: dict[tuple[Any, ...], Site] = {}
+
+    def captured_view(self, array: Any) -> View | None:
+        """Return the view of a captured array that can be a frozen weight; its leaf number is negative."""
+        shape = tuple(jnp.shape(array))
+        if len(shape) < 2 or not jnp.issubdtype(jnp.result_type(array), jnp.floating):
+            return None
+        return self.captured.setdefault(id(array), View.of(-1 - len(self.captured), shape))
+
+
+class Reader:
+    """Reads one jaxpr, and what it calls, into one `Program`."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        loops: tuple[tuple[int, bool], ...] = (),
+        path: tuple[int, ...] = (),
+    ) -> None:
+        self.reading = reading
+        self.samples = reading.samples
+        self.loops = loops
+        self.path = path
+        self.program = Program()
+
+    def nested(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
+        """Return a reader for a body inside the equation at hand."""
+        loops = self.loops if loop is None else (*self.loops, loop)
+        return Reader(self.reading, loops, (*self.path, branch))
+
+    def apart(self) -> "Reader":
+        """Return a reader whose findings are kept out of this program."""
+        return Reader(Reading(self.samples, self.reading.readers, differentiated=False))
+
+    def slot(self, value: Value) -> int:
+        """Make a new slot of which `value` is known."""
+        self.program.values.append(value)
+        return len(self.program.values) - 1
+
+    def constant(self, array: Any) -> int:
+        """Make a slot that holds a constant."""
+        view = self.reading.captured_view(array)
+        for _ in self.loops:
+            view = None if view is None else view.entering_loop(sliced=False)
+        slot = self.slot(of_constant(array, view))
+        self.program.constants[slot] = array
+        return slot
+
+    def whole(self, closed: Any, values: Sequence[Value]) -> Program:
+        """Read a closed jaxpr whose inputs are as `values` say."""
+        slots = [self.slot(value) for value in values]
+        self.program.inputs = slots
+        self.program.outputs = self.inlined(closed.jaxpr, closed.consts, slots)
+        return self.program
+
+    def inlined(self, jaxpr: Any, consts: Sequence[Any], slots: Sequence[int]) -> list[int]:
+        """Read a jaxpr in place; return the slots of its outputs."""
+        names = dict(zip(jaxpr.constvars, (self.constant(const) for const in consts), strict=True))
+        names |= dict(zip(jaxpr.invars, slots, strict=True))
+
+        def slot_of(atom: Any) -> int:
+            if hasattr(atom, "val"):
+                return self.constant(np.asarray(atom.val, atom.aval.dtype))
+            return names[atom]
+
+        for eqn in needed(jaxpr):
+            outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
+            names |= dict(zip(eqn.outvars, outputs, strict=True))
+        return [slot_of(atom) for atom in jaxpr.outvars]
+
+    def equation(self, eqn: Any, slots: list[int]) -> list[int]:
+        """Read one equation; return the slots of its outputs."""
+        values = [self.program.values[slot] for slot in slots]
+        batched = any(value.batched for value in values)
+        self.path = (*self.path, id(eqn))
+        try:
+            return self.followed(eqn, slots, values, batched)
+        except UnexplainedError as error:
+            leaves = frozenset[int]().union(*(value.leaves for value in values))
+            if not (self.reading.partial and leaves and batched):
+                raise error.located(eqn) from None
+            self.reading.left_out |= dict.fromkeys(leaves, str(error))
+            constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
+            return self.followed(
+                eqn, [self.known_as(s, v) for s, v in zip(slots, constants, strict=True)], constants, True
+            )
+        finally:
+            self.path = self.path[:-1]
+
+    def known_as(self, slot: int, value: Value) -> int:
+        """Change what is known of a slot from here on."""
+        self.program.values[slot] = value
+        return slot
+
+    def followed(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
+        """Read one equation by what it does."""
+        name = eqn.primitive.name
+        if name in _CALLS or (name in ("remat2", "checkpoint", "remat") and not batched):
+            closed = closed_of(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+            return self.inlined(closed.jaxpr, closed.consts, slots)
+        if not batched:
+            return self.emit(eqn, slots, unbatched(eqn, values))
+        if name in _REFUSED:
+            raise unknown(eqn, _REFUSED[name])
+        if (read := self.reading.readers.get(name)) is not None:
+            return read(self, eqn, slots, values)
+        return self.touched(eqn, slots, values)
+
+    def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
+        """Append an operation; return the slots of its outputs."""
+        made = tuple(self.slot(value) for value in outputs)
+        batched = any(value.batched for value in outputs) or any(
+            self.program.values[slot].batched for slot in slots
+        )
+        operation = Operation(eqn, tuple(slots), made, batched=batched, loops=self.loops, **extra)
+        self.program.operations.append(operation)
+        return list(made)
+
+    def touched(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+        """Read a primitive operation with a batched input."""
+        site = self.product(eqn, values)
+        lifts: dict[int, Site] = {}
+        if site is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
+            for position, value in enumerate(values):
+                if value.of_parameters:
+                    rows = _lifted_rows(eqn, value, values, self.reading.lenient)
+                    lifts[position] = self.lift(eqn, position, value, rows)
+                    values[position] = replace(value, shape=lifts[position].output.shape, rows=rows)
+        rows = output_rows(eqn, values, self.samples)
+        layers = frozenset[Site]().union(*(value.layers for value in values))
+        if site is not None:
+            site.output_rows = rows
+            if site.is_layer:
+                for earlier in layers:
+                    earlier.followed = True
+                layers = frozenset((site,))
+        outputs = []
+        for position, variable in enumerate(eqn.outvars):
+            own: Rows | None = rows
+            if eqn.primitive.name == "optimization_barrier":
+                own = values[position].rows
+            columns = joined_columns(eqn, values)
+            shape = tuple(variable.aval.shape)
+            outputs.append(Value(shape, variable.aval.dtype, own, columns=columns, layers=layers))
+        counted = row_column(eqn, values, self.samples) if eqn.primitive.name == "gather" else None
+        return self.emit(eqn, slots, outputs, site=site, lifts=lifts, row_column=counted)
+
+    def product(self, eqn: Any, values: Sequence[Value]) -> Site | None:
+        """Return the site if a parameter or a frozen weight is multiplied with, or read by, samples."""
+        kinds = {"dot_general": "dense", "conv_general_dilated": "convolution", "gather": "gather"}
+        kind = kinds.get(eqn.primitive.name)
+        if kind is None or all(value.batched for value in values[:2]):
+            return None
+        parameter = 1 if values[0].batched else 0
+        operand = values[parameter]
+        if kind == "convolution" and parameter == 0:
+            if operand.leaves:
+                raise unknown(eqn, "a convolution of a parameter with a kernel that depends on the sample")
+            return None
+        if kind == "gather" and parameter == 1:
+            return None
+        frozen = not operand.leaves
+        if frozen and (operand.view is None or kind == "gather"):
+            return None
+        if (
+            kind == "dense"
+            and values[1 - parameter].where.axis in eqn.params["dimension_numbers"][1][1 - parameter]
+        ):
+            return None  # a parameter repeated for every sample: it is lifted
+        return self.site(eqn, kind, operand, parameter, 1 - parameter, values[1 - parameter].where, frozen)
+
+    def site(
+        self, eqn: Any, kind: str, operand: Value, parameter: int, data: int, rows: Rows, frozen: bool = False
+    ) -> Site:
+        """Return the site of this operation: the same one whenever a loop's body is read again."""
+        aval = eqn.outvars[0].aval
+        output = jax.ShapeDtypeStruct(tuple(aval.shape), aval.dtype)
+        key = (self.path, kind, parameter)
+        known = self.reading.sites.get(key)
+        if known is None:
+            known = Site(kind, eqn, operand, parameter, data, rows, rows, output, frozen, self.loops)
+            self.reading.sites[key] = known
+        known.operand, known.rows, known.output, known.frozen = operand, rows, output, frozen
+        return known
+
+    def lift(self, eqn: Any, position: int, value: Value, rows: Rows) -> Site:
+        """Return the site where a value of the parameters becomes one value a sample."""
+        site = self.site(eqn, "lift", value, position, -1, rows)
+        shape = value.shape or (1,) * (rows.axis + 1)
+        if eqn.primitive.name in ELEMENTWISE:
+            shape = tuple(eqn.outvars[0].aval.shape)
+        site.output = jax.ShapeDtypeStruct(shape, value.dtype)
+        return site
+
+
+def _lifted_rows(eqn: Any, value: Value, values: Sequence[Value], lenient: bool) -> Rows:
+    """Return where the samples will be in a value of the parameters that meets batched ones."""
+    rows = common_rows(eqn, values)
+    rank = len(next(value.shape for value in values if value.rows is not None))
+    if eqn.primitive.name == "dot_general":
+        _, batch = eqn.params["dimension_numbers"]
+        data = 0 if values[0].batched else 1
+        rows = rows.moved(batch[1 - data][tuple(batch[data]).index(rows.axis)])
+    elif value.shape == () and eqn.primitive.name in ELEMENTWISE:
+        return rows
+    elif len(value.shape) != rank:
+        raise unknown(eqn, "a parameter that meets samples in an array of another rank")
+    size = value.shape[rows.axis]
+    if lenient:
+        return rows
+    if size != 1 and rows.axis not in value.flat:
+        raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
+    if size == 1 and eqn.primitive.name not in ELEMENTWISE:
+        raise couples(eqn, "joins a parameter to the samples")
+    return rows

@@ -1,0 +1,145 @@
+"""What is known of the results of operations that no sample touches: parameters and constants."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lai_jax._program.primitives import ELEMENTWISE
+from lai_jax._program.program import Value
+from lai_jax._program.views import View
+
+_FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
+
+
+def unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
+    """Return what is known of the outputs of an operation without batched inputs."""
+    leaves = frozenset[int]().union(*(value.leaves for value in values))
+    view = rearranged(eqn, values[0].view) if values and values[0].view is not None else None
+    if eqn.primitive.name == "stop_gradient":
+        leaves = frozenset()  # no gradient reaches the parameter: a frozen weight
+    folded = None if leaves else _folded(eqn, values)
+    flat = _flat_axes(eqn, values)
+    found = []
+    for index, variable in enumerate(eqn.outvars):
+        known = None if folded is None else folded[index]
+        shape, dtype = tuple(variable.aval.shape), variable.aval.dtype
+        inexact = jnp.issubdtype(dtype, jnp.inexact)
+        found.append(
+            Value(
+                shape,
+                dtype,
+                leaves=leaves if inexact else frozenset(),
+                view=view if inexact and index == 0 else None,
+                flat=flat,
+                known=known,
+            )
+        )
+    return found
+
+
+def rearranged(eqn: Any, view: View | None) -> View | None:
+    """Return how an operation rearranges a view; None if it does more than that."""
+    name, params = eqn.primitive.name, eqn.params
+    shape = tuple(eqn.outvars[0].aval.shape)
+    if view is None or len(eqn.invars) != 1:
+        return None
+    if name in ("convert_element_type", "copy", "copy_p", "stop_gradient", "sharding_constraint", "name"):
+        return view
+    if name in ("reshape", "squeeze"):
+        order = params.get("dimensions") if name == "reshape" else None
+        return view.changed(
+            lambda cells: np.reshape(np.transpose(cells, order) if order else cells, shape, copy=False)
+        )
+    if name == "transpose":
+        return view.changed(lambda cells: np.transpose(cells, params["permutation"]))
+    if name == "rev":
+        return view.changed(lambda cells: np.flip(cells, tuple(params["dimensions"])))
+    if name == "slice":
+        steps = params["strides"] or (1,) * len(shape)
+        spans = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+        index = tuple(slice(int(a), int(b), int(c)) for a, b, c in spans)
+        return view.changed(lambda cells: cells[index])
+    if name == "broadcast_in_dim":
+        placed = [1] * len(shape)
+        for axis, place in enumerate(params["broadcast_dimensions"]):
+            placed[int(place)] = view.cells.shape[axis]
+        fitted = view.changed(lambda cells: np.reshape(cells, placed, copy=False))
+        return None if fitted is None else fitted.changed(lambda cells: np.broadcast_to(cells, shape))
+    return None
+
+
+def _flat_axes(eqn: Any, values: Sequence[Value]) -> frozenset[int]:
+    name, shape = eqn.primitive.name, tuple(eqn.outvars[0].aval.shape)
+    if name == "broadcast_in_dim":
+        kept = {int(place): axis for axis, place in enumerate(eqn.params["broadcast_dimensions"])}
+        operand = values[0]
+        return frozenset(
+            axis
+            for axis in range(len(shape))
+            if axis not in kept or operand.shape[kept[axis]] == 1 or kept[axis] in operand.flat
+        )
+    if name == "transpose":
+        return frozenset(
+            axis for axis, source in enumerate(eqn.params["permutation"]) if source in values[0].flat
+        )
+    same_shape = all(value.shape in ((), shape) for value in values)
+    if name in ELEMENTWISE and same_shape and values:
+        everywhere = frozenset(range(len(shape)))
+        return everywhere.intersection(*(value.flat if value.shape else everywhere for value in values))
+    return frozenset()
+
+
+def _folded(eqn: Any, values: Sequence[Value]) -> list[np.ndarray[Any, Any] | None] | None:
+    """Compute integers and truth values that do not depend on the program's inputs."""
+    outputs = [variable.aval for variable in eqn.outvars]
+    if any(jnp.issubdtype(aval.dtype, jnp.inexact) or not _numeric(aval.dtype) for aval in outputs):
+        return None
+    if any(value.known is None for value in values) or eqn.effects:
+        return None
+    if sum(math.prod(aval.shape) for aval in outputs) > _FOLD_LIMIT or _has_programs(eqn):
+        return None
+    with jax.ensure_compile_time_eval():
+        result = eqn.primitive.bind(
+            *(jnp.asarray(value.known, value.dtype) for value in values), **eqn.params
+        )
+    results = result if eqn.primitive.multiple_results else [result]
+    return [np.asarray(array) for array in results]
+
+
+def _numeric(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.bool_))
+
+
+def _has_programs(eqn: Any) -> bool:
+    return any("jaxpr" in name or name == "branches" for name in eqn.params)
+
+
+def of_constant(array: Any, view: View | None = None) -> Value:
+    """Return what is known of a constant of the program."""
+    shape, dtype = (
+        tuple(jnp.shape(array)),
+        jnp.result_type(array) if not hasattr(array, "dtype") else array.dtype,
+    )
+    known = None
+    if not isinstance(array, jax.core.Tracer) and _numeric(dtype) and math.prod(shape) <= _FOLD_LIMIT:
+        known = np.asarray(array)
+    return Value(shape, dtype, view=view, known=known)
+
+
+def joined_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any] | None, ...] | None:
+    """Return the known columns of indices that were put side by side."""
+    name = eqn.primitive.name
+    if name == "convert_element_type":
+        return values[0].columns
+    last = len(eqn.outvars[0].aval.shape) - 1
+    if name != "concatenate" or eqn.params["dimension"] != last:
+        return None
+    columns: list[np.ndarray[Any, Any] | None] = []
+    for value in values:
+        known, width = value.known, value.shape[-1]
+        columns += [None] * width if known is None else [known[..., k] for k in range(width)]
+    return tuple(columns)

@@ -1,0 +1,1 @@
+"""The model as forward and backward graphs with a free batch size."""

@@ -1,0 +1,165 @@
+"""A model captured as a forward and a backward graph with a free batch size."""
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from lai_torch._captured.graphs import is_random
+from lai_torch._captured.pair import Pair
+from lai_torch._captured.run import Run
+from lai_torch._model.batch import call, tensors
+from lai_torch._model.preserve import preserved
+
+Values = list[Any]
+_serial = itertools.count()
+
+
+class Captured:
+    """A model as a function that is captured whole, once for every batch size.
+
+    Parameters
+    ----------
+    model
+        The model.
+
+    Attributes
+    ----------
+    captures
+        How many times it was captured: once, and again where something else than the batch size varies.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        from torch._dynamo.backends.common import aot_autograd
+
+        self.model, self.captures = model, 0
+        self._split: tuple[fx.GraphModule, int] | None = None
+        self._last: tuple[Pair, dict[str, Any]] | None = None
+        self._inputs: set[int] = set()
+        self._batched: set[int] = set()
+        self._samples = 0
+        backend = aot_autograd(
+            fw_compiler=self._compiled, bw_compiler=_never_called, partition_fn=self._partition
+        )
+        self._function = torch.compile(_caller(model), backend=backend, fullgraph=True)
+
+    def __call__(self, inputs: Any, samples: int) -> Any:
+        """Run the model on a batch, keeping what the backward graph and the trace need.
+
+        Raises
+        ------
+        ValueError
+            If the model does not compile in one graph.
+        """
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+        aliases = _with_symbolic_batch(inputs, samples)
+        self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
+        self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
+        self._samples, self._last = samples, None
+        try:
+            # numbers that a model keeps, such as a count of its calls, are inputs of the graph
+            with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+                return self._function(aliases)
+        except (TorchDynamoException, FailOnRecompileLimitHit, ConstraintViolationError) as error:
+            with preserved(self.model), torch.no_grad():
+                call(self.model, inputs)  # an error of the model's own comes up here, as it is
+            why = str(error).splitlines()[0]
+            if isinstance(error, FailOnRecompileLimitHit):
+                why = f"compiled {self.captures} times, each call changes what the graph depends on"
+            if isinstance(error, ConstraintViolationError):
+                why = "it fixes the size of the batch"
+            msg = (
+                "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
+                f"this one does not ({why}); use backward='kept'"
+            )
+            raise ValueError(msg) from error
+
+    def read(self, found: list[Tensor], last: str | None) -> Run:
+        """Return what the call kept, for its differentiable outputs.
+
+        Raises
+        ------
+        ValueError
+            If nothing is differentiable, or an output is no tensor of the graph's own.
+        """
+        if self._last is None:
+            msg = "backward: 'selective' expects trainable parameters and a differentiable output, found none"
+            raise ValueError(msg)
+        pair, values = self._last
+        self._last = None
+        return Run(pair, values, self._samples, self._batched, found, last)
+
+    def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
+        """Split the joint graph and keep the backward half."""
+        from torch._functorch.partitioners import default_partition
+
+        _save_what_is_random(joint.graph)
+        forward, backward = default_partition(joint, inputs, **options)
+        self._split = backward, options["num_fwd_outputs"]
+        return forward, backward
+
+    def _compiled(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
+        """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
+        if self._split is None:  # nothing requires a gradient
+            return graph.forward
+        (backward, returned), self._split = self._split, None
+        self.captures += 1
+        pair = Pair(graph, backward, returned)
+
+        def run(arguments: Values) -> Any:
+            given = list(arguments)
+            arguments.clear()
+            found, values = pair.run(given, dict(self.model.named_parameters()), self._inputs)
+            self._last = pair, values
+            return found
+
+        run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
+        return run
+
+
+def _save_what_is_random(graph: fx.Graph) -> None:
+    """Take random numbers out of what checkpointing computes again: fewer rows would draw others."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    drawn = [node for node in graph.nodes if is_random(node)]
+    for node in drawn:
+        for one in (node, *(user for user in node.users if user.target is operator.getitem)):
+            if "recompute" in one.meta:
+                one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _caller(model: nn.Module) -> Callable[[Any], Any]:
+    """Return the model's call as a function of its own: compilations are counted by code and its name."""
+
+    def run(inputs: Any) -> Any:
+        return call(model, inputs)
+
+    run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
+    return run
+
+
+def _never_called(graph: fx.GraphModule, example: Any) -> Any:
+    """Stand in for the compiled backward: `Run` runs the graph itself."""
+    return graph.forward
+
+
+def _with_symbolic_batch(tree: Any, samples: int) -> Any:
+    """Return aliases of the inputs whose first axis is declared free."""
+    if isinstance(tree, Tensor):
+        alias = tree.detach()
+        if tree.ndim and tree.shape[0] == samples:
+            torch._dynamo.mark_dynamic(alias, 0)
+        return alias
+    if isinstance(tree, Mapping):
+        return {key: _with_symbolic_batch(value, samples) for key, value in tree.items()}
+    if not isinstance(tree, list | tuple):
+        return tree
+    parts = [_with_symbolic_batch(part, samples) for part in tree]
+    if isinstance(tree, list):
+        return parts
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

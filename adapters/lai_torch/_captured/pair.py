@@ -1,0 +1,110 @@
+"""A captured forward and backward graph, and what they are made of once the parameters are known."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, fx
+
+from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
+from lai_torch._captured.sample_axis import Place, sized
+
+Values = list[Any]
+
+
+class Pair:
+    """A captured forward and backward graph.
+
+    Parameters
+    ----------
+    forward, backward
+        The graphs.
+    returned
+        How many of the forward's results go to the caller; it saves the others for the backward.
+
+    Attributes
+    ----------
+    inputs, outputs
+        The nodes that come into the forward, and those that go to the caller.
+    entries, tangents
+        What comes into the backward: what the forward saved, and gradients of the outputs.
+    parameters
+        Parameter names by graph input.
+    layers
+        The layers by node, in order.
+    layouts
+        Where each tensor holds samples, by the sizes that are not the batch's.
+    sized
+        The nodes that are computed from sizes alone.
+    own
+        Of each layer, the last one last, whether Ghost sees it too; None until an eager trace has told.
+    """
+
+    def __init__(self, forward: fx.GraphModule, backward: fx.GraphModule, returned: int) -> None:
+        self.forward, self.backward = forward, backward
+        self.nodes = {node.name: node for node in forward.graph.nodes}
+        self.inputs = _placeholders(forward)
+        self.entries = [node for node in _placeholders(backward) if not node.name.startswith("tangents")]
+        self.tangents = [node for node in _placeholders(backward) if node.name.startswith("tangents")]
+        self._results = results(forward.graph)
+        self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
+        self.sized = sized(forward.graph)
+        self.parameters: dict[str, str] = {}
+        self.layers: dict[fx.Node, Layer] = {}
+        self.layouts: dict[Any, dict[fx.Node, list[Place]]] = {}
+        self.own: list[bool] | None = None
+        self._wanted: list[fx.Node] = []
+        self._module: fx.GraphModule | None = None
+
+    def run(
+        self, given: Values, parameters: Mapping[str, Tensor], batched: set[int]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Run the forward graph; return its results, and by node what the backward and the trace need.
+
+        `batched` says where in memory the model's inputs are.
+        """
+        if self._module is None:
+            self._analyse(given, parameters, batched)
+        found, extra = self._module(*given)  # type: ignore[misc]  # made by the line above
+        values = {node.name: value for node, value in zip(self.inputs, given, strict=True)}
+        values |= {node.name: value for node, value in zip(self._wanted, extra, strict=True)}
+        pairs = zip(self._results, found, strict=True)
+        return found, values | {node.name: value for node, value in pairs if isinstance(node, fx.Node)}
+
+    def _analyse(self, given: Values, parameters: Mapping[str, Tensor], batched: set[int]) -> None:
+        """Find the parameters among the inputs, the layers, and what is to be kept of a run."""
+        known = {value.data_ptr(): name for name, value in parameters.items() if value.numel()}
+        tensors = {
+            node: value.data_ptr()
+            for node, value in zip(self.inputs, given, strict=True)
+            if isinstance(value, Tensor)
+        }
+        self.parameters = {node.name: known[where] for node, where in tensors.items() if where in known}
+        samples = [node for node, where in tensors.items() if where in batched and where not in known]
+        graph = self.forward.graph
+        self.layers = found_layers(graph, self.parameters, samples)
+        final = reaching(self.outputs, self.layers)
+        kept = dict.fromkeys([*(layer.inputs for layer in self.layers.values()), *final])
+        for one in final:  # what is computed from it, should it be the last layer
+            behind = tail(graph, [one], self.outputs)
+            kept |= dict.fromkeys(_entering(behind))
+        self._wanted = list(kept)
+        self._module = _widened(self.forward, self._wanted)
+
+
+def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
+
+
+def _entering(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
+    """Return the nodes outside that `nodes` read."""
+    inside = set(nodes)
+    return (before for node in nodes for before in node.all_input_nodes if before not in inside)
+
+
+def _widened(graph: fx.GraphModule, wanted: Sequence[fx.Node]) -> fx.GraphModule:
+    """Return the graph with the values of the nodes `wanted` beside what it returns."""
+    env: dict[fx.Node, fx.Node] = {}
+    widened = fx.Graph()
+    copied = widened.graph_copy(graph.graph, env)
+    widened.output((copied, tuple(env[node] for node in wanted)))
+    return fx.GraphModule(graph, widened)

@@ -1,0 +1,205 @@
+"""One run of a captured model: what it kept, and the backward pass of some of its samples."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from lai_torch._captured.graphs import Layer, final_layer, tail
+from lai_torch._captured.pair import Pair
+from lai_torch._captured.sample_axis import Place, Sizes, places, resized
+
+Values = list[Any]
+
+
+class Run:
+    """What one forward pass of a captured model kept.
+
+    Parameters
+    ----------
+    pair
+        The graphs.
+    values
+        What the forward computed, by the name of its node.
+    samples
+        How many samples the batch has.
+    batched
+        Where in memory the inputs that hold them are.
+    found
+        The model's differentiable outputs.
+    last
+        Name of the final layer, if one was asked for.
+
+    Attributes
+    ----------
+    order
+        Which of `found` each input of the backward graph is the gradient of.
+    outputs
+        The nodes that compute those.
+
+    Raises
+    ------
+    ValueError
+        If an output is not a tensor of its own.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        values: dict[str, Any],
+        samples: int,
+        batched: set[int],
+        found: Sequence[Tensor],
+        last: str | None,
+    ) -> None:
+        self.pair, self.values, self.samples, self.last = pair, values, samples, last
+        self.sizes = self._sizes(batched)
+        others = tuple(
+            value
+            for symbol, value in sorted(self.sizes.symbols.items(), key=str)
+            if symbol not in self.sizes.batch
+        )
+        if others not in pair.layouts:
+            pair.layouts[others] = places(pair.forward.graph, self.sizes)
+        self._places = pair.layouts[others]
+        self.order, self.outputs = self._matched(found)
+
+    def _sizes(self, batched: set[int]) -> Sizes:
+        """Read the values of the symbols off the inputs, and which of them are the number of samples."""
+        symbols, batch = {}, set()
+        for node in self.pair.inputs:
+            value, symbolic = self.values[node.name], node.meta["val"]
+            if isinstance(symbolic, torch.SymInt):
+                symbols[symbolic.node.expr] = int(value)
+            elif isinstance(value, Tensor):
+                for axis, length in enumerate(symbolic.shape):
+                    if isinstance(length, torch.SymInt) and length.node.expr.is_Symbol:
+                        symbols[length.node.expr] = value.shape[axis]
+                        if axis == 0 and value.data_ptr() in batched:
+                            batch.add(length.node.expr)
+        return Sizes(symbols, frozenset(batch))
+
+    def _matched(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
+        """Say which of the differentiable outputs each gradient that the backward graph takes is of."""
+        where = {_identity(one): index for index, one in enumerate(found)}
+        pairs = []
+        for node in self.pair.outputs:
+            value = self.values.get(node.name)
+            if isinstance(value, Tensor) and (index := where.pop(_identity(value), None)) is not None:
+                pairs.append((index, node))
+        if where or len(pairs) != len(self.pair.tangents):
+            msg = (
+                f"backward: 'selective' expects differentiable outputs that share no memory, found "
+                f"{len(found)} with {len(self.pair.tangents)} gradients; use backward='kept'"
+            )
+            raise ValueError(msg)
+        return [index for index, _ in pairs], [node for _, node in pairs]
+
+    def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
+        """Return the layers, the last one last.
+
+        Raises
+        ------
+        ValueError
+            If no one layer is the last.
+        """
+        last = final_layer(self.pair.layers, outputs, self.last)
+        return [*(layer for layer in self.pair.layers.values() if layer.output is not last.output), last]
+
+    def behind(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+        """Return the nodes between the last layer and the outputs, in order."""
+        return tail(self.pair.forward.graph, [last.output], outputs)
+
+    def place(self, node: fx.Node, name: str) -> Place:
+        """Return where a layer's input or output holds the samples.
+
+        Raises
+        ------
+        ValueError
+            If it holds none, or on several axes.
+        """
+        found = self._places[node]
+        if len(found) != 1:
+            msg = (
+                f"layer {name!r}: expected one axis for the samples, got shape "
+                f"{tuple(node.meta['val'].shape)}; use backward='kept'"
+            )
+            raise ValueError(msg)
+        return found[0]
+
+    def pulled(
+        self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor, *, release: bool = False
+    ) -> dict[str, Tensor]:
+        """Return the gradient of the weighted losses of the samples `rows`, by parameter.
+
+        `gradients` are those of the unweighted losses at the outputs. With `release`, what was kept is
+        freed as its rows are taken, so that this can be done once.
+        """
+        tangents = self._tangents(gradients, weights, rows)
+        values = {node.name: self.values[node.name] for node in self.pair.entries}
+        if release:
+            self.values = {}
+        entries = {node: self._kept(node, values.pop(node.name), rows) for node in self.pair.entries}
+        entries |= dict(zip(self.pair.tangents, tangents, strict=True))
+        nodes = [node for node in self.pair.backward.graph.nodes if node.op == "placeholder"]
+        arguments: Values = [entries.pop(node) for node in nodes]
+        del tangents
+        with torch.no_grad():
+            found = fx.Interpreter(self.pair.backward).boxed_run(arguments)  # frees what it has used
+        return self._named(found)
+
+    def _kept(self, node: fx.Node, value: Any, rows: Tensor) -> Any:
+        """Return what a saved value is for the samples `rows`, which are in order."""
+        if rows.numel() == self.samples:
+            return value
+        if not isinstance(value, Tensor):
+            number = node.meta["val"]
+            return self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
+        source = self.pair.nodes[node.name]
+        if source in self.pair.sized and self._places[source]:
+            return resized(source, self.sizes, rows.numel())
+        for place in self._places[source]:
+            value = place.kept(value, rows)
+        return value
+
+    def _tangents(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> list[Tensor]:
+        """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
+        result = []
+        for node, gradient in zip(self.outputs, gradients, strict=True):
+            value = self.values[node.name]
+            place = self.place(node, "output")
+            kept = place.kept(_laid_out_as(value, gradient), rows)
+            result.append(place.weighted(kept, weights[rows]))
+        return result
+
+    def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
+        """Return the backward graph's results by parameter, each in memory of its own."""
+        names = self.pair.parameters
+        result: dict[str, Tensor] = {}
+        seen = set()
+        for node, gradient in zip(self.pair.inputs, found, strict=True):
+            place = node.name
+            if place in names and gradient is not None:
+                if gradient.layout is not torch.strided:
+                    msg = (
+                        f"backward: 'selective' expects dense gradients, that of {names[place]!r} is not; "
+                        "use Embedding(sparse=False), or backward='kept'"
+                    )
+                    raise ValueError(msg)
+                own = gradient.clone() if gradient.data_ptr() in seen else gradient
+                seen.add(own.data_ptr())
+                name = names[place]
+                result[name] = result[name] + own if name in result else own
+        return result
+
+
+def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:
+    """Return the gradient with the strides of its output, which the backward graph was captured for."""
+    if gradient is None:
+        return torch.zeros_like(value)
+    return gradient if gradient.stride() == value.stride() else torch.empty_like(value).copy_(gradient)
+
+
+def _identity(value: Tensor) -> tuple[Any, ...]:
+    return value.data_ptr(), tuple(value.shape), value.stride()

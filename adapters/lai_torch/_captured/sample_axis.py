@@ -1,0 +1,183 @@
+"""Where the samples lie in the tensors of a captured graph, read off its symbolic shapes.
+
+An axis whose length is the batch symbol holds one row per sample. Where the batch is merged with
+another axis, as positions with samples inside time-first attention, its length is a multiple of the
+symbol, and which of the two is outermost follows from the reshaping that merged them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx
+
+from lai_torch._captured.graphs import RESHAPES, is_random
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Axis `axis` has length `outer * n * inner`, the samples between."""
+
+    axis: int
+    outer: int = 1
+    inner: int = 1
+
+    def split(self, value: Tensor) -> Tensor:
+        """Return the tensor with the samples on an axis of their own, `axis + 1`."""
+        return value.unflatten(self.axis, (self.outer, -1, self.inner))
+
+    def kept(self, value: Tensor, rows: Tensor) -> Tensor:
+        """Return the samples `rows`, in the order of the strides that the value has."""
+        strides = value.stride()
+        order = sorted(range(value.ndim), key=lambda one: -strides[one])
+        place = order.index(self.axis)
+        split = value.permute(order).unflatten(place, (self.outer, -1, self.inner))
+        taken = split.index_select(place + 1, rows).flatten(place, place + 2)
+        return taken.permute([order.index(one) for one in range(value.ndim)])
+
+    def weighted(self, value: Tensor, weights: Tensor) -> Tensor:
+        """Return the tensor with every sample multiplied by its weight."""
+        split = self.split(value)
+        factors = weights.to(split).reshape(-1, *[1] * (split.ndim - self.axis - 2))
+        return (split * factors).flatten(self.axis, self.axis + 2)
+
+    def in_front(self, value: Tensor, *, left: bool = False) -> Tensor:
+        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions.
+
+        Features are on the last axis; on the first of two where `left`.
+        """
+        if left:
+            return Place(1 - self.axis, self.outer, self.inner).in_front(value.T)
+        front = self.split(value).movedim(self.axis + 1, 0)
+        plain = value.ndim == 2 and self.outer == self.inner == 1
+        return front.reshape(front.shape[0], *[] if plain else [-1], value.shape[-1])
+
+
+class Sizes:
+    """The values of a graph's symbols on one batch.
+
+    Parameters
+    ----------
+    symbols
+        Every symbol's value.
+    batch
+        The symbols that are the number of samples.
+    """
+
+    def __init__(self, symbols: Mapping[Any, int], batch: frozenset[Any]) -> None:
+        self.symbols, self.batch = dict(symbols), batch
+
+    def varies(self, number: Any) -> bool:
+        """Whether a number depends on how many samples there are."""
+        return isinstance(number, SYMBOLIC) and bool(number.node.expr.free_symbols & self.batch)
+
+    def value(self, number: Any, samples: int | None = None) -> Any:
+        """Return a number, for this batch or one of so many samples."""
+        if not isinstance(number, SYMBOLIC):
+            return number
+        symbols = self.symbols
+        if samples is not None:
+            symbols = symbols | dict.fromkeys(self.batch, samples)
+        found = number.node.expr.subs(symbols)
+        return float(found) if isinstance(number, torch.SymFloat) else int(found)
+
+    def multiple(self, length: Any) -> int:
+        """Return how many entries of an axis belong to each sample; 0 if the axis holds no samples.
+
+        Raises
+        ------
+        ValueError
+            If the length is no multiple of the number of samples.
+        """
+        if not self.varies(length):
+            return 0
+        one, two = self.value(length, 1), self.value(length, 2)
+        if two != 2 * one:
+            msg = (
+                "backward: 'selective' expects sizes that are multiples of the batch size, got "
+                f"{length.node.expr}; use backward='kept'"
+            )
+            raise ValueError(msg)
+        return one
+
+
+def places(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Place]]:
+    """Return where each tensor of a forward graph holds samples; an empty list where none are."""
+    found: dict[fx.Node, list[Place]] = {}
+    merged: dict[fx.Node, dict[int, tuple[int, int]]] = {}
+    for node in graph.nodes:
+        inherited: dict[int, tuple[int, int]] = {}
+        for before in node.all_input_nodes:
+            inherited |= merged.get(before, {})
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            found[node] = _placed(node, value.shape, sizes, inherited, found)
+            inherited |= {
+                one.outer * one.inner: (one.outer, one.inner)
+                for one in found[node]
+                if one.outer * one.inner > 1
+            }
+        merged[node] = inherited
+    return found
+
+
+def _placed(
+    node: fx.Node,
+    shape: Any,
+    sizes: Sizes,
+    inherited: dict[int, tuple[int, int]],
+    found: dict[fx.Node, list[Place]],
+) -> list[Place]:
+    """Return where a node's tensor holds samples: merged by its own reshaping, or as its inputs were."""
+    multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
+    result = []
+    for axis, many in multiples.items():
+        outer, inner = inherited.get(many, (1, many))
+        if node.target is torch.ops.aten.cat.default:
+            outer, inner = _joined(node, axis, many, found) or (outer, inner)
+        before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
+        if node.target in RESHAPES and len(before) == len(multiples) == 1:
+            source = node.all_input_nodes[0].meta["val"].shape
+            entries = [sizes.value(length) for length in source[: before[0].axis]]
+            outer = math.prod(entries) * before[0].outer // math.prod(map(sizes.value, shape[:axis]))
+            inner = many // max(outer, 1)
+        if outer * inner != many:
+            msg = (
+                f"backward: 'selective' expects samples side by side on an axis, {node.target} mixes them "
+                "with another; use backward='kept'"
+            )
+            raise ValueError(msg)
+        result.append(Place(axis, outer, inner))
+    return result
+
+
+def _joined(node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Place]]) -> tuple[int, int] | None:
+    """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
+    parts, *rest = node.args
+    parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
+    whole = all(found.get(part) == [Place(axis)] for part in parts)
+    return (many, 1) if along % node.meta["val"].ndim == axis and whole else None
+
+
+def sized(graph: fx.Graph) -> set[fx.Node]:
+    """Return the nodes that are computed from sizes alone, as row numbers are: fewer rows have others."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        entry = isinstance(node.meta.get("val"), SYMBOLIC)
+        computed = node.op == "call_function" and all(one in found for one in node.all_input_nodes)
+        if entry or (computed and not is_random(node)):
+            found.add(node)
+    return found
+
+
+def resized(node: fx.Node, sizes: Sizes, samples: int) -> Any:
+    """Return what a node that is computed from sizes alone is for so many samples."""
+    if isinstance(node.meta["val"], SYMBOLIC):
+        return sizes.value(node.meta["val"], samples)
+    target: Any = node.target
+    arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: resized(one, sizes, samples))
+    return target(*arguments[0], **arguments[1])

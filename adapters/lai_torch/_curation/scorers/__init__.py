@@ -1,0 +1,1 @@
+"""What scores a batch, one file an estimator."""

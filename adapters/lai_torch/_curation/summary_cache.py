@@ -1,0 +1,81 @@
+"""The summary in use: made of the validation set's next draw whenever it is old."""
+
+import warnings
+from typing import Any
+
+from torch import nn
+
+from lai_torch._curation.scorers.base import Scorer, UnusableError
+from lai_torch._curation.state import packed, unpacked
+from lai_torch._curation.validation import Validation
+from lai_torch._model.preserve import evaluating
+
+
+class Refreshed:
+    """Holds a validation set's summary and its age.
+
+    Parameters
+    ----------
+    model
+        What is trained; summaries are made of it in eval mode.
+    validation
+        Where they come from.
+    scorer
+        What makes them.
+    refresh
+        At how many steps a summary is old.
+    """
+
+    def __init__(self, model: nn.Module, validation: Validation, scorer: Scorer, refresh: int) -> None:
+        self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
+        self._summary: Any = None
+        self._served = 0
+
+    @property
+    def age(self) -> int:
+        """How many steps ago the summary was made."""
+        return max(self._served - 1, 0)
+
+    def get(self, size: int) -> Any:
+        """Return the summary, made again, at most `size` rows at a time, if it is old.
+
+        Raises
+        ------
+        ValueError
+            If there is none yet, and the draw has nothing to make one of.
+        """
+        if self.validation.is_summary:
+            return self.validation.source
+        if self._summary is None or self._served >= self.refresh:
+            self._make(size)
+        self._served += 1
+        return self._summary
+
+    def _make(self, size: int) -> None:
+        """Make a summary of the next draw; one that is of no use leaves the last in place, with a warning."""
+        drawn = self.validation.draw()
+        if drawn is None:
+            if self._summary is None:
+                msg = "validation: expected at least one batch from the loader, got none"
+                raise ValueError(msg)
+            return
+        before = self.scorer.state()
+        try:
+            with evaluating(self.model):
+                self._summary = self.scorer.summarize(drawn, size)
+        except UnusableError as error:
+            if self._summary is None:
+                raise
+            self.scorer.load_state(before)
+            ago = f"{self._served} step{'s' * (self._served > 1)} ago"
+            warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
+        else:
+            self._served = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return summary and age, as tensors and plain values."""
+        return {"summary": packed(self._summary), "served": self._served}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self._summary, self._served = unpacked(state["summary"]), state["served"]

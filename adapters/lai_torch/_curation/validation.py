@@ -1,0 +1,107 @@
+"""Where the validation gradient comes from: a set or its share, a loader, a summary, the batch itself."""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_torch._model.batch import count, rows
+
+Batch = tuple[Any, Any]
+ITSELF = ("batch", "batch+self")
+"""Score a batch against itself: each sample left out of its own score, or not (as the paper prints)."""
+
+
+def own_stream() -> torch.Generator:
+    """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
+    return torch.Generator().manual_seed((torch.initial_seed() + 0x9E3779B97F4A7C15) % 2**64)
+
+
+class Validation:
+    """Draws a validation batch whenever the summary is refreshed.
+
+    Parameters
+    ----------
+    source
+        `(inputs, targets)`; a loader of such pairs, of which each refresh takes the next; a
+        `ValidationSummary`; or one of `ITSELF`.
+    share
+        The share of a set that each draw takes.
+    generator
+        For that draw.
+    """
+
+    def __init__(self, source: Any, share: float, generator: torch.Generator) -> None:
+        check_source(source, share)
+        self.source, self.share, self.generator = source, share, generator
+        self._iterator: Iterator[Batch] | None = None
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether the source is a summary that someone else made."""
+        return isinstance(self.source, lai.ValidationSummary)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether each batch is scored against itself."""
+        return isinstance(self.source, str)
+
+    def draw(self) -> Batch | None:
+        """Return the next validation batch; None if the loader has run dry for good."""
+        if isinstance(self.source, tuple):
+            return self._share()
+        if self._iterator is None:
+            self._iterator = iter(self.source)
+        found = next(self._iterator, None)
+        if found is None and iter(self.source) is not self.source:
+            self._iterator = iter(self.source)
+            found = next(self._iterator, None)
+        if found is None:
+            return None
+        if not isinstance(found, list | tuple) or len(found) != 2:
+            msg = (
+                f"validation: expected the loader to give pairs (inputs, targets), got {type(found).__name__}"
+            )
+            raise TypeError(msg)
+        return found[0], found[1]
+
+    def _share(self) -> Batch:
+        inputs, targets = self.source
+        if self.share == 1.0:
+            return inputs, targets
+        samples = count(inputs, targets)
+        order = torch.randperm(samples, generator=self.generator)
+        drawn: Batch = rows((inputs, targets), order[: math.ceil(self.share * samples)], samples)
+        return drawn
+
+
+def check_source(source: Any, share: float) -> None:
+    """Raise unless a validation source and its share are sound.
+
+    Raises
+    ------
+    TypeError
+        If the source is of no known kind.
+    ValueError
+        If the share is not in (0, 1], or not 1 where it has no meaning.
+    """
+    if isinstance(source, str) and source not in ITSELF:
+        msg = f"validation: expected one of {', '.join(map(repr, ITSELF))}, got {source!r}"
+        raise ValueError(msg)
+    pair = isinstance(source, tuple) and len(source) == 2
+    known = isinstance(source, str | lai.ValidationSummary) or pair
+    if not known and (isinstance(source, Tensor | tuple) or not isinstance(source, Iterable)):
+        msg = (
+            "validation: expected (inputs, targets), a loader of such pairs, a ValidationSummary, "
+            f"'batch' or 'batch+self', got {type(source).__name__}"
+        )
+        raise TypeError(msg)
+    if not 0.0 < share <= 1.0:
+        msg = f"share: expected a share in (0, 1], got {share!r}"
+        raise ValueError(msg)
+    if share < 1.0 and not pair:
+        msg = f"share: expected 1.0 unless validation is (inputs, targets), got {share!r}"
+        raise ValueError(msg)

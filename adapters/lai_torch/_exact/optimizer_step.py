@@ -1,0 +1,162 @@
+"""An optimizer's next step, and its derivative in the gradient, pulled back."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._model.functional import Function, Point
+
+Pull = Callable[[Point], Point]
+SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+CLIP_EPSILON = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise unless the optimizer's step is known.
+
+    Raises
+    ------
+    TypeError
+        If it is not exactly an SGD, Adam or AdamW of torch.
+    """
+    if type(optimizer) not in SUPPORTED:
+        names = ", ".join(kind.__name__ for kind in SUPPORTED)
+        msg = f"optimizer: expected one of {names} of torch.optim, got {type(optimizer).__name__}"
+        raise TypeError(msg)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """One parameter, its group's options, its state before the step, its clipped gradient."""
+
+    name: str
+    value: Tensor
+    group: dict[str, Any]
+    state: dict[str, Any]
+    gradient: Tensor
+
+
+def stepped(
+    function: Function,
+    point: Point,
+    gradients: Point,
+    optimizer: torch.optim.Optimizer,
+    max_norm: float | None,
+) -> tuple[Point, Pull]:
+    """Return the parameters after the optimizer's next step, and how a gradient there comes back.
+
+    The step is taken by an optimizer of the same class on copies. What comes back is minus the
+    derivative of that step, per unit of the largest learning rate, in the batch's gradient.
+    """
+    names = {id(parameter): name for name, parameter in function.model.named_parameters()}
+    mine = [
+        (names[id(parameter)], parameter, group)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if id(parameter) in names and names[id(parameter)] in gradients
+    ]
+    clipped, unclip = _clip({name: gradients[name] for name, _, _ in mine}, max_norm)
+    after = {**point, **_take(optimizer, names, point, clipped)}
+    moved = [
+        _Moved(name, point[name], group, optimizer.state.get(parameter, {}), clipped[name])
+        for name, parameter, group in mine
+    ]
+    largest = max((float(group["lr"]) for group in optimizer.param_groups), default=0.0)
+
+    def pull(target: Point) -> Point:
+        through = {
+            one.name: _slope(optimizer, one)
+            * (float(one.group["lr"]) / largest if largest > 0 else 1.0)
+            * target[one.name]
+            for one in moved
+        }
+        direction = unclip(through)
+        return {name: direction.get(name, torch.zeros_like(value)) for name, value in point.items()}
+
+    return after, pull
+
+
+def _take(optimizer: torch.optim.Optimizer, names: dict[int, str], point: Point, gradients: Point) -> Point:
+    """Let an optimizer of the same class and state step on copies of the parameters."""
+    copies: dict[str, nn.Parameter] = {}
+    groups = []
+    for group in optimizer.param_groups:
+        parameters = []
+        for parameter in group["params"]:
+            name = names.get(id(parameter), "")
+            twin = nn.Parameter(point.get(name, parameter).detach().clone())
+            if name in gradients and parameter.requires_grad:
+                twin.grad = gradients[name].clone()
+                copies[name] = twin
+            parameters.append(twin)
+        groups.append({**group, "params": parameters})
+    twin_optimizer: Any = type(optimizer)(groups)  # type: ignore[call-arg]  # one of SUPPORTED
+    twin_optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    twin_optimizer.step()
+    return {name: twin.detach() for name, twin in copies.items()}
+
+
+def _clip(gradients: Point, max_norm: float | None) -> tuple[Point, Pull]:
+    """Clip as `clip_grad_norm_` does; also return the transposed derivative of that."""
+    if max_norm is None:
+        return gradients, lambda target: target
+    norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+    factor = max_norm / (norm + CLIP_EPSILON)
+    if not float(factor) < 1.0:
+        return gradients, lambda target: target
+    clipped = {name: gradient * factor for name, gradient in gradients.items()}
+
+    def pull(target: Point) -> Point:
+        aligned = torch.stack([(target[name] * gradient).sum() for name, gradient in gradients.items()]).sum()
+        shrink = factor / (norm + CLIP_EPSILON) * aligned / norm
+        return {name: factor * target[name] - shrink * gradient for name, gradient in gradients.items()}
+
+    return clipped, pull
+
+
+def _slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor | float:
+    """Return the entrywise derivative of the step direction in the gradient the optimizer is given."""
+    sign = -1.0 if moved.group["maximize"] else 1.0
+    if isinstance(optimizer, torch.optim.SGD):
+        return sign * _momentum_slope(moved.group, moved.state)
+    return sign * _adam_slope(optimizer, moved)
+
+
+def _momentum_slope(group: dict[str, Any], state: dict[str, Any]) -> float:
+    """SGD: `1 - dampening` into the buffer, which starts with the whole gradient; Nesterov looks ahead."""
+    momentum = float(group["momentum"])
+    if momentum == 0.0:
+        return 1.0
+    into = 1.0 if state.get("momentum_buffer") is None else 1.0 - float(group["dampening"])
+    return 1.0 + momentum * into if group["nesterov"] else into
+
+
+def _adam_slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor:
+    r"""Adam's :math:`Q`: the first moment's share, minus what the second moment takes back."""
+    group, state = moved.group, moved.state
+    first_decay, second_decay = (float(decay) for decay in group["betas"])
+    epsilon = float(group["eps"])
+    gradient = -moved.gradient if group["maximize"] else moved.gradient
+    decoupled = isinstance(optimizer, torch.optim.AdamW) or group.get("decoupled_weight_decay", False)
+    if group["weight_decay"] and not decoupled:
+        gradient = gradient + float(group["weight_decay"]) * moved.value
+    before = [state.get(key, torch.zeros_like(gradient)) for key in ("exp_avg", "exp_avg_sq")]
+    steps = float(state.get("step", 0.0)) + 1.0
+    first = first_decay * before[0] + (1.0 - first_decay) * gradient
+    second = second_decay * before[1] + (1.0 - second_decay) * gradient**2
+    moves = torch.ones_like(second)
+    if group["amsgrad"]:
+        largest = state.get("max_exp_avg_sq", torch.zeros_like(second))
+        moves = (second > largest).to(second)  # an older maximum does not move with this gradient
+        second = torch.maximum(second, largest)
+    corrections = [1.0 - decay**steps for decay in (first_decay, second_decay)]
+    root = (second / corrections[1]).sqrt()
+    mean = first / corrections[0]
+    share = (1.0 - first_decay) / (corrections[0] * (root + epsilon))
+    taken = mean * (1.0 - second_decay) * gradient / (corrections[1] * root * (root + epsilon) ** 2)
+    return share - torch.where(root > 0, taken, torch.zeros_like(taken)) * moves

@@ -1,0 +1,1 @@
+"""Calling a user's model without leaving a mark."""

@@ -1,0 +1,1 @@
+"""One watched forward pass, and the records it gives."""

@@ -1,0 +1,182 @@
+"""From a recording to the records of `lai_core`: each parameter once, each layer where LAI sees it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core import Record
+from lai_torch._recording.layer_rules import READ_BY_LAI
+from lai_torch._recording.per_sample import built
+from lai_torch._recording.record import Recording
+from lai_torch._recording.sample_axis import by_sample
+from lai_torch._recording.uses import Use
+
+
+def assemble(recording: Recording) -> lai.Trace:
+    """Return the trace: what LAI does not see first, then the layers in order, the last layer last."""
+    layers = [layer.record for layer in layers_of(recording)]
+    if not recording.every_layer:
+        return lai.Trace(layers)
+    plan = _Plan(recording)
+    vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
+    tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
+    return lai.Trace([*vectors, *tables, *layers])
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that LAI sees: its use, its record, and whether that is exact for the layer's parameters."""
+
+    use: Use
+    record: Record
+    own: bool
+
+
+def layers_of(recording: Recording) -> list[Layer]:
+    """Return the layers that LAI sees, in order, the last layer last."""
+    uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
+    plan = _Plan(recording)
+    found = []
+    for use in [*uses, recording.last]:
+        own = plan.has(use) or (use is recording.last and not recording.every_layer)
+        found.append(Layer(use, _layer(recording, use, own=own), own))
+    return found
+
+
+def parameters_of(recording: Recording) -> dict[str, list[str]]:
+    """Return, per weight key of the trace, the names of the parameters that its records explain."""
+    plan = _Plan(recording)
+    found = {name: [name] for name in plan.built}
+    for use in recording.uses:
+        if plan.has(use):
+            names = found.setdefault(use.weight.name, [use.weight.name])
+            if use.bias is not None and use.bias.name not in names:
+                names.append(use.bias.name)
+    return found
+
+
+class _Plan:
+    """Which parameters have records of their own kind, and which are built sample by sample.
+
+    A parameter's record is exact where all its uses are of one kind (or an embedding and a layer tied
+    to it), and where each use has the same bias, which no other layer has. All else is built.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.uses: dict[str, list[Use]] = defaultdict(list)
+        self.biased: dict[str, list[Use]] = defaultdict(list)
+        for use in recording.uses:
+            for name in use.weight.names:
+                self.uses[name].append(use)
+            if use.bias is not None:
+                self.biased[use.bias.name].append(use)
+        self.last = recording.last
+        self.trains = [name for name in recording.parameters if name not in recording.unexplained]
+        alone = recording.whole
+        self.own = {
+            name for name in self.trains if self.uses.get(name) and name not in alone and self._owned(name)
+        }
+        within = {use.bias.name for name in self.own for use in self.uses[name] if use.bias is not None}
+        self.built = [
+            name
+            for name in self.trains
+            if name not in self.own
+            and name not in within
+            and (name in alone or self.uses.get(name) or self.biased.get(name))
+        ]
+
+    def has(self, use: Use) -> bool:
+        """Whether the use's weight has a record of its own kind."""
+        return use.weight.name in self.own
+
+    def _owned(self, name: str) -> bool:
+        uses = self.uses[name]
+        if self.biased.get(name) or not all(use.weight.whole for use in uses):
+            return False
+        kinds = {(use.kind, use.transposed, str(sorted(use.options.items()))) for use in uses}
+        tied = all(use.kind == "embedding" or (use.kind == "dense" and not use.transposed) for use in uses)
+        if uses[0].kind == "direct" or (len(kinds) > 1 and not tied):
+            return False
+        if len(uses) > 1 and self.last.kind == "convolution" and self.last in uses:
+            return False  # a matrix on patches there, a kernel elsewhere
+        biases = {None if use.bias is None else use.bias.name for use in uses if use.kind != "embedding"}
+        if biases <= {None}:
+            return True
+        (bias, *others) = biases
+        return (
+            not others
+            and bias in self.trains
+            and not self.uses.get(bias)
+            and set(map(id, self.biased[bias])) <= set(map(id, uses))
+        )
+
+
+def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
+    """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
+    layout, samples = recording.layouts[use], recording.samples
+    gradient = use.tap.gradient
+    if gradient is None and recording.every_layer:
+        gradient = use.activations.new_zeros(_output_shape(use))
+    bias = use.bias is not None
+    if use.kind == "convolution":
+        return _convolution(use, gradient, last=use is recording.last, own=own)
+    kind = lai.LayerTrace if own else lai.ReadoutTrace
+    return kind(
+        by_sample(use.activations, layout, samples),
+        None if gradient is None else by_sample(gradient, layout, samples),
+        bias=bias,
+        weight=use.weight.name if own else None,
+        name=use.name,
+    )
+
+
+def _output_shape(use: Use) -> tuple[int, ...]:
+    """Return the shape of an output that reaches no loss."""
+    if use.kind == "convolution":
+        geometry = lai.ConvolutionTrace(use.activations, None, **use.options).geometry
+        space = geometry.output(use.activations.shape[2:])
+        return (use.activations.shape[0], use.weight.tensor.shape[0], *space)
+    rows, columns = use.weight.tensor.shape
+    return (*use.leading, columns if use.transposed else rows)
+
+
+def _convolution(use: Use, gradient: Tensor | None, *, last: bool, own: bool) -> Record:
+    """Return the record of a convolution; as the last layer, of a matrix on every patch."""
+    bias, name, weight = use.bias is not None, use.name, use.weight.name if own else None
+    record = lai.ConvolutionTrace(
+        use.activations, gradient, **use.options, bias=bias, weight=weight, name=name
+    )
+    if last:
+        matrix = record.unfolded()
+        if own:
+            return matrix
+        return lai.ReadoutTrace(matrix.activations, matrix.output_gradients, bias=bias, name=name)
+    if own:
+        return record
+    outputs = None if gradient is None else _by_pixel(gradient)
+    return lai.ReadoutTrace(_by_pixel(use.activations), outputs, bias=bias, name=name)
+
+
+def _by_pixel(maps: Tensor) -> Tensor:
+    """Return `(n, channels, *space)` as `(n, positions, channels)`."""
+    return torch.movedim(maps.flatten(2), 1, 2)
+
+
+def _table(recording: Recording, use: Use) -> lai.EmbeddingTrace:
+    layout, samples = recording.layouts[use], recording.samples
+    gradient = use.tap.gradient
+    if gradient is None:
+        shape = (*use.activations.shape, use.weight.tensor.shape[1])
+        gradient = use.weight.tensor.new_zeros(shape)
+    ids = by_sample(use.activations.unsqueeze(-1), layout, samples)
+    return lai.EmbeddingTrace(
+        ids.squeeze(-1),
+        by_sample(gradient, layout, samples),
+        use.weight.tensor.shape[0],
+        padding=use.options["padding"],
+        weight=use.weight.name,
+        name=use.name,
+    )

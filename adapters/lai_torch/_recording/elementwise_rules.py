@@ -1,0 +1,254 @@
+"""Parameters that are added, multiplied or normalise: a copy per sample gives each sample's own gradient."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lai_torch._recording.probes import Tap
+from lai_torch._recording.recorder import Recorder, Rule
+from lai_torch._recording.sample_axis import Layout, candidates
+from lai_torch._recording.uses import Source, Use
+
+
+def broadcast(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an elementwise `func` with every trainable parameter in `args` replaced by its copies."""
+    given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    if not any(recorder.is_batched(value) for value in given):
+        return NotImplemented
+    shape = torch.broadcast_shapes(*(value.shape for value in given))
+    copied = {
+        id(value): copies
+        for value in given
+        if (source := recorder.source(value)) is not None
+        and recorder.trains(source)
+        and (copies := _copies(recorder, source, shape)) is not None
+    }
+    if not copied:
+        return NotImplemented
+
+    def own(value: Any) -> Any:
+        return copied.get(id(value), value) if isinstance(value, Tensor) else value
+
+    return func(*map(own, args), **{key: own(value) for key, value in kwargs.items()})
+
+
+def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | None:
+    """Return the parameter, once per sample along every axis of `shape` that may hold the samples."""
+    aligned = (1,) * (len(shape) - source.tensor.ndim) + tuple(source.tensor.shape)
+    free = [length if size == 1 else 0 for length, size in zip(shape, aligned, strict=True)]
+    layouts = [
+        layout for layout in candidates(free, recorder.samples, recorder.batch_axis) if free[layout.axis]
+    ]
+    if not layouts:
+        return _own_rows(recorder, source, aligned, shape)
+    expanded = list(aligned)
+    for layout in layouts:
+        expanded[layout.axis] = shape[layout.axis]
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded), layouts)
+
+
+def _own_rows(
+    recorder: Recorder, source: Source, aligned: tuple[int, ...], shape: torch.Size
+) -> Tensor | None:
+    """Return what already has a row per sample (a table read with constant ids): row i is sample i's."""
+    pairs = enumerate(zip(aligned, shape, strict=True))
+    layouts = [Layout(axis) for axis, (size, length) in pairs if size == length == recorder.samples]
+    if source.whole or not layouts:
+        return None
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned), layouts, own_rows=True)
+
+
+def leaf(
+    recorder: Recorder, source: Source, copies: Tensor, layouts: list[Layout], *, own_rows: bool = False
+) -> Tensor:
+    """Make `copies` of a parameter a leaf whose gradient is recorded, samples along one of `layouts`."""
+    copies = copies.detach().requires_grad_()
+    use = Use("direct", source, Tap(), copies, batch_axis=recorder.batch_axis)
+    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows, layouts=layouts)
+    recorder.note(use)
+    return recorder.mark(copies)
+
+
+def _elementwise(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+    return broadcast(recorder, func, args, kwargs)
+
+
+def _expand(recorder: Recorder, func: Any, tensor: Any, *sizes: Any, **kwargs: Any) -> Any:
+    """Take a class token that is written out for every sample as its copies."""
+    source = recorder.source(tensor)
+    if source is None or not recorder.trains(source):
+        return NotImplemented
+    expanded = func(tensor.detach(), *sizes, **kwargs)
+    aligned = (1,) * (expanded.ndim - tensor.ndim) + tuple(tensor.shape)
+    pairs = enumerate(zip(expanded.shape, aligned, strict=True))
+    layouts = [Layout(axis) for axis, pair in pairs if pair == (recorder.samples, 1)]
+    if expanded.ndim < 2 or recorder.samples == 1 or not layouts:
+        return NotImplemented
+    return leaf(recorder, source, expanded, layouts)
+
+
+def _affine(recorder: Recorder, normalized: Tensor, weight: Any, bias: Any, axis: int | None) -> Tensor:
+    """Multiply by a gain and add an offset: the last axes', or those of the channels on `axis`."""
+    recorder.mark(normalized)
+    for func, parameter in ((torch.mul, weight), (torch.add, bias)):
+        if parameter is None:
+            continue
+        if axis is None:
+            out = broadcast(recorder, func, (normalized, parameter), {})
+            normalized = func(normalized, parameter) if out is NotImplemented else out
+        else:
+            moved = normalized.movedim(axis, -1)
+            out = broadcast(recorder, func, (recorder.mark(moved), parameter), {})
+            moved = func(moved, parameter) if out is NotImplemented else out
+            normalized = moved.movedim(-1, axis)
+        recorder.mark(normalized)
+    return normalized
+
+
+def _trainable(recorder: Recorder, *parameters: Any) -> bool:
+    found = [recorder.source(parameter) for parameter in parameters]
+    return any(source is not None and recorder.trains(source) for source in found)
+
+
+def _layer_norm(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
+        return NotImplemented
+    plain = functional.layer_norm(input, normalized_shape, None, None, eps)
+    return _affine(recorder, plain, weight, bias, None)
+
+
+def _rms_norm(
+    recorder: Recorder, func: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None
+) -> Any:
+    if not _trainable(recorder, weight) or not recorder.is_batched(input):
+        return NotImplemented
+    return _affine(recorder, functional.rms_norm(input, normalized_shape, None, eps), weight, None, None)
+
+
+def _group_norm(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
+        return NotImplemented
+    return _affine(recorder, functional.group_norm(input, num_groups, None, None, eps), weight, bias, 1)
+
+
+def _batch_norm(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
+        return NotImplemented
+    plain = functional.batch_norm(input, running_mean, running_var, None, None, False, momentum, eps)
+    return _affine(recorder, plain, weight, bias, 1)
+
+
+def _instance_norm(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    *options: Any,
+    **named: Any,
+) -> Any:
+    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
+        return NotImplemented
+    plain = functional.instance_norm(input, running_mean, running_var, None, None, *options, **named)
+    return _affine(recorder, plain, weight, bias, 1)
+
+
+def _prelu(recorder: Recorder, func: Any, input: Any, weight: Any) -> Any:
+    if not _trainable(recorder, weight) or not recorder.is_batched(input):
+        return NotImplemented
+    axis = 1 if input.ndim > 1 and weight.numel() > 1 else None
+    negative = _affine(recorder, input.clamp(max=0), weight, None, axis)
+    return recorder.mark(input.clamp(min=0) + negative)
+
+
+def _scaled_attention(
+    recorder: Recorder,
+    func: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Copy a position bias that comes as the mask: a parameter added to the similarities."""
+    source = recorder.source(attn_mask)
+    if source is None or not recorder.trains(source) or not recorder.is_batched(query):
+        return NotImplemented
+    copies = _copies(recorder, source, torch.Size((*query.shape[:-1], key.shape[-2])))
+    return NotImplemented if copies is None else func(query, key, value, copies, *args, **kwargs)
+
+
+_NAMES: tuple[str, ...] = (
+    "add",
+    "sub",
+    "subtract",
+    "rsub",
+    "mul",
+    "multiply",
+    "div",
+    "divide",
+    "true_divide",
+    "pow",
+    "where",
+)
+_NAMES += ("maximum", "minimum", "addcmul", "addcdiv", "lerp", "atan2", "__radd__", "__rmul__", "__rsub__")
+_NAMES += ("__rtruediv__", "__rdiv__", "__rpow__")
+
+BROADCASTING: dict[Any, Rule] = {
+    **{
+        found: _elementwise
+        for owner in (torch, Tensor)
+        for name in _NAMES
+        for found in (getattr(owner, name, None), getattr(owner, name + "_", None))
+        if found is not None
+    },
+    Tensor.expand: _expand,
+    Tensor.expand_as: _expand,
+    Tensor.repeat: _expand,
+    torch.broadcast_to: _expand,
+    Tensor.broadcast_to: _expand,
+    functional.prelu: _prelu,
+    functional.scaled_dot_product_attention: _scaled_attention,
+}
+"""Rules of the functions that combine a parameter with a batch element by element."""
+
+NORMS: dict[Any, Rule] = {
+    functional.layer_norm: _layer_norm,
+    functional.rms_norm: _rms_norm,
+    functional.group_norm: _group_norm,
+    functional.batch_norm: _batch_norm,
+    functional.instance_norm: _instance_norm,
+}
+"""Rules of the normalisations with a gain and an offset."""

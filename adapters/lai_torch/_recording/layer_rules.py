@@ -1,0 +1,245 @@
+"""What each function does with a parameter: the rules of the recorder for layers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lai_torch._recording.chain import refused
+from lai_torch._recording.elementwise_rules import BROADCASTING, NORMS, broadcast
+from lai_torch._recording.recorder import Recorder, Rule, opened
+from lai_torch._recording.uses import Source, Use
+
+
+def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Record `a W^T + b`."""
+    return _dense(recorder, input, weight, bias, transposed=False)
+
+
+def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: Any) -> Any:
+    """Record `a W` or `W a`, whichever side is the parameter."""
+    if options or not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        return NotImplemented
+    if recorder.source(other) is not None and recorder.is_batched(input):
+        return _dense(recorder, input, other, None, transposed=True)
+    if recorder.source(input) is not None and recorder.is_batched(other) and other.ndim >= 2:
+        out = _dense(recorder, recorder.mark(other.transpose(-1, -2)), input, None, transposed=False)
+        return out if out is NotImplemented else recorder.mark(out.transpose(-1, -2))
+    return NotImplemented
+
+
+def _addmm(recorder: Recorder, func: Any, input: Any, mat1: Any, mat2: Any, **options: Any) -> Any:
+    """Record `b + a W`."""
+    return NotImplemented if options else _dense(recorder, mat1, mat2, input, transposed=True)
+
+
+def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed: bool) -> Any:
+    """Record `a W^T + b`, or `a W + b` where the parameter is stored `transposed`."""
+    source = recorder.source(weight)
+    if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
+        return NotImplemented
+    whole = _whole(recorder, source)
+    recorder.read_gates(inputs, whole.name.removesuffix(".weight"))
+    offset = recorder.source(bias)
+    joined = offset is None or offset.whole
+    inputs = inputs if recorder.every_layer else recorder.cut(inputs)
+    matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
+    constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
+    output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
+    recorder.note(
+        Use(
+            "dense",
+            whole,
+            tap,
+            recorder.kept(_as_computed(inputs), "dense"),
+            offset if joined else None,
+            transposed=transposed != (whole is not source),
+            batch_axis=recorder.batch_axis,
+        )
+    )
+    if joined:
+        return output
+    added = broadcast(recorder, torch.add, (output, bias), {}) if recorder.every_layer else NotImplemented
+    return recorder.mark(output + bias if added is NotImplemented else added)
+
+
+def _whole(recorder: Recorder, source: Source) -> Source:
+    """Return the parameter itself where `source` is no more than its transpose."""
+    if source.whole or len(source.names) > 1:
+        return source
+    parameter = recorder.parameters[source.name]
+    seen = source.tensor
+    if (
+        parameter.ndim == seen.ndim == 2
+        and seen.data_ptr() == parameter.data_ptr()
+        and seen.shape == parameter.shape[::-1]
+        and seen.stride() == parameter.stride()[::-1]
+    ):
+        return Source(parameter, source.names, whole=True)
+    return source
+
+
+def _as_computed(inputs: Tensor) -> Tensor:
+    """Return the input as the layer computes with it: autocast inside the model casts it first."""
+    kind = inputs.device.type
+    if torch.is_autocast_enabled(kind) and inputs.dtype != torch.float64:
+        return inputs.detach().to(torch.get_autocast_dtype(kind))
+    return inputs.detach()
+
+
+def _convolution(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Record a convolution: a matrix used on every patch."""
+    source, offset = recorder.source(weight), recorder.source(bias)
+    if source is None or not recorder.is_batched(input) or (bias is not None and offset is None):
+        return NotImplemented
+    axes = weight.ndim - 2
+    if input.ndim != axes + 2 or input.shape[0] != recorder.samples or (offset and not offset.whole):
+        return NotImplemented
+    if recorder.gates:
+        raise refused(source.name.removesuffix(".weight"))
+    stride, dilation = _each(stride, axes), _each(dilation, axes)
+    kernel = tuple(weight.shape[2:])
+    inputs = input if recorder.every_layer else recorder.cut(input)
+    options = (stride, padding, dilation, groups)
+    output = func(inputs, recorder.cut(weight), None if bias is None else recorder.cut(bias), *options)
+    output, tap = recorder.tap(output)
+    geometry = {
+        "kernel": kernel,
+        "stride": stride,
+        "padding": _padding(padding, kernel, dilation),
+        "dilation": dilation,
+        "groups": groups,
+    }
+    kept = recorder.kept(_as_computed(inputs), "convolution")
+    use = Use("convolution", source, tap, kept, offset, options=geometry)
+    recorder.note(use)
+    return output
+
+
+def _each(value: Any, axes: int) -> tuple[int, ...]:
+    """Return one number per axis of space."""
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    return values * axes if len(values) == 1 else values
+
+
+def _padding(value: Any, kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return the zeros before and after each axis of space."""
+    if value == "same":
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    return tuple((each, each) for each in _each(0 if value == "valid" else value, len(kernel)))
+
+
+def _embedding(
+    recorder: Recorder,
+    func: Any,
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Rows of a table, read by ids of the batch; ids that no sample changes make a derived parameter."""
+    source = recorder.source(weight)
+    if source is None or not source.whole or not recorder.trains(source):
+        return NotImplemented
+    if (
+        not recorder.is_batched(input)
+        or recorder.samples not in input.shape
+        or max_norm is not None
+        or scale_grad_by_freq
+    ):
+        return NotImplemented
+    output, tap = recorder.tap(functional.embedding(input, weight.detach()))
+    padding = None if padding_idx is None else padding_idx % weight.shape[0]
+    recorder.note(Use("embedding", source, tap, input, options={"padding": padding}))
+    return output
+
+
+def _index(recorder: Recorder, func: Any, table: Any, key: Any) -> Any:
+    """`table[ids]`, the same as an embedding."""
+    ids = isinstance(key, Tensor) and not key.is_floating_point() and key.dtype != torch.bool
+    if not ids or recorder.source(table) is None or table.ndim != 2 or not recorder.is_batched(key):
+        return NotImplemented
+    return _embedding(recorder, functional.embedding, key, table)
+
+
+def _attention(recorder: Recorder, func: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
+    """`nn.MultiheadAttention`: run its own code under the recorder; samples are on axis 1 inside."""
+    outside, recorder.batch_axis = recorder.batch_axis, 1
+    try:
+        with recorder:
+            return opened(func)(query, *args, **kwargs)
+    finally:
+        recorder.batch_axis = outside
+
+
+def _batch_norm(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse statistics of the batch: they couple its samples."""
+    names = ("input", "running_mean", "running_var", "weight", "bias", "training")
+    if func is torch.batch_norm:
+        names = ("input", "weight", "bias", "running_mean", "running_var", "training")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if given.get("training", False):
+        msg = (
+            f"model: {_owner(recorder, given)} normalises with the statistics of the batch, so that one "
+            "sample's loss depends on the others and no per-sample gradient exists; call model.eval() "
+            "first (Curator scores in eval mode by itself), or use GroupNorm or LayerNorm"
+        )
+        raise ValueError(msg)
+    rule = NORMS.get(func) if recorder.every_layer else None
+    return NotImplemented if rule is None else rule(recorder, func, *args, **kwargs)
+
+
+def _owner(recorder: Recorder, given: dict[str, Any]) -> str:
+    """Name the batch normalisation by its parameters or buffers."""
+    for key in ("weight", "running_mean"):
+        tensor: Tensor | None = given.get(key)
+        found = recorder.source(tensor)
+        name = found.name if found else recorder.owners.get(id(tensor), "")
+        if name:
+            return f"BatchNorm {name.rpartition('.')[0]!r}"
+    return "a batch normalisation"
+
+
+_PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
+
+LAYERS: dict[Any, Rule] = {
+    functional.linear: _linear,
+    **dict.fromkeys(_PRODUCTS, _matmul),
+    torch.addmm: _addmm,
+    Tensor.addmm: _addmm,
+    functional.conv1d: _convolution,
+    functional.conv2d: _convolution,
+    functional.conv3d: _convolution,
+    functional.multi_head_attention_forward: _attention,
+    functional.batch_norm: _batch_norm,
+    torch.batch_norm: _batch_norm,
+}
+"""Rules of the functions that LAI sees, and of those that couple samples."""
+
+EVERYTHING: dict[Any, Rule] = {
+    **BROADCASTING,
+    **NORMS,
+    functional.embedding: _embedding,
+    Tensor.__getitem__: _index,
+    **LAYERS,
+}
+"""Rules of all functions whose parameters Ghost explains."""
+
+READ_BY_LAI = ("dense", "convolution")
+"""Kinds of use that LAI has a virtual readout from."""

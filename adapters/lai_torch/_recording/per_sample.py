@@ -1,0 +1,135 @@
+"""Per-sample gradients of a parameter, built: for what has no record of its own kind."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import grad
+
+from lai_torch._recording.record import Recording
+from lai_torch._recording.sample_axis import Layout, by_sample
+from lai_torch._recording.uses import Source, Use
+
+BUDGET = 2**30
+"""Bytes that the built gradients of one parameter may take."""
+
+_CONVOLUTIONS = {3: grad.conv1d_weight, 4: grad.conv2d_weight, 5: grad.conv3d_weight}
+
+
+def built(recording: Recording, name: str) -> Tensor:
+    """Return every sample's gradient for the parameter `name`, `(n, numel)`, summed over its uses.
+
+    Raises
+    ------
+    ValueError
+        If it would take more than the budget.
+    """
+    parameter = recording.parameters[name]
+    needed = recording.samples * parameter.numel() * parameter.element_size()
+    if needed > BUDGET:
+        msg = (
+            f"model: expected per-sample gradients of {name!r} that fit {BUDGET} bytes, they take {needed}: "
+            "it is computed from other parameters, or used in ways that share no record; trace fewer samples "
+            "at once, freeze it, or use lai_torch.exact_scores"
+        )
+        raise ValueError(msg)
+    total = parameter.new_zeros((recording.samples, *parameter.shape))
+    if name in recording.whole:
+        total += recording.whole[name]
+    for use in recording.uses:
+        layout = recording.layouts[use]
+        if use.tap.gradient is None:
+            continue
+        if name in use.weight.names:
+            total += _pulled(use.weight, of_weight(use, layout, recording.samples), parameter)
+        if use.bias is not None and name in use.bias.names:
+            total += of_bias(use, layout, recording.samples)
+    return total.reshape(recording.samples, -1)
+
+
+def of_bias(use: Use, layout: Layout, samples: int) -> Tensor:
+    """Return every sample's gradient of a layer's bias, `(n, d_out)`."""
+    gradient = _received(use)
+    if use.kind == "convolution":
+        return gradient.flatten(2).sum(2)
+    rows = by_sample(gradient, layout, samples)
+    return rows if rows.ndim == 2 else rows.sum(1)
+
+
+def of_weight(use: Use, layout: Layout, samples: int) -> Iterable[Tensor]:
+    """Return every sample's gradient of what is used as the weight, `(n, *shape)` or one by one."""
+    gradient = _received(use)
+    if use.kind == "dense":
+        rows, columns = (by_sample(side, layout, samples) for side in (gradient, use.activations))
+        if rows.ndim == 2:
+            rows, columns = rows.unsqueeze(1), columns.unsqueeze(1)
+        rows, columns = (columns, rows) if use.transposed else (rows, columns)
+        return rows.transpose(1, 2) @ columns
+    if use.kind == "embedding":
+        ids = by_sample(use.activations.unsqueeze(-1), layout, samples).reshape(samples, -1)
+        rows = by_sample(gradient, layout, samples).reshape(samples, ids.shape[1], -1)
+        if (padding := use.options["padding"]) is not None:
+            rows = rows * (ids != padding).unsqueeze(-1)
+        table = gradient.new_zeros((samples, *use.weight.tensor.shape))
+        return table.scatter_add_(1, ids.unsqueeze(-1).expand_as(rows), rows)
+    if use.kind == "convolution":
+        return _of_kernel(use, gradient)
+    if use.options["own_rows"]:
+        return _of_rows(use, gradient, layout, samples)
+    return _of_copies(use, gradient, layout, samples)
+
+
+def _received(use: Use) -> Tensor:
+    """Return the gradient that arrived, zeros where none did."""
+    gradient = use.tap.gradient
+    return torch.zeros_like(use.activations) if gradient is None else gradient
+
+
+def _of_kernel(use: Use, gradient: Tensor) -> Tensor:
+    """Return every sample's gradient of a convolution's kernel, sample by sample."""
+    shape, options = use.weight.tensor.shape, use.options
+    function = _CONVOLUTIONS[len(shape)]
+    pad = [length for low, high in reversed(options["padding"]) for length in (low, high)]
+    inputs = torch.nn.functional.pad(use.activations, pad)
+    found = [
+        function(one, shape, g, options["stride"], 0, options["dilation"], options["groups"])
+        for one, g in zip(inputs.split(1), gradient.split(1), strict=True)
+    ]
+    return torch.stack(found)
+
+
+def _of_rows(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+    """Yield each sample's gradient of a tensor of which it sees its own row alone."""
+    for sample in range(samples):
+        alone = torch.zeros_like(gradient)
+        row = alone.select(layout.axis, sample)
+        row.copy_(gradient.select(layout.axis, sample))
+        yield alone.reshape(use.options["shape"])
+
+
+def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tensor:
+    """Sum the gradients of a sample's copies into the shape of what was copied."""
+    shape = tuple(use.options["shape"])
+    if layout.inner == 1:
+        front = gradient.movedim(layout.axis, 0)
+        rest = tuple(gradient.shape)
+        kept = [1 if axis == layout.axis else length for axis, length in enumerate(rest)]
+        front = front.reshape(samples, *kept)
+    else:
+        sizes = (samples, layout.inner) if layout.outermost else (layout.inner, samples)
+        split = gradient.unflatten(layout.axis, sizes)
+        front = split.movedim(layout.axis + (not layout.outermost), 0)
+    return front.sum_to_size((samples, *(1,) * (front.ndim - 1 - len(shape)), *shape)).reshape(
+        samples, *shape
+    )
+
+
+def _pulled(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> Tensor:
+    """Pull gradients of a tensor computed from parameters back to one of them, sample by sample."""
+    if isinstance(gradients, Tensor) and source.whole:
+        return gradients
+    found = [
+        torch.autograd.grad(source.tensor, parameter, one, retain_graph=True, allow_unused=True)[0]
+        for one in gradients
+    ]
+    return torch.stack([torch.zeros_like(parameter) if one is None else one for one in found])

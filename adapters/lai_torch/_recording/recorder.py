@@ -1,0 +1,261 @@
+"""Watch a forward pass: which functions use which parameters, on what, and what comes back to them.
+
+A `TorchFunctionMode` sees every call of the model, functional ones included, so that nothing
+depends on module hooks. Parameters are known by identity. Where a use is understood, the function
+runs on a detached parameter and its output gets a tap; what is not understood stays connected to
+the parameter itself, and shows in the end as a gradient that no use explains. So a gap cannot be
+silent.
+"""
+
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from lai_torch._model.batch import tensors
+from lai_torch._recording.chain import check_rows, gates_between
+from lai_torch._recording.probes import Tap, attach
+from lai_torch._recording.sample_axis import Layout, by_sample, candidates, chosen
+from lai_torch._recording.uses import Source, Use
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """What makes recording for LAI cheap once a model is known: which layer is last, what is kept.
+
+    Attributes
+    ----------
+    last
+        How many layers are used before the last one: until then nothing is differentiated.
+    mean
+        Whether inputs are averaged over positions at once.
+    """
+
+    last: int
+    mean: bool
+
+
+class Recorder(TorchFunctionMode):
+    """Records the uses of a model's parameters while it is the active mode.
+
+    Parameters
+    ----------
+    model
+        Whose parameters to know.
+    samples
+        How many samples the batch has.
+    batch
+        The tensors that depend on the sample: inputs and targets.
+    rules
+        What to do for each function; `NotImplemented` leaves it to the function itself.
+    every_layer
+        Whether gradients are wanted at every layer, or only behind the last one.
+    shortcut
+        What an earlier recording of the same model tells: enter with gradients off, they are switched
+        on at the last layer.
+    known
+        Where the samples were at each use in an earlier recording of the same model.
+    live
+        Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
+    gates
+        Whether to read off what each layer's output is multiplied by on its way into the next layer.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        samples: int,
+        batch: Iterable[Tensor],
+        rules: dict[Any, Rule],
+        *,
+        every_layer: bool,
+        shortcut: Shortcut | None = None,
+        known: Sequence[Layout] = (),
+        live: bool = False,
+        gates: bool = False,
+    ) -> None:
+        super().__init__()
+        self.shortcut = shortcut
+        self.known = known
+        self.live = live
+        self.gates = gates
+        self.samples = samples
+        self.rules = rules
+        self.every_layer = every_layer
+        self.uses: list[Use] = []
+        self.stuck: dict[str, str] = {}
+        self.batch_axis: int | None = None
+        self.kinds: set[torch.dtype] = set()
+        self.replaying = False
+        self.parameters = dict(model.named_parameters())
+        self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
+        self._sources = {
+            id(parameter): Source(parameter, (name,), whole=True)
+            for name, parameter in self.parameters.items()
+        }
+        self._batched: Any = WeakTensorKeyDictionary()
+        self._anchors: dict[torch.device, Tensor] = {}
+        for tensor in batch:
+            self._batched[tensor] = True
+
+    def source(self, value: Any) -> Source | None:
+        """Return what is known of `value` if it is a parameter or computed from parameters alone."""
+        return self._sources.get(id(value)) if isinstance(value, Tensor) else None
+
+    def trains(self, source: Source) -> bool:
+        """Whether a parameter in `source` is trainable."""
+        return any(self.parameters[name].requires_grad for name in source.names)
+
+    def is_batched(self, value: Any) -> bool:
+        """Whether `value` depends on the batch."""
+        return isinstance(value, Tensor) and value in self._batched
+
+    def mark(self, value: Tensor) -> Tensor:
+        """Note that `value` depends on the batch."""
+        self._batched[value] = True
+        return value
+
+    def cut(self, tensor: Tensor) -> Tensor:
+        """Return `tensor` cut off from the graph, unless that is to be left whole."""
+        return tensor if self.live else tensor.detach()
+
+    def read_gates(self, inputs: Tensor, name: str) -> None:
+        """Note, where gates are wanted, how the layer before makes the input of the layer `name`."""
+        if self.gates and not self.replaying:
+            check_rows(inputs, self.samples, name)
+            if self.uses:
+                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name, self.kinds)
+
+    def kept(self, activations: Tensor, kind: str) -> Tensor:
+        """Return what is kept of a layer's input: all of it, or its mean over positions."""
+        cut = self.shortcut
+        if cut is None or not cut.mean or len(self.uses) >= cut.last:
+            return activations
+        if kind == "convolution":
+            return activations.mean(tuple(range(2, activations.ndim)), keepdim=True)
+        layouts = candidates(activations.shape[:-1], self.samples, self.batch_axis)
+        layout = chosen(layouts, self.known_layout(len(self.uses)))
+        if layout is None or (activations.ndim == 2 and layout.inner == 1):
+            return activations
+        return by_sample(activations, layout, self.samples).mean(1, keepdim=True)
+
+    def known_layout(self, index: int) -> Layout | None:
+        """Return where the samples were at a use in an earlier recording, if there was one."""
+        return self.known[index] if index < len(self.known) else None
+
+    def note(self, use: Use) -> None:
+        """Keep a use; what checkpointing runs again during a backward pass is no second use."""
+        if not self.replaying:
+            self.uses.append(use)
+
+    def differentiate(self, values: Tensor, wanted: list[Tensor]) -> tuple[Tensor | None, ...]:
+        """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
+
+        Raises
+        ------
+        ValueError
+            If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
+        """
+        self.replaying = True
+        try:
+            with self:
+                return opened(torch.autograd.grad)(values, wanted, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            if "use_reentrant" not in str(error):
+                raise
+            msg = (
+                "model: a checkpoint with use_reentrant=True cannot be traced; pass use_reentrant=False, or "
+                "call model.eval() where that turns checkpointing off"
+            )
+            raise ValueError(msg) from error
+        finally:
+            self.replaying = False
+
+    @property
+    def anchors(self) -> list[Tensor]:
+        """The leaves that the taps hang from, one a device."""
+        return list(self._anchors.values())
+
+    def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
+        """Put a tap on `output`."""
+        if self.shortcut is not None and len(self.uses) < self.shortcut.last:
+            return self.mark(output), Tap()
+        if self.shortcut is not None:
+            torch.set_grad_enabled(mode=True)
+        device = output.device
+        if device not in self._anchors:
+            self._anchors[device] = torch.zeros((), device=device, requires_grad=True)
+        tapped, tap = attach(output, self._anchors[device])
+        return self.mark(tapped), tap
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run `func`, by its rule where it uses a parameter."""
+        kwargs = kwargs or {}
+        involved = tensors((args, kwargs))
+        if not involved:
+            return func(*args, **kwargs)
+        rule = self.rules.get(func)
+        out = NotImplemented if rule is None else rule(self, func, *args, **kwargs)
+        if out is NotImplemented:
+            out = func(*args, **kwargs)
+        self._follow(func, involved, (out, args[:1]) if func is torch.Tensor.__setitem__ else out)
+        return out
+
+    def _follow(self, func: Any, involved: list[Tensor], out: Any) -> None:
+        """Note what the outputs of `func` depend on."""
+        results = tensors(out)
+        if not results or func in _SHAPE_ONLY:
+            return
+        batched = any(tensor in self._batched for tensor in involved)
+        sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
+        names = tuple(dict.fromkeys(name for found in sources for name in found.names))
+        for result in results:
+            if result.is_floating_point():
+                self.kinds.add(result.dtype)
+            if batched:
+                self._batched[result] = True
+            elif result in self._batched:
+                continue
+            elif names and id(result) not in self._sources and self._carries(names, result):
+                self._sources[id(result)] = Source(result, names, whole=False)
+        if batched and any(result.requires_grad for result in results):
+            for name in names:
+                self.stuck.setdefault(name, resolve_name(func) or str(func))
+
+    def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
+        """Whether the values of the parameters `names` go into `result`."""
+        frozen = not any(self.parameters[name].requires_grad for name in names)
+        return result.is_floating_point() and (result.requires_grad or frozen)
+
+
+def opened(func: Any) -> Any:
+    """Copy a Python function of torch so that it runs its body rather than hand itself to the mode."""
+    globals_ = {**func.__globals__, "has_torch_function": lambda _: False}
+    copied = types.FunctionType(func.__code__, globals_, func.__name__, func.__defaults__, func.__closure__)
+    copied.__kwdefaults__ = func.__kwdefaults__
+    return copied
+
+
+_SHAPE_ONLY = {
+    torch.zeros_like,
+    torch.ones_like,
+    torch.empty_like,
+    torch.full_like,
+    torch.rand_like,
+    torch.randn_like,
+    torch.Tensor.new_zeros,
+    torch.Tensor.new_ones,
+    torch.Tensor.new_empty,
+    torch.Tensor.new_full,
+    torch.Tensor.new_tensor,
+}
+"""Functions whose result has only the shape, type or device of what they are given."""

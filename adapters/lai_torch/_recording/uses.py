@@ -1,0 +1,81 @@
+"""What the recorder notes down: a parameter, and one use of it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from lai_torch._recording.probes import Tap
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parameter, or a tensor computed from parameters alone."""
+
+    tensor: Tensor
+    names: tuple[str, ...]
+    whole: bool
+
+    @property
+    def name(self) -> str:
+        """What the source is called in messages and records."""
+        return self.names[0]
+
+
+@dataclass(eq=False)
+class Use:
+    """One use of a parameter on a batch.
+
+    Attributes
+    ----------
+    kind
+        `dense`, `convolution`, `embedding`; or `direct`, for a copy of the parameter per sample.
+    weight, bias
+        What is used.
+    tap
+        Where the output gradient arrives; of a direct use, the copies' own gradient.
+    activations
+        What it is used on: the input of a layer, the ids of an embedding, the copies of a direct use.
+    transposed
+        Whether a dense use is `a W` rather than `a W^T`.
+    options
+        What else a convolution or an embedding needs.
+    batch_axis
+        Where the samples most likely are.
+    gates
+        Derivative of the next layer's input with respect to this layer's output, entry by entry, where
+        that was asked for.
+    version
+        How often the activations had been written to when they were read.
+    """
+
+    kind: str
+    weight: Source
+    tap: Tap
+    activations: Tensor
+    bias: Source | None = None
+    transposed: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    batch_axis: int | None = None
+    gates: Tensor | None = None
+    version: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.version = self.activations._version
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The axes among which the samples are looked for."""
+        shape = tuple(self.activations.shape)
+        return {"dense": shape[:-1], "convolution": shape[:1]}.get(self.kind, shape)
+
+    def flat(self, gradient: Tensor) -> Tensor:
+        """Return an output gradient with one axis of features behind the `leading` ones."""
+        if self.kind == "convolution":
+            return gradient.flatten(1)
+        return gradient.unsqueeze(-1) if self.kind == "direct" else gradient
+
+    @property
+    def name(self) -> str:
+        """The layer's name: that of its weight, without the last word."""
+        return self.weight.name.removesuffix(".weight")

@@ -1,0 +1,1 @@
+"""What scores a training sample: kernels, scores, validation summaries, and what follows from them."""

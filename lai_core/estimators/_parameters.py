@@ -1,0 +1,160 @@
+"""Each estimator as the parameters it sees; kernels, scores and sums are then the same for all.
+
+Ghost sees the traced parameters, LLI those of the last layer, LAI the virtual linear readouts from
+every layer's input to the outputs (the virtual-readout theorem), preconditioned LAI the same with
+the training side's output gradients rescaled.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from jaxtyping import Float
+
+from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
+from lai_core._engine.namespace import Array, cast
+from lai_core._engine.outer import OuterGradient
+from lai_core.estimators._positions import arranged
+from lai_core.records.base import Record, Trace
+
+Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
+"""Per parameter, its gradients from each use; the parameter's gradient is their sum."""
+
+
+def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
+    """Return the gradients of all traced parameters, uses of one parameter together."""
+    return _collected(trace.layers, work)
+
+
+def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
+    """Return the gradients of the last layer's parameters, from this one use of them."""
+    return _collected(trace.layers[-1:], work)
+
+
+def seen_gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> Gradients:
+    """Return the gradients that `ghost`, `lai` or `lli` sees of one side."""
+    if estimator == "lai":
+        return lai_gradients(trace, work, positions)
+    return {"ghost": ghost_gradients, "lli": lli_gradients}[estimator](trace, work)
+
+
+def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:
+    found: dict[Hashable, list[ParameterGradient]] = {}
+    for index, layer in enumerate(layers):
+        matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)
+        for parameter, gradient in layer.parameter_gradients(work).items():
+            found.setdefault((matrix, parameter), []).append(gradient)
+    return {parameter: _joined(uses, work) for parameter, uses in found.items()}
+
+
+def _joined(uses: list[ParameterGradient], work: Workspace) -> Sequence[ParameterGradient]:
+    """Return all uses of a parameter as one gradient, where one of them knows how to take in the others."""
+    for index, use in enumerate(uses if len(uses) > 1 else ()):
+        if (whole := use.joined([*uses[:index], *uses[index + 1 :]], work)) is not None:
+            return [whole]
+    return uses
+
+
+def lai_gradients(
+    trace: Trace,
+    work: Workspace,
+    positions: str,
+    readout_scales: Sequence[Array | float] | None = None,
+    output_scale: Float[Array, " d_out"] | None = None,
+) -> Gradients:
+    """Return the gradients of LAI's virtual readouts, all from one set of output gradients.
+
+    `readout_scales` (one a layer) is for the training side alone: it enters an inner product once.
+    So does `output_scale`, which multiplies the output gradients.
+    """
+    xp = work.xp
+    output_gradients = trace.layers[-1].output_gradients
+    if output_scale is not None:
+        output_gradients = cast(xp, output_gradients, work.dtype) * cast(xp, output_scale, work.dtype)
+    rows, _ = arranged(work, output_gradients, positions)
+    columns, scales, biases = [], [], []
+    for index, layer in enumerate(trace.layers):
+        embedding = layer.embedding(xp)
+        if embedding is None:
+            continue
+        block, count = arranged(work, embedding, positions)
+        scale = 1.0 if readout_scales is None else readout_scales[index]
+        columns.append(block)
+        scales.append(scale)
+        if layer.has_readout_bias:
+            biases.append(count * scale)
+    # All readout biases have one gradient: the validation side's column is 1, ours their joint weight.
+    constant = (1.0 if readout_scales is None else _summed(biases)) if biases else None
+    weighted = None if readout_scales is None else tuple(scales)
+    return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
+
+
+def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:
+    """Return the inner products of every validation with every training sample, over all parameters."""
+    parts = [
+        inner_products(theirs, ours, work)
+        for parameter in training
+        for theirs in validation[parameter]
+        for ours in training[parameter]
+    ]
+    return _summed(parts)
+
+
+def scores(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
+    """Return the kernel's column sums, each parameter by the cheaper contraction."""
+    parts = [
+        column_sums(theirs, ours, work)
+        for parameter in training
+        for theirs in validation[parameter]
+        for ours in training[parameter]
+    ]
+    return _summed(parts)
+
+
+def diagonal(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n"]:
+    """Return the kernel's diagonal, without the kernel."""
+    parts = [
+        theirs.paired(ours, work)
+        for parameter in training
+        for theirs in validation[parameter]
+        for ours in training[parameter]
+    ]
+    return _summed(parts)
+
+
+def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], ...]:
+    """Return the summed validation gradient of each parameter, in order."""
+    found = []
+    for uses in validation.values():
+        first, *rest = (use.total(work) for use in uses)
+        for other in rest:
+            first = tuple(mine + theirs for mine, theirs in zip(first, other, strict=True))
+        found.append(first)
+    return tuple(found)
+
+
+def along(
+    summed: tuple[tuple[Array, ...], ...], training: Gradients, work: Workspace
+) -> Float[Array, " n_train"]:
+    """Return the inner products of every training sample's gradient with the `totals`."""
+    parts = [
+        ours.along(total, work)
+        for total, uses in zip(summed, training.values(), strict=True)
+        for ours in uses
+    ]
+    return _summed(parts)
+
+
+def _summed(parts: Sequence[Array]) -> Array:
+    if not parts:
+        raise nothing_seen("training")
+    first, *rest = parts
+    for part in rest:
+        first = first + part
+    return first
+
+
+def nothing_seen(role: str) -> ValueError:
+    """Build the error of a trace of which the estimator sees no parameter."""
+    return ValueError(
+        f"{role}: expected a record with parameters of its own, got ReadoutTrace records alone: of these "
+        "Ghost sees nothing, nor LLI of one that is last"
+    )

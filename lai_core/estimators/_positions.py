@@ -1,0 +1,65 @@
+r"""What LAI means on layers that are used at many positions of one sample.
+
+=========  ==============================================================  ======================
+positions  kernel                                                          fits
+=========  ==============================================================  ======================
+tokens     :math:`\sum_{tt'} \langle g_{zt}, g_{jt'}\rangle                every layer has the
+           \sum_l \langle a^l_{zt}, a^l_{jt'}\rangle`                      last layer's positions
+mean       means over positions of a and of g, then as without positions   always
+flatten    :math:`\sum_l \langle A^l_z, A^l_j\rangle_F                     validation and training
+           \langle G_z, G_j\rangle_F`                                      have equal positions
+=========  ==============================================================  ======================
+"""
+
+from collections.abc import Sequence
+
+from lai_core._engine.checks import listed
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.positions import number_of_positions, sum_positions, with_positions
+from lai_core.records.base import Trace, where
+
+POSITIONS = ("tokens", "mean", "flatten")
+
+
+def arranged(work: Workspace, array: Array, positions: str) -> tuple[Array, int]:
+    """Return `array` as `positions` sees it, `(n, t, d)`, and how often a readout bias counts at each t."""
+    xp = work.xp
+    count = number_of_positions(array)
+    if positions == "tokens":
+        return with_positions(xp, array), 1
+    if positions == "mean":
+        return with_positions(xp, sum_positions(work, array) * (1.0 / count)), 1
+    return xp.reshape(array, (array.shape[0], 1, count * array.shape[-1])), count
+
+
+def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> str | None:
+    """Say why `positions` does not fit the layers of `trace`; None if it fits."""
+    if positions != "tokens":
+        return None
+    expected = number_of_positions(trace.layers[-1].output_gradients)
+    for index, layer in enumerate(trace.layers):
+        embedding = layer.embedding(xp)
+        if embedding is not None and (count := number_of_positions(embedding)) != expected:
+            return f"{where(role, index, layer)} has {count} positions, the last layer {expected}"
+    return None
+
+
+def check_positions_fit(
+    trace: Trace, xp: Namespace, positions: str, role: str, among: Sequence[str] = POSITIONS
+) -> None:
+    """Raise if `positions` cannot be used on `trace`, naming those of `among` that can.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+    """
+    reason = misfit(trace, xp, positions, role)
+    if reason is not None:
+        fitting = [other for other in among if misfit(trace, xp, other) is None]
+        msg = (
+            f"positions: {positions!r} needs the last layer's positions in every layer, but "
+            f"{reason}; these fit: {listed(fitting)}"
+        )
+        raise ValueError(msg)

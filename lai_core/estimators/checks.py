@@ -1,0 +1,68 @@
+"""What a caller may want to know of traces before scoring them."""
+
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array, Namespace
+from lai_core.estimators._arguments import check_lai_trace
+from lai_core.estimators._positions import POSITIONS, misfit
+from lai_core.records.base import Trace, where
+from lai_core.records.compatible import check_pair, check_same_samples, check_trace
+
+
+def fitting_positions(trace: Trace) -> tuple[str, ...]:
+    """Return the meanings of `positions` that fit the layers of `trace`, the most exact first.
+
+    Parameters
+    ----------
+    trace
+        A trace with the output gradients of the last layer.
+
+    Returns
+    -------
+    tuple of str
+        Out of `tokens`, `mean`, `flatten`, in this order.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If the trace is unsound.
+    """
+    work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
+    check_lai_trace(trace, work, "mean", "trace")
+    return tuple(choice for choice in POSITIONS if misfit(trace, work.xp, choice) is None)
+
+
+def check_same_batch(validation: Trace, training: Trace) -> None:
+    """Raise unless two traces hold the same numbers, as `exclude_self=True` assumes.
+
+    Looks at values, so it is for eager use, outside compiled programs.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of one model.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a trace.
+    ValueError
+        If the two are not of the same batch, naming the first array that differs.
+    """
+    work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
+    check_same_samples(validation, training)
+    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in ours.arrays().items():
+            other = theirs.arrays().get(field)
+            same = other is not None and array.shape == other.shape and _equal(work.xp, array, other)
+            if not same:
+                msg = (
+                    f"{where('training', index, ours)}.{field}: expected the values of validation, got others"
+                )
+                raise ValueError(msg)
+
+
+def _equal(xp: Namespace, left: Array, right: Array) -> bool:
+    """Whether two arrays hold the same numbers; NaN equals NaN here, it is the same batch."""
+    return bool(xp.all((left == right) | ((left != left) & (right != right))))

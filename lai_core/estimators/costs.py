@@ -1,0 +1,298 @@
+"""What scoring costs: multiply-adds and bytes, on a chain of dense layers, of any trace, route by route."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from numbers import Integral
+from typing import Any
+
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import itemsize
+from lai_core.estimators import _parameters as estimators
+from lai_core.estimators._arguments import check_lai_pair, check_lai_trace
+from lai_core.estimators.checks import fitting_positions
+from lai_core.records.base import Trace
+from lai_core.records.compatible import Needs, check_pair, check_trace
+
+__all__ = ["Route", "ScoringCost", "cost_ratio", "list_routes", "pairwise_cost", "summary_cost"]
+
+ESTIMATORS = ("ghost", "lai", "lli")
+
+MEANINGS = {
+    "tokens": "exact pairs of positions: Ghost of LAI's virtual readouts",
+    "mean": "means over positions of inputs and of gradients",
+    "flatten": "position by position; the validation set's traces are kept, and it costs as many pairs",
+}
+
+
+@dataclass(frozen=True)
+class ScoringCost:
+    """Costs of Ghost by Eq. 3 and of LAI by Eq. 4, per sample and per pair of samples.
+
+    Parameters
+    ----------
+    ghost_passes, lai_passes
+        Multiply-adds of the forward and backward passes of one sample. Both go forward through every
+        layer; Ghost also goes back through all but the first.
+    ghost_numbers, lai_numbers
+        Numbers kept of one sample, which are also the multiply-adds of one pair of samples: every
+        layer's input, and every layer's output gradient (Ghost) or the last layer's (LAI).
+    """
+
+    ghost_passes: int
+    lai_passes: int
+    ghost_numbers: int
+    lai_numbers: int
+
+    @property
+    def passes_ratio(self) -> float:
+        """Ghost's multiply-adds over LAI's for one sample's passes; below 2."""
+        return self.ghost_passes / self.lai_passes
+
+    @property
+    def numbers_ratio(self) -> float:
+        """Ghost's cache, or its multiply-adds a pair, over LAI's; below 2."""
+        return self.ghost_numbers / self.lai_numbers
+
+
+def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
+    r"""Count what scoring by Eq. 3 and by Eq. 4 costs on a chain of dense layers.
+
+    Implements :eq:`cost-ratio`: both ratios of Ghost to LAI are below 2, for every depth and all
+    widths; with equal widths they are :math:`(2L - 1)/L` and :math:`2L/(L + 1)`. This is Ghost as a sum
+    of products: building per-sample gradients instead can cost more.
+
+    Parameters
+    ----------
+    widths
+        :math:`d_0, \dots, d_L`: the width of the input, then of every layer's output.
+
+    Returns
+    -------
+    ScoringCost
+        The counts and their ratios.
+
+    Raises
+    ------
+    TypeError
+        If a width is not a whole number.
+    ValueError
+        If there are fewer than two widths, or one is not positive.
+
+    Examples
+    --------
+    >>> from lai_core import costs
+    >>> cost = costs.cost_ratio([64, 64, 64])
+    >>> cost.passes_ratio, round(cost.numbers_ratio, 3)
+    (1.5, 1.333)
+    """
+    if len(widths) < 2:
+        msg = f"widths: expected the input's and at least one layer's, got {len(widths)} of them"
+        raise ValueError(msg)
+    for index, width in enumerate(widths):
+        if isinstance(width, bool) or not isinstance(width, Integral):
+            msg = f"widths[{index}]: expected a whole number, got {width!r}"
+            raise TypeError(msg)
+        if width < 1:
+            msg = f"widths[{index}]: expected a positive width, got {width}"
+            raise ValueError(msg)
+    widths = [int(width) for width in widths]
+    sizes = [d_in * d_out for d_in, d_out in pairwise(widths)]
+    inputs, outputs = sum(widths[:-1]), sum(widths[1:])
+    return ScoringCost(
+        ghost_passes=sum(sizes) + sum(sizes[1:]),
+        lai_passes=sum(sizes),
+        ghost_numbers=inputs + outputs,
+        lai_numbers=inputs + widths[-1],
+    )
+
+
+def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> int:
+    """Count what scoring a batch from a summary takes, which is what adding it to a summary takes.
+
+    From shapes alone, before anything is multiplied: with t positions LAI's exact pairs of tokens take
+    `n t d_L sum_l d_(l-1)`, their means `n d_L sum_l d_(l-1)`.
+
+    Parameters
+    ----------
+    trace
+        A trace of the batch, as the estimator takes it.
+    estimator
+        `ghost`, `lai` or `lli`.
+    positions
+        What LAI's product means on layers with positions.
+
+    Returns
+    -------
+    int
+        Multiply-adds. Of `flatten`, whose summary exists for a last layer without positions alone, what
+        such a summary would take.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If the trace is unsound, or an option unknown or unfit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.estimators.costs import summary_cost
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 7)))])
+    >>> summary_cost(trace, "lai"), summary_cost(trace, "lai", positions="mean")
+    (210, 42)
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    work = check_trace("trace", trace, _needed(estimator), DEFAULT_MEMORY_BUDGET)
+    if estimator == "lai":
+        check_lai_trace(trace, work, positions, "trace")
+    return sum(
+        use.total_cost()
+        for uses in estimators.seen_gradients(estimator, trace, work, positions).values()
+        for use in uses
+    )
+
+
+def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positions: str = "tokens") -> int:
+    """Count what scoring a batch against raw validation samples takes, pair by pair.
+
+    With t positions on each side LAI's exact pairs of tokens take `n_val n t^2 (sum_l d_(l-1) + d_L)`,
+    `flatten` `n_val n t (sum_l d_(l-1) + d_L)`.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of both sides, as the estimator takes them.
+    estimator
+        `ghost`, `lai` or `lli`.
+    positions
+        What LAI's product means on layers with positions.
+
+    Returns
+    -------
+    int
+        Multiply-adds.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound, two do not fit, or an option is unknown or unfit.
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    if estimator == "lai":
+        work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
+    else:
+        work = check_pair(validation, training, _needed(estimator), DEFAULT_MEMORY_BUDGET)
+    theirs, ours = (
+        estimators.seen_gradients(estimator, trace, work, positions) for trace in (validation, training)
+    )
+    return sum(
+        left.pairwise_cost(right)
+        for parameter, uses in ours.items()
+        for left in theirs[parameter]
+        for right in uses
+    )
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way by which LAI scores a model with positions.
+
+    Attributes
+    ----------
+    positions
+        `tokens`, `mean` or `flatten`.
+    sketch
+        Width to which output gradients are sketched; None: not at all.
+    forwards
+        What scoring the batch takes, in forward passes of it, counted in multiply-adds; of `flatten`
+        against as many validation samples as the batch has.
+    summary_bytes
+        What the validation set's summary holds, for any number of samples; of `flatten`, per as many
+        samples as the batch has.
+    meaning
+        What the score is then.
+    """
+
+    positions: str
+    sketch: int | None
+    forwards: float
+    summary_bytes: int
+    meaning: str
+
+
+def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> tuple[Route, ...]:
+    """List what LAI's routes take on a batch, from the shapes of its trace.
+
+    Parameters
+    ----------
+    trace
+        A trace of the batch with the output gradients of its last layer.
+    forward
+        Multiply-adds of a forward pass of that batch.
+    sketches
+        Widths to list; those that are not narrower than the output are left out.
+
+    Returns
+    -------
+    tuple of Route
+        Those that fit the model, the most exact first, then sketches of that one.
+
+    Raises
+    ------
+    TypeError
+        If it is no trace.
+    ValueError
+        If the trace is unsound, or a width no positive whole number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.estimators.costs import list_routes
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 7)))])
+    >>> found = list_routes(trace, 210, sketches=[1])
+    >>> [(route.positions, route.sketch, round(route.forwards, 2)) for route in found]
+    [('tokens', None, 1.0), ('mean', None, 0.2), ('flatten', None, 0.95), ('tokens', 1, 0.14)]
+    """
+    for width in sketches:
+        if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+            msg = f"sketches: expected positive whole numbers, got {width!r}"
+            raise ValueError(msg)
+    work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
+    gradients: Any = trace.layers[-1].output_gradients
+    outputs = int(gradients.shape[-1])
+    listed = []
+    for positions in fitting_positions(trace):
+        if positions == "flatten":
+            cost, held = pairwise_cost(trace, trace, "lai", positions=positions), _held(trace, work)
+        else:
+            cost = summary_cost(trace, "lai", positions=positions)
+            places = int(gradients.shape[1]) if positions == "tokens" and gradients.ndim == 3 else 1
+            entries = cost // (int(gradients.shape[0]) * places)
+            held = entries * itemsize(work.xp, work.dtype)
+        listed.append(Route(positions, None, cost / forward, held, MEANINGS[positions]))
+    best = listed[0]
+    for width in sorted(width for width in sketches if width < outputs):
+        share = width / outputs
+        meaning = f"{best.meaning}; unbiased, of sketched output gradients"
+        held = int(best.summary_bytes * share)
+        listed.append(Route(best.positions, width, best.forwards * share, held, meaning))
+    return tuple(listed)
+
+
+def _held(trace: Trace, work: Workspace) -> int:
+    """Return the bytes of what LAI reads of a trace."""
+    read: list[Any] = [layer.embedding(work.xp) for layer in trace.layers]
+    read = [array for array in [*read, trace.layers[-1].output_gradients] if array is not None]
+    return sum(prod(array.shape) * itemsize(work.xp, array.dtype) for array in read)
+
+
+def _needed(estimator: str) -> Needs:
+    return "all" if estimator == "ghost" else "output"

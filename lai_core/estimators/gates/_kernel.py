@@ -1,0 +1,155 @@
+r"""The gate-corrected kernel, and its sums."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from jaxtyping import Float
+
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.gradients import spans
+from lai_core._engine.namespace import Array, cast
+from lai_core._theory.prepared import dot
+from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
+from lai_core.records.base import Trace
+from lai_core.records.compatible import check_same_samples
+
+
+def gate_lai_kernel(
+    validation: Trace,
+    training: Trace,
+    validation_gates: Sequence[Array],
+    training_gates: Sequence[Array],
+    column_norms: Sequence[Array],
+    /,
+    *,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, "n_val n_train"]:
+    r"""LAI with each layer's alpha multiplied by the gains of the layers above it.
+
+    Implements :eq:`gate-corrected`: :math:`\beta^{(L)}_{zj} \sum_l \alpha^{(l)}_{zj}
+    \prod_{t=l}^{L-1} \gamma_t(z, j)`, without a printed minus. Given the activations, the gates, the
+    column norms and the last gradients, its error against Ghost is 0 on average over column directions
+    that are uniform on the sphere and independent from layer to layer. It needs each pair of samples:
+    no summary of the validation side replaces them.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of a chain of dense layers, one position a sample, with the last output gradients.
+    validation_gates, training_gates
+        :math:`\phi'(s^{(l)})` for l = 1, ..., L-1, each `(n, d_l)`.
+    column_norms
+        :math:`\|W^{(l+1)}_{:,i}\|^2` for l = 1, ..., L-1, each `(d_l,)`; see `squared_column_norms`.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`; positive helps, as Ghost's. At least float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound or no such chain, shapes do not fit, or the budget is too small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.estimators.gates import gate_lai_kernel
+    >>> one = np.ones((1, 1))
+    >>> trace = lai.Trace([lai.LayerTrace(2.0 * one), lai.LayerTrace(one, one)])
+    >>> gate_lai_kernel(trace, trace, [one], [one], [np.array([0.25])])  # 4 * 0.25 + 1
+    array([[2.]])
+    """
+    inputs = gate_inputs(
+        (validation, training), (validation_gates, training_gates), column_norms, memory_budget
+    )
+    xp = inputs.work.xp
+    blocks = [_block(inputs, columns) for columns in _columns(inputs)]
+    return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
+
+
+def gate_lai_scores(
+    validation: Trace,
+    training: Trace,
+    validation_gates: Sequence[Array],
+    training_gates: Sequence[Array],
+    column_norms: Sequence[Array],
+    /,
+    *,
+    exclude_self: bool = False,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " n_train"]:
+    r"""Gate-corrected influence of each training sample on the whole validation set.
+
+    Implements :eq:`gate-corrected`, summed over validation samples.
+
+    Parameters
+    ----------
+    validation, training, validation_gates, training_gates, column_norms
+        As in `gate_lai_kernel`.
+    exclude_self
+        Leave sample j out of its own score: both sides are of the same batch, in the same order.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_train,)`. Positive helps: an estimate of what Ghost gives, in the same unit.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        As in `gate_lai_kernel`; also if `exclude_self` is asked of batches of different sizes.
+    """
+    inputs = gate_inputs(
+        (validation, training), (validation_gates, training_gates), column_norms, memory_budget
+    )
+    xp = inputs.work.xp
+    sums = [xp.sum(_block(inputs, columns), axis=0) for columns in _columns(inputs)]
+    scores = sums[0] if len(sums) == 1 else xp.concat(sums, axis=0)
+    if not exclude_self:
+        return scores
+    check_same_samples(validation, training)
+    return scores - _diagonal(inputs)
+
+
+def _columns(inputs: GateInputs) -> Iterator[slice]:
+    """Cut the training samples so that every layer's block of pairs fits the budget."""
+    n_val, n_train = inputs.gradients[0].shape[0], inputs.gradients[1].shape[0]
+    return spans(
+        n_train, inputs.work.fit((len(inputs.constants) + 2) * n_val, n_train, "one column of a kernel")
+    )
+
+
+def _block(inputs: GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
+    xp, dtype = inputs.work.xp, inputs.work.dtype
+
+    def products(validation: Array, training: Array) -> Array:
+        right = cast(xp, training[columns, ...], dtype)
+        return xp.matmul(cast(xp, validation, dtype), xp.matrix_transpose(right))
+
+    return _corrected(inputs, products)
+
+
+def _diagonal(inputs: GateInputs) -> Float[Array, " n"]:
+    xp, dtype = inputs.work.xp, inputs.work.dtype
+    return _corrected(inputs, lambda left, right: dot(xp, cast(xp, left, dtype), cast(xp, right, dtype)))
+
+
+def _corrected(inputs: GateInputs, products: Callable[[Array, Array], Array]) -> Array:
+    """Sum over layers by Horner's scheme, from below; `products` says which pairs."""
+    alphas = [
+        products(theirs, ours) + constant
+        for theirs, ours, constant in zip(*inputs.embeddings, inputs.constants, strict=True)
+    ]
+    corrected = alphas[0]
+    for alpha, theirs, ours in zip(alphas[1:], inputs.scaled_gates, inputs.gates, strict=True):
+        corrected = corrected * products(theirs, ours) + alpha
+    return corrected * products(*inputs.gradients)

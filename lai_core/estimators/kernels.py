@@ -1,0 +1,154 @@
+"""The pairwise kernels: one number for every validation and every training sample."""
+
+from typing import Any
+
+from jaxtyping import Float
+
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.namespace import Array
+from lai_core.estimators import _parameters as estimators
+from lai_core.estimators._arguments import check_lai_pair, readout_scales
+from lai_core.records.base import Trace
+from lai_core.records.compatible import check_pair
+
+
+def ghost_kernel(
+    validation: Trace, training: Trace, *, memory_budget: int = DEFAULT_MEMORY_BUDGET
+) -> Float[Array, "n_val n_train"]:
+    r"""Inner products of the samples' exact gradients over all traced parameters.
+
+    Implements :eq:`gradient1`, :eq:`ghost-bias`, :eq:`ghost-positions` and :eq:`ghost-sharing`: without
+    the printed minus and with the terms that biases, positions and shared matrices need,
+    :math:`\sum_l \sum_{t,t'} \alpha^{(l)}_{tt'} \beta^{(l)}_{tt'}`.
+
+    Parameters
+    ----------
+    validation, training
+        Traces with the output gradients of every layer.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`, the product of two losses' units; positive where a step on the training
+        sample lowers the validation sample's loss. At least float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound, the two do not fit, or the budget is too small for one pair of samples.
+
+    Notes
+    -----
+    Per layer, the cheaper of pairs of positions, `n_val n t t' (d_in + d_out)` multiply-adds, and
+    built gradients, `(n_val t + n t' + n_val n) d_in d_out`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> one = lai.Trace([lai.LayerTrace(np.array([[1.0, 2.0]]), np.array([[3.0]]))])
+    >>> float(lai.ghost_kernel(one, one)[0, 0])
+    45.0
+    """
+    work = check_pair(validation, training, "all", memory_budget)
+    return estimators.kernel(
+        estimators.ghost_gradients(validation, work), estimators.ghost_gradients(training, work), work
+    )
+
+
+def lli_kernel(
+    validation: Trace, training: Trace, *, memory_budget: int = DEFAULT_MEMORY_BUDGET
+) -> Float[Array, "n_val n_train"]:
+    r"""Inner products of the samples' exact gradients over the last layer's parameters.
+
+    Implements :eq:`lli`. The gradient is that of the last layer's own use of its parameters, also
+    where it shares its matrix with an earlier layer.
+
+    Parameters
+    ----------
+    validation, training
+        Traces with the output gradients of the last layer.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`; positive where a step on the training sample, moving the last layer
+        alone, lowers the validation sample's loss.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound, the two do not fit, or the budget is too small for one pair of samples.
+    """
+    work = check_pair(validation, training, "output", memory_budget)
+    return estimators.kernel(
+        estimators.lli_gradients(validation, work), estimators.lli_gradients(training, work), work
+    )
+
+
+def lai_kernel(
+    validation: Trace,
+    training: Trace,
+    *,
+    layer_weights: Any = None,
+    positions: str = "tokens",
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, "n_val n_train"]:
+    r"""Similarity of all layers' activations times similarity of the last layer's output gradients.
+
+    Implements :eq:`gradient2` and :eq:`virtual-readout`: without the printed minus
+    :math:`(\sum_l w_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`. It is the exact inner product of the
+    gradients of virtual linear readouts from every layer's input.
+
+    Parameters
+    ----------
+    validation, training
+        Traces with the output gradients of the last layer.
+    layer_weights
+        `(L,)`, an array of the traces' namespace or a sequence of floats: factors of each layer's
+        alpha, the bias's 1 included. None: all 1.
+    positions
+        What the product means on layers with positions: `tokens`, `mean` or `flatten`
+        (see :doc:`/guide/positions`).
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`; positive where a step on the training sample, moving the virtual readouts
+        alone, lowers the validation sample's loss. At least float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If a trace is unsound, the two do not fit, `positions` or `layer_weights` do not fit them, or
+        the budget is too small for one pair of samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> hidden = lai.LayerTrace(np.array([[1.0, 2.0]]))
+    >>> output = lai.LayerTrace(np.array([[3.0]]), np.array([[2.0]]))
+    >>> trace = lai.Trace([hidden, output])
+    >>> float(lai.lai_kernel(trace, trace)[0, 0])  # (5 + 9) * 4
+    56.0
+    """
+    work = check_lai_pair(validation, training, positions, memory_budget)
+    scales = readout_scales(layer_weights, training, work)
+    return estimators.kernel(
+        estimators.lai_gradients(validation, work, positions),
+        estimators.lai_gradients(training, work, positions, scales),
+        work,
+    )

@@ -1,0 +1,174 @@
+r"""LAI in the metric of an adaptive optimizer: output gradients divided by their running magnitude."""
+
+from typing import Any
+
+from jaxtyping import Float
+
+from lai_core._engine.checks import (
+    DEFAULT_MEMORY_BUDGET,
+    check_floating,
+    check_not_empty,
+    check_number,
+    check_vector,
+)
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
+from lai_core.estimators import _parameters as estimators
+from lai_core.estimators._arguments import check_lai_pair, readout_scales
+from lai_core.estimators.scores import _lai_scores
+from lai_core.estimators.summaries import ValidationSummary
+from lai_core.records.base import Trace
+from lai_core.records.compatible import check_trace
+
+
+def update_second_moment(
+    previous: Array | None, output_gradients: Array, *, decay: float = 0.999
+) -> Float[Array, " d_out"]:
+    r"""Update the running mean of squared output gradients.
+
+    Implements :eq:`second-moment`: :math:`D \leftarrow \gamma D + (1-\gamma)\,\overline{g^2}`.
+
+    The mean is over samples and positions; gradients are those of each sample's own loss.
+
+    Parameters
+    ----------
+    previous
+        The running mean so far, `(d_L,)`; None at the start, which returns the batch's own mean.
+    output_gradients
+        The last layer's, `(n, d_L)` or `(n, t, d_L)`.
+    decay
+        Share of the previous value that stays, in [0, 1).
+
+    Returns
+    -------
+    array
+        `(d_L,)`, squared units of the output gradients; at least float32. `previous` is not written to.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If an array is of a wrong kind or shape, or `decay` lies outside [0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> moment = lai.update_second_moment(None, np.array([[1.0, 2.0], [3.0, 0.0]]))
+    >>> lai.update_second_moment(moment, np.zeros((2, 2)), decay=0.5)
+    array([2.5, 1. ])
+    """
+    check_number("decay", decay, at_least=0.0, below=1.0)
+    xp = namespace_of({"output_gradients": output_gradients})
+    if output_gradients.ndim not in (2, 3):
+        msg = f"output_gradients: expected shape (n, d_L) or (n, t, d_L), got {tuple(output_gradients.shape)}"
+        raise ValueError(msg)
+    check_not_empty("output_gradients", output_gradients)
+    check_floating("output_gradients", output_gradients, xp)
+    gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))
+    mean = xp.mean(gradients * gradients, axis=tuple(range(gradients.ndim - 1)))
+    if previous is None:
+        return mean
+    check_vector("previous", previous, int(gradients.shape[-1]))
+    namespace_of({"output_gradients": output_gradients, "previous": previous})
+    kept = cast(xp, previous, accumulation_dtype(xp, previous.dtype, mean.dtype))
+    return kept * float(decay) + mean * (1.0 - float(decay))
+
+
+def preconditioned_lai_kernel(
+    validation: Trace,
+    training: Trace,
+    second_moment: Array,
+    *,
+    exponent: float = 1.0,
+    epsilon: float = 1e-8,
+    layer_weights: Any = None,
+    positions: str = "tokens",
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, "n_val n_train"]:
+    r"""LAI with :math:`\tilde\beta = g_z^\top D^{-\text{exponent}} g_j` in place of beta.
+
+    Implements :eq:`optimizer-preconditioning`; the arguments are those of `preconditioned_lai_scores`.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`; positive helps.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        As in `preconditioned_lai_scores`.
+    """
+    scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
+    work = check_lai_pair(validation, training, positions, memory_budget)
+    scales = readout_scales(layer_weights, training, work)
+    return estimators.kernel(
+        estimators.lai_gradients(validation, work, positions),
+        estimators.lai_gradients(training, work, positions, scales, scale),
+        work,
+    )
+
+
+def preconditioned_lai_scores(
+    validation: Trace | ValidationSummary,
+    training: Trace,
+    second_moment: Array,
+    *,
+    exponent: float = 1.0,
+    epsilon: float = 1e-8,
+    layer_weights: Any = None,
+    positions: str | None = None,
+    exclude_self: bool = False,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " n_train"]:
+    r"""LAI scores with :math:`\tilde\beta = g_z^\top D^{-p} g_j`, D = second moment + epsilon, p = exponent.
+
+    Implements :eq:`optimizer-preconditioning`. As printed, both sides are multiplied by
+    :math:`D^{-1/2}`, which is `exponent=1.0`; Adam divides its step by :math:`D^{1/2}` once, which is
+    `exponent=0.5`.
+
+    Parameters
+    ----------
+    validation
+        A trace with the output gradients of the last layer, or an `lai` summary.
+    training
+        A trace with the output gradients of the last layer.
+    second_moment
+        `(d_L,)`, see `update_second_moment`.
+    exponent
+        Power of D that divides beta.
+    epsilon
+        Added to the second moment; positive.
+    layer_weights, positions, exclude_self, memory_budget
+        As in `lai_scores`.
+
+    Returns
+    -------
+    array
+        `(n_train,)`. Positive helps, in the rescaled metric.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        As in `lai_scores`; also if `second_moment`, `exponent` or `epsilon` is not as described.
+    """
+    scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
+    return _lai_scores(validation, training, layer_weights, positions, exclude_self, memory_budget, scale)
+
+
+def _output_scale(
+    training: Trace, second_moment: Array, exponent: float, epsilon: float, memory_budget: int
+) -> Float[Array, " d_out"]:
+    check_number("exponent", exponent)
+    check_number("epsilon", epsilon, above=0.0)
+    work = check_trace("training", training, "output", memory_budget)
+    outputs: Array = training.layers[-1].output_gradients
+    xp = check_vector("second_moment", second_moment, int(outputs.shape[-1]))
+    namespace_of({"training": outputs, "second_moment": second_moment})
+    moment = cast(xp, second_moment, accumulation_dtype(xp, work.dtype, second_moment.dtype))
+    return (moment + float(epsilon)) ** (-float(exponent))

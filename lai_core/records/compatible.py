@@ -1,0 +1,193 @@
+"""Checks of traces against themselves and against each other, from shapes and types alone."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal
+
+from lai_core._engine.checks import check_budget
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
+from lai_core.records.base import Record, Trace, where
+
+Needs = Literal["output", "all"]
+
+
+def _arrays(role: str, trace: Trace) -> dict[str, Array]:
+    return {
+        f"{where(role, index, layer)}.{field}": array
+        for index, layer in enumerate(trace.layers)
+        for field, array in layer.arrays().items()
+    }
+
+
+def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
+    """Raise unless `trace` is sound and has the output gradients an estimator needs.
+
+    Returns
+    -------
+    Workspace
+        Where to compute with its arrays.
+
+    Raises
+    ------
+    TypeError
+        If it is not a trace, or its arrays are of a wrong kind.
+    ValueError
+        If a shape is wrong or output gradients are missing.
+    """
+    if not isinstance(trace, Trace):
+        msg = f"{role}: expected a Trace, got {type(trace).__name__}"
+        raise TypeError(msg)
+    named = _arrays(role, trace)
+    xp = namespace_of(named)
+    for index, layer in enumerate(trace.layers):
+        here = where(role, index, layer)
+        layer.check(here, xp)
+        if layer.samples() != trace.layers[0].samples():
+            msg = (
+                f"{here}: expected {trace.layers[0].samples()} samples as in {role}.layers[0], "
+                f"got {layer.samples()}"
+            )
+            raise ValueError(msg)
+        check_weight_key(here, layer)
+        last = index == len(trace.layers) - 1
+        if layer.output_gradients is None and (last or needs == "all"):
+            of = "the last layer" if needs == "output" else "every layer (trace with gradients='all')"
+            msg = f"{here}.output_gradients: expected output gradients of {of}, got None"
+            raise ValueError(msg)
+    check_shared_shapes(role, trace)
+    dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
+    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_budget(memory_budget))
+
+
+def check_weight_key(here: str, layer: Record) -> None:
+    """Raise unless the weight key can be compared: an array cannot.
+
+    Raises
+    ------
+    TypeError
+        If it is an array, or not hashable.
+    """
+    if is_array(layer.weight) or not isinstance(layer.weight, Hashable):
+        msg = (
+            f"{here}.weight: expected a hashable key such as the parameter's name, "
+            f"got {type(layer.weight).__name__}"
+        )
+        raise TypeError(msg)
+
+
+def check_shared_shapes(role: str, trace: Trace) -> None:
+    """Raise unless records with equal weight keys have matrices of equal shape.
+
+    Raises
+    ------
+    ValueError
+        If they have not.
+    """
+    first: dict[Hashable, int] = {}
+    for index, layer in enumerate(trace.layers):
+        if layer.weight is None or layer.matrix_shape is None:
+            continue
+        other = first.setdefault(layer.weight, index)
+        expected, got = trace.layers[other].matrix_shape, layer.matrix_shape
+        if expected != got:
+            msg = (
+                f"{where(role, index, layer)}: shares the weight {layer.weight!r} with "
+                f"{where(role, other, trace.layers[other])}: expected a matrix of its shape "
+                f"(groups, outputs, inputs) = {expected}, got {got}"
+            )
+            raise ValueError(msg)
+
+
+def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
+    """Raise unless two traces are of one model and can be scored against each other.
+
+    Returns
+    -------
+    Workspace
+        Where to compute with the arrays of both.
+
+    Raises
+    ------
+    ValueError
+        If their layers differ in number, width, bias, groups, kind or sharing.
+    """
+    sides = {"validation": validation, "training": training}
+    left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
+    xp = namespace_of({role: any_array(trace) for role, trace in sides.items()})
+    check_layouts("validation", layouts(validation, needs), training, needs)
+    return Workspace(xp, accumulation_dtype(xp, left.dtype, right.dtype), left.memory_budget)
+
+
+Layouts = tuple[tuple[tuple[str, Any], ...], ...]
+"""Of each layer, names and values of what must be equal on both sides; hashable, so static in a pytree."""
+
+
+def layouts(trace: Trace, needs: Needs) -> Layouts:
+    """Return of each layer what must be equal on both sides of an estimator with these needs."""
+    found = []
+    for index, layer in enumerate(trace.layers):
+        layout = {**layer.layout(), "weight key": layer.weight}
+        if needs == "output" and index < len(trace.layers) - 1:
+            layout.pop("width of the output gradients", None)  # not looked at, and one side may lack them
+        found.append(tuple(layout.items()))
+    return tuple(found)
+
+
+def check_layouts(source: str, expected: Layouts, training: Trace, needs: Needs) -> None:
+    """Raise unless the layers of `training` are those of `expected`, which came from `source`."""
+    names = [where("training", index, layer) for index, layer in enumerate(training.layers)]
+    check_equal_layouts(source, expected, "training", layouts(training, needs), names)
+
+
+def check_equal_layouts(
+    source: str, expected: Layouts, role: str, got: Layouts, names: Sequence[str] | None = None
+) -> None:
+    """Raise unless two sides have the same layers.
+
+    Raises
+    ------
+    ValueError
+        If they differ in number, or a layer in width, bias, groups, kind or weight key.
+    """
+    if len(expected) != len(got):
+        msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
+        raise ValueError(msg)
+    for index, pair in enumerate(zip(expected, got, strict=True)):
+        theirs, ours = (dict(layout) for layout in pair)
+        for what in (*theirs, *ours):
+            if theirs.get(what) != ours.get(what):
+                here = names[index] if names else f"{role}.layers[{index}]"
+                msg = f"{here}: expected {what} {theirs.get(what)!r} as in {source}, got {ours.get(what)!r}"
+                raise ValueError(msg)
+
+
+def any_array(trace: Trace) -> Array:
+    """Return one array of a trace, which tells the namespace and the device of all."""
+    return next(array for layer in trace.layers for array in layer.arrays().values())
+
+
+def check_same_samples(validation: Trace, training: Trace) -> None:
+    """Raise unless two traces have equal shapes, so that sample j can be left out of score j.
+
+    Raises
+    ------
+    ValueError
+        If they do not.
+    """
+    n_val, n_train = validation.layers[0].samples(), training.layers[0].samples()
+    if n_val != n_train:
+        msg = (
+            f"exclude_self: expected the same batch as validation and as training, got {n_val} validation "
+            f"and {n_train} training samples"
+        )
+        raise ValueError(msg)
+    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in ours.arrays().items():
+            other = theirs.arrays().get(field)
+            if other is not None and tuple(other.shape) != tuple(array.shape):
+                msg = (
+                    f"exclude_self: expected the same batch as validation and as training, but "
+                    f"{where('training', index, ours)}.{field} has shape {tuple(array.shape)}, in "
+                    f"validation {tuple(other.shape)}"
+                )
+                raise ValueError(msg)

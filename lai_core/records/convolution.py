@@ -1,0 +1,267 @@
+"""The record of a convolution: Ghost unfolds patches one offset at a time, LAI reads the raw map."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
+from lai_core._engine.namespace import Array, Namespace, namespace_of
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.positions import sum_positions
+from lai_core.records._patches import Geometry as Geometry
+from lai_core.records._patches import Patch, by_position, padded_with_zeros
+from lai_core.records.base import Record
+from lai_core.records.dense import LayerTrace
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionTrace(Record):
+    r"""One use of one convolution kernel on one batch: its input map and the gradient of its output map.
+
+    Implements :eq:`convolution-gradient`: a convolution is a matrix used at every output position on a
+    patch of the input, so its inner product is :math:`\sum_{t,t'} \langle p_{zt}, p_{jt'}\rangle
+    \langle g_{zt}, g_{jt'}\rangle` within each group. Patches are never held: the kernel's offsets
+    are blocks of columns, each a strided slice of the input.
+
+    Parameters
+    ----------
+    activations
+        Input map `(n, channels, *space)`, one to three axes of space.
+    output_gradients
+        Gradient of each sample's own loss with respect to the output map `(n, d_out, *out_space)`.
+        None where only LAI is wanted.
+    kernel
+        Lengths of the kernel, one per axis of space.
+    stride, dilation
+        One number per axis of space.
+    padding
+        Zeros before and after each axis of space.
+    groups
+        Groups of channels that do not mix.
+    bias
+        Whether there is a trainable bias per output channel.
+    weight
+        Key of the kernel; records with equal keys share it.
+    name
+        What the layer is called in messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), np.ones((2, 4, 6)), kernel=(3,))
+    >>> lai.ghost_kernel(*[lai.Trace([layer, lai.LayerTrace(np.ones((2, 1)), np.ones((2, 1)))])] * 2).shape
+    (2, 2)
+    """
+
+    activations: Array
+    output_gradients: Array | None = None
+    kernel: Sequence[int] = ()
+    stride: Sequence[int] | None = None
+    padding: Sequence[tuple[int, int]] | None = None
+    dilation: Sequence[int] | None = None
+    groups: int = 1
+    bias: bool = False
+    weight: Hashable = None
+    name: str = ""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Return the arrays of the record by field name; those that are None left out."""
+        named = {"activations": self.activations, "output_gradients": self.output_gradients}
+        return {name: array for name, array in named.items() if array is not None}
+
+    @property
+    def geometry(self) -> "Geometry":
+        """The convolution's shape, with the defaults filled in."""
+        axes = len(self.kernel)
+        return Geometry(
+            tuple(self.kernel),
+            tuple(self.stride) if self.stride is not None else (1,) * axes,
+            tuple((low, high) for low, high in self.padding)
+            if self.padding is not None
+            else ((0, 0),) * axes,
+            tuple(self.dilation) if self.dilation is not None else (1,) * axes,
+        )
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise unless the arrays fit each other and the kernel.
+
+        Raises
+        ------
+        ValueError
+            If a rank, the channels, the samples, the groups or the output's space do not fit.
+        """
+        axes = len(self.kernel)
+        for field, array in self.arrays().items():
+            if array.ndim != axes + 2 or not axes:
+                msg = (
+                    f"{where}.{field}: expected shape (n, channels, *space) with one axis of space per "
+                    f"kernel length {tuple(self.kernel)}, got {tuple(array.shape)}"
+                )
+                raise ValueError(msg)
+            check_not_empty(f"{where}.{field}", array)
+            check_floating(f"{where}.{field}", array, xp)
+            if not isinstance(self.groups, int) or self.groups < 1 or array.shape[1] % self.groups:
+                msg = (
+                    f"{where}.groups: expected a positive divisor of the channels of {field} "
+                    f"({array.shape[1]}), got {self.groups!r}"
+                )
+                raise ValueError(msg)
+        for field in ("stride", "padding", "dilation"):
+            given = getattr(self, field)
+            if given is not None and len(given) != axes:
+                msg = f"{where}.{field}: expected one entry per axis of space ({axes}), got {tuple(given)}"
+                raise ValueError(msg)
+        if self.output_gradients is None:
+            return
+        expected = (self.samples(), *self.geometry.output(self.activations.shape[2:]))
+        got = (self.output_gradients.shape[0], *self.output_gradients.shape[2:])
+        if expected != got:
+            msg = (
+                f"{where}.output_gradients: expected samples and space {expected} as the kernel makes of the "
+                f"activations {tuple(self.activations.shape)}, got {got}"
+            )
+            raise ValueError(msg)
+
+    def layout(self) -> Mapping[str, Any]:
+        """Return what must be equal on the validation and the training side."""
+        outputs = self.output_gradients
+        return {
+            "kind": type(self).__name__,
+            "width of the activations": int(self.activations.shape[1]),
+            "width of the output gradients": None if outputs is None else int(outputs.shape[1]),
+            "geometry": self.geometry,
+            "bias": bool(self.bias),
+            "groups": self.groups,
+        }
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Groups, outputs and inputs of a group, then the kernel's lengths; None without output gradients."""
+        if self.output_gradients is None:
+            return None
+        sides = (self.output_gradients, self.activations)
+        return (self.groups, *(int(side.shape[1]) // self.groups for side in sides), *self.kernel)
+
+    def samples(self) -> int:
+        """Return how many samples were recorded."""
+        return int(self.activations.shape[0])
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return the per-sample gradients of the kernel and, where there is one, of the bias."""
+        rows = by_position(work.xp, self.output_gradients)
+        weight = ConvolutionGradient(OuterGradient(rows, self._patches(work.xp), groups=self.groups))
+        return {
+            "weight": weight,
+            **({"bias": VectorGradient(sum_positions(work, rows))} if self.bias else {}),
+        }
+
+    def _patches(self, xp: Namespace) -> tuple[Any, ...]:
+        """Return one block of columns per offset of the kernel."""
+        geometry = self.geometry
+        padded = self.activations
+        for axis, (low, high) in enumerate(geometry.padding):
+            padded = padded_with_zeros(xp, padded, axis + 2, low, high)
+        padded = xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
+        space = geometry.output(self.activations.shape[2:])
+        return tuple(Patch(xp, padded, window) for window in geometry.windows(space))
+
+    def embedding(self, xp: Namespace) -> Array | None:
+        """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""
+        return by_position(xp, self.activations)
+
+    @property
+    def has_readout_bias(self) -> bool:
+        """Whether LAI's virtual readout from this layer has a bias: where the layer has one."""
+        return bool(self.bias)
+
+    @property
+    def has_output_rows(self) -> bool:
+        """Return False: the output gradients are maps, channels before space."""
+        return False
+
+    def unfolded(self) -> LayerTrace:
+        """Return the record as what it is: a matrix on every patch.
+
+        LAI and its variants read the output gradients of a trace's last record as `(n, t, d)`: this is
+        how a convolution stands last. Ghost and LLI are the same of both, but the patches are held.
+
+        Returns
+        -------
+        LayerTrace
+            Activations `(n, positions, channels * offsets)`, a channel's offsets side by side, as in
+            the flattened kernel; output gradients `(n, positions, d_out)`.
+
+        Raises
+        ------
+        TypeError
+            If an array is of a wrong kind.
+        ValueError
+            If the arrays do not fit each other and the kernel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lai_core as lai
+        >>> layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), np.ones((2, 4, 6)), kernel=(3,)).unfolded()
+        >>> layer.activations.shape, layer.output_gradients.shape
+        ((2, 6, 9), (2, 6, 4))
+        """
+        xp = namespace_of(self.arrays())
+        self.check("layer", xp)
+        patches = xp.stack([patch[:, ...] for patch in self._patches(xp)], axis=-1)
+        gradients = self.output_gradients
+        return LayerTrace(
+            xp.reshape(patches, (*patches.shape[:2], -1)),
+            None if gradients is None else by_position(xp, gradients),
+            bias=self.bias,
+            weight=self.weight,
+            groups=self.groups,
+            name=self.name,
+        )
+
+
+@dataclass(frozen=True)
+class ConvolutionGradient(ParameterGradient):
+    """The gradients of a kernel: an outer gradient whose blocks of columns are the kernel's offsets."""
+
+    outer: OuterGradient
+
+    @property
+    def samples(self) -> int:
+        """How many samples the batch has."""
+        return self.outer.samples
+
+    def blocks(self, training: "ConvolutionGradient", work: Workspace) -> Any:
+        """Yield the inner products in blocks that fit the budget."""
+        return self.outer.blocks(training.outer, work)
+
+    def paired(self, training: "ConvolutionGradient", work: Workspace) -> Array:
+        """Return the inner product of sample j's gradient with sample j's of `training`."""
+        return self.outer.paired(training.outer, work)
+
+    def total(self, work: Workspace) -> tuple[Array, ...]:
+        """Return the summed gradient, one block per offset."""
+        return self.outer.total(work)
+
+    def along(self, direction: tuple[Array, ...], work: Workspace) -> Array:
+        """Return the inner product of every sample's gradient with a `total`."""
+        return self.outer.along(direction, work)
+
+    def scores(self, validation: ParameterGradient, work: Workspace) -> Array:
+        """Return the inner products with the summed `validation` gradient, in parts that fit the budget."""
+        other = validation.outer if isinstance(validation, ConvolutionGradient) else validation
+        return self.outer.scores(other, work)
+
+    def total_entries(self) -> int:
+        """How many numbers `total` holds."""
+        return self.outer.total_entries()
+
+    def pairwise_cost(self, training: "ConvolutionGradient") -> int:
+        """Multiply-adds of all `blocks` against `training`."""
+        return self.outer.pairwise_cost(training.outer)
+
+    def total_cost(self) -> int:
+        """Multiply-adds of `total`."""
+        return self.outer.total_cost()

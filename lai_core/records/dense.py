@@ -1,0 +1,177 @@
+"""The dense kind of record: one use of one weight matrix, `s = W a (+ b)`."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
+from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.positions import sum_positions, with_positions
+from lai_core.records.base import Record
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace(Record):
+    """One use of one weight matrix on one batch: its input and the gradient of its output.
+
+    Arrays are not copied and not looked at until they are scored, so that a record passes through
+    pytree utilities and compilers.
+
+    Parameters
+    ----------
+    activations
+        The layer's input a^(l-1): `(n, d_in)`, or `(n, t, d_in)` where the matrix is used at t
+        positions of each sample.
+    output_gradients
+        Gradient g^(l) of each sample's own, unnormalised loss with respect to the layer's
+        pre-activation output s^(l): `(n, d_out)` or `(n, t, d_out)`. LAI and LLI need it of the last
+        layer alone, Ghost of every layer.
+    bias
+        Whether the layer has a trainable bias, whose exact contribution is then included.
+    weight
+        Key of the weight matrix. Records with equal keys share one matrix and, where they have a
+        bias, one bias: Ghost then has all cross terms. None: a matrix of the record's own.
+    groups
+        The matrix is block-diagonal with this many equal blocks over contiguous channels.
+    name
+        What the layer is called in messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> layer = lai.LayerTrace(np.ones((8, 5, 3)), np.ones((8, 5, 2)), bias=True, name="head")
+    >>> layer.groups
+    1
+    """
+
+    activations: Array
+    output_gradients: Array | None = None
+    bias: bool = False
+    weight: Hashable = None
+    groups: int = 1
+    name: str = ""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Return the arrays of the record by field name; those that are None left out."""
+        named = {"activations": self.activations, "output_gradients": self.output_gradients}
+        return {name: array for name, array in named.items() if array is not None}
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise unless the arrays fit each other.
+
+        Raises
+        ------
+        ValueError
+            If a rank, a width, the samples, the positions or the groups do not fit.
+        TypeError
+            If an array does not hold real floating-point numbers.
+        """
+        bias: object = self.bias
+        if not isinstance(bias, bool):
+            msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
+            raise TypeError(msg)
+        for field, array in self.arrays().items():
+            if array.ndim not in (2, 3):
+                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
+                raise ValueError(msg)
+            check_not_empty(f"{where}.{field}", array)
+            check_floating(f"{where}.{field}", array, xp)
+            if self.groups.__class__ is not int or self.groups < 1 or array.shape[-1] % self.groups:
+                msg = (
+                    f"{where}.groups: expected a Python int, a positive divisor of the width of {field} "
+                    f"({array.shape[-1]}), got {self.groups!r}"
+                )
+                raise ValueError(msg)
+        if self.output_gradients is None:
+            return
+        expected, got = tuple(self.activations.shape[:-1]), tuple(self.output_gradients.shape[:-1])
+        if expected != got:
+            axes = "(n, t)" if len(expected) == 2 else "(n,)"
+            msg = (
+                f"{where}.output_gradients: expected the samples and positions of the activations, "
+                f"{axes} = {expected}, got {got}"
+            )
+            raise ValueError(msg)
+
+    def layout(self) -> Mapping[str, Any]:
+        """Return what must be equal on the validation and the training side."""
+        outputs = self.output_gradients
+        return {
+            "kind": type(self).__name__,
+            "width of the activations": int(self.activations.shape[-1]),
+            "width of the output gradients": None if outputs is None else int(outputs.shape[-1]),
+            "bias": bool(self.bias),
+            "groups": self.groups,
+        }
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of the matrix: groups, outputs and inputs of a group; None without output gradients."""
+        if self.output_gradients is None:
+            return None
+        sides = (self.output_gradients, self.activations)
+        return (self.groups, *(int(side.shape[-1]) // self.groups for side in sides))
+
+    def samples(self) -> int:
+        """Return how many samples were recorded."""
+        return int(self.activations.shape[0])
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return the per-sample gradients of the weight and, where there is one, of the bias."""
+        rows, columns = (
+            with_positions(work.xp, array) for array in (self.output_gradients, self.activations)
+        )
+        weight = OuterGradient(rows, (columns,), groups=self.groups)
+        if not self.bias:
+            return {"weight": weight}
+        return {"weight": weight, "bias": VectorGradient(sum_positions(work, self.output_gradients))}
+
+    def embedding(self, xp: Namespace) -> Array | None:
+        """Return the activations: LAI's virtual readout sees the layer's whole input."""
+        return self.activations
+
+    @property
+    def has_readout_bias(self) -> bool:
+        """Whether LAI's virtual readout from this layer has a bias: where the layer has one."""
+        return bool(self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadoutTrace(LayerTrace):
+    """A layer as LAI alone sees it: its own matrix is frozen, or recorded elsewhere, so Ghost skips it.
+
+    Parameters are those of `LayerTrace`; the outputs may have other positions than the inputs (a
+    frozen convolution).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> frozen = lai.ReadoutTrace(np.ones((2, 3)), np.ones((2, 4)))
+    >>> head = lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))
+    >>> trace = lai.Trace([frozen, head])
+    >>> float(lai.ghost_kernel(trace, trace)[0, 0]), float(lai.lai_kernel(trace, trace)[0, 0])
+    (4.0, 7.0)
+    """
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise unless the arrays are of the right rank and kind; their positions may differ.
+
+        Raises
+        ------
+        ValueError
+            If a rank is wrong.
+        """
+        for field, array in self.arrays().items():
+            if array.ndim not in {2, 3}:
+                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
+                raise ValueError(msg)
+            check_not_empty(f"{where}.{field}", array)
+            check_floating(f"{where}.{field}", array, xp)
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return no gradients: Ghost sees no parameter here."""
+        return {}

@@ -1,0 +1,180 @@
+"""What quotients between bounds say about ranking and selection."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core import bounds
+from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.networks import ASSUMING, Shape
+
+
+def bounded_quotients(seed, n=5, ends=False):
+    """Draw approximate scores of any sign, bounds m < M, and exact scores with quotients in [m, M]."""
+    rng = np.random.default_rng(seed)
+    low, high = np.sort(rng.uniform(0.05, 2, 2))
+    approximate = rng.standard_normal(n) + rng.choice([0, 3])
+    share = rng.integers(0, 2, n) if ends else rng.uniform(0, 1, n)
+    return approximate * (low + share * (high - low)), approximate, float(low), float(high)
+
+
+def correlation(x, y):
+    return np.corrcoef(x, y)[0, 1]
+
+
+@pytest.mark.equation("rank-cosine")
+@given(SEEDS, st.booleans())
+def test_the_cosine_is_at_least_its_guarantee(seed, ends):
+    exact, approximate, low, high = bounded_quotients(seed, ends=ends)
+    cosine = exact @ approximate / np.linalg.norm(exact) / np.linalg.norm(approximate)
+    guarantee = bounds.cosine_guarantee(low=low, high=high)
+    hunt(guarantee, cosine)
+    assert at_most(guarantee, cosine)
+
+
+@pytest.mark.equation("rank-cosine")
+@given(st.floats(0.01, 1), st.floats(1, 10))
+def test_the_guarantee_on_the_cosine_is_attained(low, high):
+    """By two samples whose approximate scores are sqrt(M) and sqrt(m), at opposite ends."""
+    approximate = np.array([high**0.5, low**0.5])
+    exact = approximate * np.array([low, high])
+    cosine = exact @ approximate / np.linalg.norm(exact) / np.linalg.norm(approximate)
+    np.testing.assert_allclose(cosine, bounds.cosine_guarantee(low=low, high=high), rtol=1e-9)
+
+
+@pytest.mark.equation("rank-pearson")
+@given(SEEDS, st.booleans())
+def test_the_correlation_is_at_least_its_guarantee(seed, ends):
+    exact, approximate, low, high = bounded_quotients(seed, n=6, ends=ends)
+    guarantee = bounds.pearson_guarantee(approximate, low=low, high=high)
+    found = correlation(exact, approximate)
+    hunt(guarantee, found)
+    assert at_most(guarantee, found)
+
+
+@pytest.mark.equation("rank-pearson")
+def test_counterexample_quotients_near_one_say_nothing_of_the_correlation_of_equal_scores():
+    approximate, exact = np.array([1.0, 1.01]), np.array([1.01, 1.0])
+    np.testing.assert_allclose(correlation(exact, approximate), -1.0)
+    assert bounds.pearson_guarantee(approximate, low=1 / 1.01, high=1.01) == -1.0
+    assert bounds.pearson_guarantee(np.ones(3), low=0.9, high=1.1) == -1.0
+    centred = bounds.pearson_guarantee(np.array([1.0, -1.0]), low=0.5, high=2.0)
+    np.testing.assert_allclose(centred, bounds.cosine_guarantee(low=0.5, high=2.0))
+
+
+@pytest.mark.equation("concordance")
+@given(SEEDS, st.booleans())
+def test_a_certain_order_is_never_wrong(seed, ends):
+    exact, approximate, low, high = bounded_quotients(seed, ends=ends)
+    certain = bounds.certain_order(approximate, low=low, high=high)
+    assert (exact[:, None] > exact[None, :])[certain].all()
+    positive = (approximate[:, None] > 0) & (approximate[None, :] > 0)
+    printed = approximate[:, None] / approximate[None, :] > high / low * (1 + 1e-12)
+    assert certain[positive & printed].all()
+    assert not certain[positive & ~printed & (approximate[:, None] < approximate[None, :])].any()
+
+
+@pytest.mark.equation("concordance")
+@given(SEEDS)
+def test_an_order_that_is_not_certain_may_be_either(seed):
+    _, approximate, low, high = bounded_quotients(seed, n=4)
+    certain = bounds.certain_order(approximate, low=low, high=high)
+    for j in range(4):
+        for k in range(4):
+            if j != k and not certain[j, k]:
+                ends = [(low * approximate[i], high * approximate[i]) for i in (j, k)]
+                assert min(ends[0]) <= max(ends[1])
+
+
+@pytest.mark.equation("sign-agreement")
+@given(SEEDS)
+def test_a_certain_sign_is_never_wrong(seed):
+    rng = np.random.default_rng(seed)
+    low, high = np.sort(rng.uniform(0.2, 1.5, 2))
+    kernel = rng.standard_normal((3, 6)) + rng.choice([-1, 0, 1])
+    ghost = (kernel * rng.uniform(low, high, kernel.shape)).sum(0)
+    certain = bounds.certain_sign(kernel, low=float(low), high=float(high))
+    assert (np.sign(ghost) == np.sign(kernel.sum(0)))[certain].all()
+    parts = np.maximum(kernel, 0).sum(0), np.maximum(-kernel, 0).sum(0)
+    worst = np.where(kernel.sum(0) > 0, low * parts[0] - high * parts[1], low * parts[1] - high * parts[0])
+    assert (certain == (worst > 0)).all()
+
+
+@pytest.mark.equation("sign-agreement")
+def test_counterexample_without_the_margin_the_sign_may_change():
+    """P = 3, N = 2 and quotients in [1/2, 1]: P/N = 1.5 is not above 2, and Ghost is -1/2 where LAI is 1."""
+    kernel, quotients = np.array([[3.0], [-2.0]]), np.array([[0.5], [1.0]])
+    assert not bounds.certain_sign(kernel, low=0.5, high=1.0).any()
+    assert (kernel * quotients).sum() == -0.5 < 0 < kernel.sum()
+
+
+@pytest.mark.equation("selection-regret")
+@given(SEEDS, st.integers(1, 6))
+def test_the_regret_is_at_most_the_distance_of_scaled_scores(seed, n):
+    rng = np.random.default_rng(seed)
+    exact, approximate = rng.standard_normal((2, n))
+    approximate = np.where(rng.uniform(size=n) < 0.2, 0.0, approximate)
+    regret = bounds.selection_regret(exact, approximate)
+    best = np.maximum(exact, 0).sum() - exact[approximate > 0].sum()
+    np.testing.assert_allclose(regret, best, rtol=1e-9, atol=1e-12)
+    bound = bounds.selection_regret_bound(exact, approximate)
+    hunt(regret, bound)
+    assert at_most(regret, bound)
+    scales = np.append(np.abs(rng.standard_normal(50)), 0.0)
+    breaks = exact[approximate != 0] / approximate[approximate != 0]
+    scales = np.append(scales, breaks[breaks > 0])
+    distances = np.abs(exact - scales[:, None] * approximate).sum(1)
+    np.testing.assert_allclose(bound, distances.min(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.equation("selection-regret")
+def test_the_bound_on_the_regret_is_attained():
+    """One sample right, one with a score that the approximation has as 0."""
+    exact, approximate = np.array([1.0, 2.0]), np.array([1.0, 0.0])
+    assert bounds.selection_regret(exact, approximate) == 2.0
+    assert bounds.selection_regret_bound(exact, approximate) == 2.0
+
+
+@pytest.mark.equation("selection-regret")
+def test_the_best_scale_is_a_median_of_the_quotients():
+    """Of 7, 0, 5, 1, 6 it is 5, at a distance of 12."""
+    bound = bounds.selection_regret_bound(np.array([7.0, 0.0, 5.0, 1.0, 6.0]), np.ones(5))
+    assert bound == 12.0
+
+
+@pytest.mark.equation("identical-ranking")
+@given(SEEDS, st.sampled_from([2, 3, 6]))
+def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
+    rng = np.random.default_rng(seed)
+    case = ASSUMING["orthogonal"](rng, Shape(1, depth, 4, 2, 5))
+    weights = [w[0] for w in case.networks.weights]
+    stretch = [np.linalg.norm(w, 2) ** 2 for w in weights]
+    gains = np.array([np.prod(stretch[layer + 1 :]) for layer in range(depth)])
+    proportions = np.array([np.prod(stretch[:layer]) for layer in range(depth)])
+    factor = bounds.common_factor(gains, proportions)
+    np.testing.assert_allclose(case.ghost[0], factor * case.lai[0], rtol=1e-9)
+    np.testing.assert_allclose(correlation(case.ghost[0], case.lai[0]), 1.0)
+
+
+@pytest.mark.equation("identical-ranking")
+def test_gated_layers_are_not_among_the_networks_that_rank_alike():
+    def different(seed):
+        case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 4, 2, 5))
+        return correlation(case.ghost[0], case.lai[0]) < 0.99
+
+    assert found(different) is not None
+
+
+@pytest.mark.equation("ghost-lai-range", "rank-cosine")
+@pytest.mark.parametrize("family", ["orthogonal", "positive"])
+@given(SEEDS)
+def test_the_range_of_ghost_over_lai_guarantees_the_cosine_on_networks(family, seed):
+    case = ASSUMING[family](np.random.default_rng(seed), Shape(1, 3, 4, 2, 5))
+    high = case.rho[0] ** (2.0 * np.arange(2, -1, -1))
+    alpha = np.maximum(case.alpha[0], 0)
+    if (alpha[-1] > 1e-6).all() and (case.lai[0] > 1e-6).all():
+        low, high = bounds.ghost_over_lai_range(alpha, np.array([0.0, 0.0, 1.0]), high)
+        guarantee = bounds.cosine_guarantee(low=low.min(), high=high.max())
+        cosine = case.ghost[0] @ case.lai[0] / np.linalg.norm(case.ghost[0]) / np.linalg.norm(case.lai[0])
+        assert at_most(guarantee, cosine)

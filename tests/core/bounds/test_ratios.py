@@ -1,0 +1,217 @@
+"""Two-sided bounds in the ratios of similarities: never violated, and both ends attained."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core import bounds
+from lai_core.bounds import gap, reversed_pairs
+from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape
+
+SHAPES = st.sampled_from([Shape(1, 1, 3), Shape(1, 2, 2), Shape(1, 3, 4, 1, 2), Shape(1, 6, 3)])
+POSITION = st.sampled_from(["inside", "low", "high"])
+
+
+def bounded_ratios(seed, position="inside", unit=False):
+    """Draw alpha >= 0, beta >= 0 at the top and ratios between bounds, layer by layer or pair by pair."""
+    rng = np.random.default_rng(seed)
+    depth, shape = int(rng.integers(1, 6)), (2, 3)
+    low, high = np.sort(rng.uniform(0, 1, (2, depth)) if unit else rng.uniform(-1, 2, (2, depth)), axis=0)
+    low[-1] = high[-1] = 1.0
+    share = {"low": 0.0, "high": 1.0}.get(position, rng.uniform(0, 1, (depth, *shape)))
+    ratio = low[:, None, None] + share * (high - low)[:, None, None]
+    alpha, last = rng.uniform(0.01, 2, (depth, *shape)), rng.uniform(0.01, 2, shape)
+    return alpha, ratio * np.ones((depth, *shape)) * last, low, high
+
+
+def scores(alpha, beta):
+    """Ghost, LAI and LLI, summed one product at a time."""
+    depth, n_val, n_train = alpha.shape
+    found = np.zeros((3, n_train))
+    for j in range(n_train):
+        for z in range(n_val):
+            for layer in range(depth):
+                found[0, j] += alpha[layer, z, j] * beta[layer, z, j]
+                found[1, j] += alpha[layer, z, j] * beta[-1, z, j]
+            found[2, j] += alpha[-1, z, j] * beta[-1, z, j]
+    return found
+
+
+@pytest.mark.equation("lai-two-sided", "lli-two-sided")
+@given(SEEDS, POSITION)
+def test_the_gaps_lie_between_both_bounds_and_reach_them(seed, position):
+    alpha, beta, low, high = bounded_ratios(seed, position)
+    ghost, layer_aware, last = scores(alpha, beta)
+    gaps = {"lai": layer_aware - ghost, "lli": ghost - last}
+    ranges = {
+        "lai": bounds.lai_gap_range(alpha, beta[-1], low, high),
+        "lli": bounds.lli_gap_range(alpha, beta[-1], low, high),
+    }
+    for name, difference in gaps.items():
+        smallest, largest = ranges[name]
+        hunt(difference, largest, name)
+        assert at_most(smallest, difference)
+        assert at_most(difference, largest)
+    if position != "inside":
+        ends = {"low": (1, 0), "high": (0, 1)}[position]
+        np.testing.assert_allclose(gaps["lai"], ranges["lai"][ends[0]], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(gaps["lli"], ranges["lli"][ends[1]], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
+@pytest.mark.parametrize("family", ALIGNED)
+@given(SEEDS, SHAPES)
+def test_aligned_networks_keep_to_the_bounds_of_their_rate(family, seed, shape):
+    case = ASSUMING[family](np.random.default_rng(seed), shape)
+    alpha, last, depth = np.maximum(case.alpha[0], 0), case.beta[0, -1], case.depth
+    high = case.rho[0] ** (2 * np.arange(depth - 1, -1, -1.0))
+    low = np.zeros(depth)
+    gaps = {"lai": case.lai[0] - case.ghost[0], "lli": case.ghost[0] - case.lli[0]}
+    for name, bound in (("lai", bounds.lai_gap_range), ("lli", bounds.lli_gap_range)):
+        smallest, largest = bound(alpha, last, low, high)
+        hunt(gaps[name], largest, name)
+        assert at_most(smallest, gaps[name], case.lai[0])
+        assert at_most(gaps[name], largest, case.lai[0])
+    if (case.lai[0] > 1e-6).all() and (alpha[-1] > 1e-6).all():
+        quotient = case.ghost[0] / case.lai[0]
+        smallest, largest = bounds.ghost_over_lai_range(alpha, low, high)
+        assert at_most(smallest, quotient)
+        assert at_most(quotient, largest)
+        bound = bounds.relative_error_bound(alpha)
+        assert at_most(np.abs(1 - quotient), bound)
+        assert (bound < 1).all()
+
+
+@pytest.mark.equation("lai-two-sided")
+@given(SEEDS)
+def test_embeddings_of_any_sign_have_the_bound_without_a_rate(seed):
+    alpha, beta, _, _ = bounded_ratios(seed, unit=True)
+    alpha = alpha * np.random.default_rng(seed).choice([-1.0, 1.0], alpha.shape)
+    C_a = np.sqrt(np.abs(alpha).max())
+    bound = bounds.lai_gap_bound(beta[-1], C_a=C_a, depth=len(alpha))
+    difference = np.abs(gap(alpha, beta).sum(0))
+    hunt(difference, bound)
+    assert at_most(difference, bound)
+    dead = np.zeros_like(beta)
+    dead[-1] = beta[-1]
+    alike = np.full_like(alpha, C_a**2)
+    np.testing.assert_allclose(np.abs(gap(alike, dead).sum(0)), bound, rtol=1e-9)
+
+
+@pytest.mark.equation("ghost-lai-range", "relative-below-one")
+@given(SEEDS, POSITION)
+def test_ghost_over_lai_lies_in_its_range_and_reaches_it(seed, position):
+    alpha, beta, low, high = bounded_ratios(seed, position, unit=True)
+    ghost, layer_aware, _ = scores(alpha, beta)
+    smallest, largest = bounds.ghost_over_lai_range(alpha, low, high)
+    hunt(ghost / layer_aware, largest)
+    assert at_most(smallest, ghost / layer_aware)
+    assert at_most(ghost / layer_aware, largest)
+    one = alpha[:, :1], beta[:, :1]
+    ghost, layer_aware, _ = scores(*one)
+    if position != "inside":
+        end = bounds.ghost_over_lai_range(one[0], low, high)[position == "high"]
+        np.testing.assert_allclose(ghost / layer_aware, end, rtol=1e-9)
+    error = np.abs(ghost - layer_aware) / layer_aware
+    assert at_most(error, bounds.relative_error_bound(one[0]))
+    dead = np.zeros_like(one[1])
+    dead[-1] = one[1][-1]
+    ghost, layer_aware, _ = scores(one[0], dead)
+    np.testing.assert_allclose(1 - ghost / layer_aware, bounds.relative_error_bound(one[0]), rtol=1e-9)
+
+
+@pytest.mark.equation("relative-limit")
+@given(SEEDS)
+def test_lais_relative_error_goes_to_its_limit_as_the_rate_vanishes(seed):
+    """Ratios are rho^(2k) times numbers of at most 1 in absolute value: the rest is of order rho squared."""
+    alpha, beta, _, _ = bounded_ratios(seed)
+    depth, last = len(alpha), beta[-1]
+    rng = np.random.default_rng(seed)
+    signs = rng.uniform(-1, 1, beta.shape)
+    signs[-1] = 1
+    errors = []
+    for rho in (1e-2, 1e-3):
+        decayed = rho ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None] * signs * last
+        ghost, layer_aware, _ = scores(alpha, decayed)
+        errors.append(np.abs(ghost - layer_aware) / layer_aware - bounds.relative_limit(alpha, last))
+    assert at_most(np.abs(errors[0]), 1e-4 * 1.02)
+    assert at_most(np.abs(errors[1]), 1e-6 * 1.02)
+
+
+@pytest.mark.equation("relative-limit")
+def test_the_limit_for_equal_embeddings_is_one_minus_one_over_depth():
+    for depth in (1, 2, 5, 24):
+        limit = bounds.relative_limit(np.ones((depth, 2, 1)), np.ones((2, 1)))
+        np.testing.assert_allclose(limit, 1 - 1 / depth, rtol=1e-12)
+
+
+@pytest.mark.equation("lai-nearer-than-lli")
+@pytest.mark.parametrize("family", FAMILIES)
+@given(SEEDS, SHAPES)
+def test_lai_is_nearer_than_lli_exactly_where_the_mean_ratio_exceeds_one_half(family, seed, shape):
+    case = FAMILIES[family](np.random.default_rng(seed), shape)
+    mean = bounds.mean_ratio(case.alpha[0], case.beta[0])
+    of_lai, of_lli = (np.abs(case.ghost[0] - s) for s in (case.lai[0], case.lli[0]))
+    clear = np.abs(of_lai - of_lli) > 1e-9 * (1 + np.abs(case.ghost[0]))
+    assert ((mean > 0.5) == (of_lai < of_lli))[clear].all()
+
+
+@pytest.mark.equation("lai-nearer-than-lli")
+@given(SEEDS)
+def test_the_criterion_holds_for_similarities_of_any_sign(seed):
+    rng = np.random.default_rng(seed)
+    alpha, beta = rng.integers(-4, 5, (2, 3, 2, 4)).astype(float)
+    ghost, layer_aware, last = scores(alpha, beta)
+    nearer = np.abs(ghost - layer_aware) < np.abs(ghost - last)
+    assert ((bounds.mean_ratio(alpha, beta) > 0.5) == nearer).all()
+
+
+@pytest.mark.equation("lai-nearer-than-lli")
+@pytest.mark.parametrize(("depth", "rate"), [(2, 0.707), (6, 0.882), (24, 0.968)])
+def test_the_rate_from_which_lai_is_the_nearer_one(depth, rate):
+    for rho, nearer in ((rate - 0.001, False), (rate + 0.001, True)):
+        beta = rho ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None]
+        assert (bounds.mean_ratio(np.ones_like(beta), beta)[0] > 0.5) == nearer
+
+
+def flipping_scores(rho):
+    """Score the net 2 -> 1 -> 1 with W1 = (0, 1), W2 = rho on x_z = (1, 1), x_j = (9, 1), x_k = (-2, 2)."""
+
+    def trace(*inputs):
+        x = np.array(inputs, dtype=float)
+        hidden, ones = x @ np.array([[0.0], [1.0]]), np.ones((len(x), 1))
+        return lai.Trace([lai.LayerTrace(x, rho * ones), lai.LayerTrace(hidden, ones)])
+
+    pair = trace((1, 1)), trace((9, 1), (-2, 2))
+    return lai.ghost_scores(*pair), lai.lai_scores(*pair), lai.lli_scores(*pair)
+
+
+@pytest.mark.equation("rank-flip")
+def test_counterexample_lai_reverses_a_pair_that_lli_has_right():
+    rho = 0.25
+    ghost, layer_aware, last = flipping_scores(rho)
+    assert ghost.tolist() == [10 * rho**2 + 1, 2.0] == [1.625, 2.0]
+    assert layer_aware.tolist() == [11.0, 2.0]
+    assert last.tolist() == [1.0, 2.0]
+    assert reversed_pairs(ghost, layer_aware).tolist() == [[False, False], [True, False]]
+    assert not reversed_pairs(ghost, last).any()
+
+
+@pytest.mark.equation("rank-flip")
+@given(st.floats(0.01, 0.99))
+def test_the_pair_is_reversed_exactly_below_its_rate(rho):
+    ghost, layer_aware, _ = flipping_scores(rho)
+    if abs(10 * rho**2 - 1) > 1e-9:
+        assert reversed_pairs(ghost, layer_aware).any() == (10 * rho**2 < 1)
+
+
+@pytest.mark.equation("rank-flip")
+def test_a_search_meets_a_reversed_pair_on_networks_that_satisfy_every_assumption():
+    def reversed_somewhere(seed):
+        case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 4, 2, 4))
+        return bool(reversed_pairs(case.ghost[0], case.lai[0]).any())
+
+    assert found(reversed_somewhere) is not None

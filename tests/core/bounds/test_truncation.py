@@ -1,0 +1,192 @@
+"""Ghost from its top layers: the certificate is never wrong, the random truncation never biased."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core import bounds
+from tests.support.inequalities import SEEDS, at_most, hunt
+from tests.support.networks import FAMILIES, Networks, Shape, extremal
+
+SHAPES = st.sampled_from([Shape(1, 2, 2), Shape(1, 3, 4, 2, 3), Shape(1, 5, 3)])
+
+
+def certificate(case, networks, kept):
+    """Bound what lies below the `kept` top layers, from weights, slopes and the lowest kept gradients."""
+    below = case.depth - kept
+    factors = []
+    for batch in (case.validation, case.training):
+        slopes = networks.gates(batch.activations[0])
+        rows = [bounds.layer_factors(networks.weights[t + 1][0], slopes[t][0]) for t in range(below)]
+        factors.append(np.stack(rows))
+    norms = [n[0, below] for n in (case.validation_norms, case.training_norms)]
+    return bounds.top_layers_bound(case.alpha[0, :below], *factors, *norms)
+
+
+@pytest.mark.equation("top-layer-certificate")
+@pytest.mark.parametrize("family", FAMILIES)
+@given(SEEDS, SHAPES)
+def test_what_the_lower_layers_add_is_at_most_the_certificate(family, seed, shape):
+    case = FAMILIES[family](np.random.default_rng(seed), shape)
+    for kept in range(1, case.depth):
+        bound = certificate(case, case.networks, kept)
+        products = case.alpha[0] * case.beta[0]
+        missing = np.abs(products[: case.depth - kept].sum((0, 1)))
+        hunt(missing, bound, f"{kept} kept")
+        assert at_most(missing, bound, np.abs(products).sum())
+        top = products[case.depth - kept :].sum((0, 1))
+        certain = np.abs(top) > bound * (1 + 1e-9) + 1e-9
+        assert (np.sign(top) == np.sign(case.ghost[0]))[certain].all()
+
+
+@pytest.mark.equation("top-layer-certificate")
+@given(SEEDS, SHAPES)
+def test_the_certificate_is_attained_by_chains_of_width_one(seed, shape):
+    rng = np.random.default_rng(seed)
+    weights = tuple(rng.uniform(0.2, 2, (1, 1, 1)) for _ in range(shape.depth))
+    networks = Networks(weights, relu=True)
+    inputs = [rng.uniform(0.5, 1, (1, n, 1)) for n in (1, 2)]
+    batches = [networks.run(x, networks.outputs(x) - 1.0) for x in inputs]
+    case = type(extremal(rng, shape))(networks, *batches)
+    for kept in range(1, case.depth):
+        missing = (case.alpha[0] * case.beta[0])[: case.depth - kept].sum((0, 1))
+        np.testing.assert_allclose(certificate(case, networks, kept), missing, rtol=1e-9)
+
+
+@pytest.mark.equation("top-layer-certificate")
+@given(SEEDS)
+def test_a_factor_bounds_one_step_of_backpropagation(seed):
+    rng = np.random.default_rng(seed)
+    weight, slopes = rng.standard_normal((3, 4)), rng.uniform(-0.5, 1, (6, 4)) * rng.integers(0, 2, (6, 4))
+    factors = bounds.layer_factors(weight, slopes, lipschitz=1.0)
+    steps = [np.linalg.norm(np.diag(s) @ weight.T, 2) for s in slopes]
+    hunt(steps, factors)
+    assert at_most(steps, factors)
+    wide = bounds.layer_factors(weight, np.full((1, 4), 3.0), lipschitz=3.0)
+    assert wide <= 3.0 * np.linalg.norm(weight, 2) * (1 + 1e-12)
+
+
+def probabilities(rng, depth):
+    return np.append(np.sort(rng.uniform(0.05, 1, depth - 1)), 1.0)
+
+
+@pytest.mark.equation("random-truncation", "truncation-variance")
+@given(SEEDS, st.integers(1, 6))
+def test_random_truncation_is_unbiased_with_its_variance_by_enumerating_all_depths(seed, depth):
+    rng = np.random.default_rng(seed)
+    terms, chances = rng.standard_normal((depth, 2, 3)), probabilities(rng, depth)
+    lowest = np.diff(np.concatenate([[0.0], chances]))
+    estimates = np.stack([bounds.truncated_ghost(terms[k:], chances) for k in range(depth)])
+    mean = np.einsum("k,kzj->zj", lowest, estimates)
+    np.testing.assert_allclose(mean, terms.sum(0), rtol=1e-9, atol=1e-12)
+    variance = np.einsum("k,kzj->zj", lowest, (estimates - mean) ** 2)
+    found = bounds.truncation_variance(terms, chances)
+    np.testing.assert_allclose(found, variance, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.equation("random-truncation")
+@given(SEEDS)
+def test_random_truncation_of_a_networks_ghost_is_unbiased(seed):
+    rng = np.random.default_rng(seed)
+    case = FAMILIES["unconstrained"](rng, Shape(1, 4, 4))
+    terms, chances = (case.alpha * case.beta)[0].sum(1), probabilities(rng, 4)
+    lowest = np.diff(np.concatenate([[0.0], chances]))
+    mean = sum(p * bounds.truncated_ghost(terms[k:], chances) for k, p in enumerate(lowest))
+    np.testing.assert_allclose(mean, case.ghost[0], rtol=1e-9, atol=1e-12 * np.abs(terms).sum())
+
+
+@pytest.mark.equation("truncation-variance")
+@given(SEEDS, st.integers(2, 6), st.floats(0, 1))
+def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, spare):
+    rng = np.random.default_rng(seed)
+    terms, costs = rng.standard_normal((depth, 3)), rng.uniform(0.2, 2, depth)
+    share = (
+        costs[-1] / costs.sum()
+        + spare * (1 - costs[-1] / costs.sum()) * 0.98
+        + 0.01 * (1 - costs[-1] / costs.sum())
+    )
+    best = bounds.truncation_probabilities(terms, [float(c) for c in costs], share=float(share))
+    assert (np.diff(best) >= -1e-12).all()
+    assert best[-1] == 1.0
+    assert best.max() <= 1.0
+    np.testing.assert_allclose((best * costs).sum(), share * costs.sum(), rtol=1e-9)
+    least = bounds.truncation_variance(terms, best).sum()
+    for _ in range(20):
+        other = np.append(np.sort(best[:-1] * np.exp(0.3 * rng.standard_normal(depth - 1))), 1.0)
+        budget = share * costs.sum() - costs[-1]
+        for _ in range(60):
+            other[:-1] = np.minimum(1, other[:-1] * budget / (other[:-1] * costs[:-1]).sum())
+        if (other * costs).sum() <= share * costs.sum() * (1 + 1e-9):
+            assert at_most(least, bounds.truncation_variance(terms, other).sum() * (1 + 1e-7))
+
+
+@pytest.mark.equation("truncation-variance")
+def test_the_best_probabilities_on_a_grid():
+    """Every monotone choice of two probabilities with the same cost, to a thousandth."""
+    terms, costs = np.array([[1.0], [0.5], [2.0]]), [1.0, 1.0, 1.0]
+    best = bounds.truncation_probabilities(terms, costs, share=2 / 3)
+    least = bounds.truncation_variance(terms, best).sum()
+    grid = [
+        bounds.truncation_variance(terms, np.array([q, 1.0 - q, 1.0])).sum()
+        for q in np.linspace(0.001, 0.5, 500)
+    ]
+    assert least <= min(grid) * (1 + 1e-12)
+    assert least >= min(grid) * (1 - 1e-4)
+    np.testing.assert_allclose(best, bounds.truncation_probabilities(10 * terms, costs, share=2 / 3))
+
+
+@pytest.mark.equation("truncation-variance")
+def test_the_whole_cost_leaves_no_variance_and_the_last_layers_alone_no_freedom():
+    terms = np.array([[1.0], [2.0], [-1.0]])
+    everything = bounds.truncation_probabilities(terms, [1.0, 2.0, 1.0], share=1.0)
+    assert everything.tolist() == [1.0, 1.0, 1.0]
+    assert bounds.truncation_variance(terms, everything) == 0.0
+    alone = bounds.truncation_probabilities(terms, [1.0, 2.0, 1.0], share=0.25)
+    assert alone.tolist() == [0.0, 0.0, 1.0]
+    assert bounds.truncation_probabilities(terms[:1], [3.0], share=1.0).tolist() == [1.0]
+
+
+@pytest.mark.equation("truncation-variance")
+def test_partial_sums_that_shrink_are_pooled():
+    """P = 2, then 1: the second layer's own optimum would be below the first's, so that both are equal."""
+    terms = np.array([[2.0], [-1.0], [3.0]])
+    pooled = bounds.truncation_probabilities(terms, [1.0, 1.0, 1.0], share=0.5)
+    assert pooled.tolist() == [0.25, 0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("costs", "share", "named"),
+    [
+        ([1.0], 0.5, "costs"),
+        ([1.0, 0.0], 0.5, r"costs\[1\]"),
+        ([1.0, 1.0], 0.4, "share"),
+        ([1.0, 1.0], 1.1, "share"),
+    ],
+)
+def test_costs_and_shares_that_cannot_be_met_are_refused(costs, share, named):
+    with pytest.raises(ValueError, match=named):
+        bounds.truncation_probabilities(np.ones((2, 1)), costs, share=share)
+
+
+def test_more_terms_than_probabilities_are_refused():
+    with pytest.raises(ValueError, match="kept_terms"):
+        bounds.truncated_ghost(np.ones((3, 1)), np.ones(2))
+    with pytest.raises(ValueError, match="probabilities"):
+        bounds.truncation_variance(np.ones((3, 1)), np.ones(2))
+
+
+@pytest.mark.equation("truncation-variance")
+@given(st.lists(st.integers(-3, 3), min_size=3, max_size=3))
+def test_the_greatest_convex_minorant_against_all_pools(values):
+    """The best probabilities of three layers against each way of pooling the lower two, by hand."""
+    terms = np.array(values, dtype=float)[:, None]
+    partial = np.cumsum(terms[:, 0]) ** 2
+    slopes = [partial[0], partial[1] - partial[0]]
+    if slopes[1] < slopes[0]:
+        slopes = [partial[1] / 2] * 2
+    best = bounds.truncation_probabilities(terms, [1.0, 1.0, 1.0], share=0.5)
+    roots = np.sqrt(slopes)
+    if roots.sum() > 0:
+        expected = 0.5 * roots / roots.sum()
+        np.testing.assert_allclose(best[:2], expected, atol=1e-12)

@@ -1,0 +1,242 @@
+"""Gate-corrected LAI: unbiased over column directions, within its bound, and where it is Ghost itself."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, target
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core.estimators.gates import (
+    gate_factors,
+    gate_lai_kernel,
+    gate_lai_scores,
+    gate_step_error,
+    relu_gates,
+    squared_column_norms,
+)
+from tests.support.networks import Networks, Shape, unconstrained
+
+seeds = st.integers(0, 2**20)
+
+
+class Gated:
+    """A random linear or ReLU network, as what the estimator takes."""
+
+    def __init__(self, seed, array=np.asarray, bias=False):
+        self.case = unconstrained(np.random.default_rng(seed), Shape(depth=3, n_val=2, n_train=3))
+        weights = self.case.networks.weights
+        self.widths = [weight.shape[1] for weight in weights]
+        self.norms = [np.sum(weight[0] ** 2, axis=0) for weight in weights[1:]]
+        self.gates = [
+            [gate[0] for gate in self.case.networks.gates(batch.activations[0])]
+            for batch in (self.case.validation, self.case.training)
+        ]
+        self.traces = [
+            lai.Trace(
+                [
+                    lai.LayerTrace(array(a[0]), array(g[0]) if last else None, bias=bias)
+                    for a, g, last in zip(
+                        batch.activations, batch.gradients, (False, False, True), strict=True
+                    )
+                ]
+            )
+            for batch in (self.case.validation, self.case.training)
+        ]
+        self.arguments = (*self.traces, *([array(x) for x in xs] for xs in (*self.gates, self.norms)))
+
+    def expected(self, bias=False):
+        """Return the kernel, pair by pair and layer by layer."""
+        alpha, beta = self.case.alpha[0] + bias, self.case.beta[0]
+        kernel = np.zeros_like(beta[-1])
+        for z, j in np.ndindex(*kernel.shape):
+            for layer in range(3):
+                term = alpha[layer, z, j] * beta[-1, z, j]
+                for t in range(layer, 2):
+                    both = self.gates[0][t][z] * self.gates[1][t][j]
+                    term *= np.sum(self.norms[t] * both) / self.widths[t + 1]
+                kernel[z, j] += term
+        return kernel
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds, bias=st.booleans())
+def test_kernel_is_its_formula_and_scores_are_its_sums(backend, seed, bias):
+    gated = Gated(seed, backend.array, bias)
+    expected = gated.expected(bias)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(backend.numpy(gate_lai_kernel(*gated.arguments)), expected, **close)
+    scores = gate_lai_scores(*gated.arguments)
+    np.testing.assert_allclose(backend.numpy(scores), expected.sum(0), **close)
+    small = gate_lai_kernel(*gated.arguments, memory_budget=5 * 2 * 8)  # one training sample at a time
+    np.testing.assert_allclose(backend.numpy(small), expected, **close)
+    small = gate_lai_scores(*gated.arguments, memory_budget=5 * 2 * 8)
+    np.testing.assert_allclose(backend.numpy(small), expected.sum(0), **close)
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds)
+def test_scores_without_oneself(backend, seed):
+    gated = Gated(seed, backend.array)
+    one = (gated.traces[1], gated.traces[1], gated.arguments[3], gated.arguments[3], gated.arguments[4])
+    kernel = backend.numpy(gate_lai_kernel(*one))
+    scores = backend.numpy(gate_lai_scores(*one, exclude_self=True))
+    np.testing.assert_allclose(scores, kernel.sum(0) - np.diag(kernel), rtol=1e-8, atol=1e-8)
+    assert (np.diag(kernel) >= 0).all()
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds)
+def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
+    rng = np.random.default_rng(seed)
+    weight, theirs, ours = (rng.standard_normal(size) for size in ((4, 3), (2, 3), (3, 3)))
+    norms = squared_column_norms(backend.array(weight))
+    found = gate_factors(backend.array(theirs), backend.array(ours), norms, width=4)
+    for z, j in np.ndindex(2, 3):
+        left, right = (slopes[:, None] * weight.T for slopes in (theirs[z], ours[j]))
+        assert backend.numpy(found)[z, j] == pytest.approx(np.trace(left.T @ right) / 4, rel=1e-9)
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds)
+def test_gates_of_relu_layers_are_read_off_the_trace(backend, seed):
+    gated = Gated(seed, backend.array)
+    if not gated.case.networks.relu:
+        return
+    for trace, gates in zip(gated.traces, gated.gates, strict=True):
+        for found, expected in zip(relu_gates(trace), gates, strict=True):
+            np.testing.assert_array_equal(backend.numpy(found), expected)
+
+
+def directions(norms, rows):
+    """List matrices whose columns lie along the axes, either way: every direction alike, on average."""
+    choices = [sign * axis for axis in np.eye(rows) for sign in (1.0, -1.0)]
+    for columns in itertools.product(choices, repeat=len(norms)):
+        yield np.stack(columns, axis=1) * np.sqrt(norms)
+
+
+@pytest.mark.equation("gate-corrected")
+@settings(max_examples=5)
+@given(seed=seeds, rows=st.sampled_from((2, 3)))
+def test_ghost_on_average_over_column_directions(seed, rows):
+    """Given activations, gates, column norms and last gradients: every weight matrix listed."""
+    rng = np.random.default_rng(seed)
+    norms = [rng.uniform(0.2, 2.0, 2), rng.uniform(0.2, 2.0, rows)]
+    activations = [rng.standard_normal((2, 1, width)) for width in (3, 2, rows)]
+    slopes = [rng.uniform(0.0, 1.0, (2, 1, width)) for width in (2, rows)]
+    last = rng.standard_normal((2, 1, 2))
+    matrices = [list(directions(norms[0], rows)), list(directions(norms[1], 2))]
+
+    def trace(side, gradients):
+        return lai.Trace([lai.LayerTrace(a[side], g) for a, g in zip(activations, gradients, strict=True)])
+
+    total = 0.0
+    for lower, upper in itertools.product(*matrices):
+        traces = []
+        for side in (0, 1):
+            middle = (last[side] @ upper) * slopes[1][side]
+            bottom = (middle @ lower) * slopes[0][side]
+            traces.append(trace(side, (bottom, middle, last[side])))
+        total += float(lai.ghost_kernel(*traces)[0, 0])
+    gates = [[slope[side] for slope in slopes] for side in (0, 1)]
+    traces = [trace(side, (None, None, last[side])) for side in (0, 1)]
+    found = float(gate_lai_kernel(*traces, *gates, norms)[0, 0])
+    assert found == pytest.approx(total / (len(matrices[0]) * len(matrices[1])), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.equation("gate-corrected")
+def test_counterexample_columns_with_a_preferred_direction():
+    """Both columns along the first axis, gradients along the second: Ghost's lower layer is 0, ours 1."""
+    one, weight = np.ones((1, 1)), np.array([[1.0, 1.0], [0.0, 0.0]])
+    g = np.array([[0.0, 1.0]])
+    layers = [lai.LayerTrace(one, g @ weight), lai.LayerTrace(np.zeros((1, 2)), g)]
+    trace, slopes = lai.Trace(layers), [np.ones((1, 2))]
+    assert float(lai.ghost_kernel(trace, trace)[0, 0]) == 0.0
+    norms = [squared_column_norms(weight)]
+    assert float(gate_lai_kernel(trace, trace, slopes, slopes, norms)[0, 0]) == 1.0
+
+
+@pytest.mark.equation("gate-corrected")
+@given(seed=seeds)
+def test_it_is_ghost_in_linear_networks_of_scaled_orthogonal_layers(backend, seed):
+    rng = np.random.default_rng(seed)
+    turns = [rng.uniform(0.2, 2.0) * np.linalg.qr(rng.standard_normal((3, 3)))[0][None] for _ in range(3)]
+    networks = Networks(tuple(turns))
+    batches = [networks.run(*rng.standard_normal((2, 1, n, 3))) for n in (2, 4)]
+    traces = [batch.trace(0, backend.array) for batch in batches]
+    gates = [[backend.array(g[0]) for g in networks.gates(batch.activations[0])] for batch in batches]
+    norms = [squared_column_norms(backend.array(turn[0])) for turn in turns[1:]]
+    ghost = backend.numpy(lai.ghost_kernel(*traces))
+    np.testing.assert_allclose(
+        backend.numpy(gate_lai_kernel(*traces, *gates, norms)), ghost, rtol=1e-8, atol=1e-8
+    )
+
+
+@pytest.mark.equation("gate-step-error")
+@given(seed=seeds)
+def test_one_steps_error_is_within_its_bound(backend, seed):
+    rng = np.random.default_rng(seed)
+    weight, theirs, ours = (rng.standard_normal(size) for size in ((3, 4), (5, 4), (5, 4)))
+    g, h = rng.standard_normal((2, 5, 3))
+    inputs = [backend.array(array) for array in (weight, theirs, ours, g, h)]
+    errors, bounds = (backend.numpy(side) for side in gate_step_error(*inputs))
+    for index in range(5):
+        below = [s * (v @ weight) for s, v in ((theirs[index], g[index]), (ours[index], h[index]))]
+        gamma = np.sum(weight**2 * theirs[index] * ours[index]) / 3
+        assert errors[index] == pytest.approx(
+            abs(below[0] @ below[1] - gamma * (g[index] @ h[index])), rel=1e-8
+        )
+    target(float((errors / bounds).max()))
+    assert (errors <= bounds * (1 + 1e-9) + 1e-12).all()
+
+
+@pytest.mark.equation("gate-step-error")
+@given(seed=seeds)
+def test_top_directions_attain_the_bound(seed):
+    """Both gradients along the direction that the operator stretches most."""
+    rng = np.random.default_rng(seed)
+    weight, slopes = rng.standard_normal((3, 4)), rng.uniform(0, 1, 4)
+    operator = (weight * slopes**2) @ weight.T
+    rest = operator - np.trace(operator) / 3 * np.eye(3)
+    values, vectors = np.linalg.eigh(rest)
+    top = vectors[:, np.argmax(np.abs(values))]
+    error, bound = gate_step_error(weight, slopes, slopes, top, top)
+    assert float(error) == pytest.approx(float(bound), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({2: []}, "validation_gates: expected at least one"),
+        ({3: [np.ones((3, 2))]}, "training_gates: expected 2 arrays"),
+        ({4: [np.ones(9), np.ones(9)]}, r"validation_gates\[0\]: expected shape"),
+        ({4: [np.ones((1, 2)), np.ones(2)]}, r"column_norms\[0\]: expected shape"),
+    ],
+)
+def test_gates_that_do_not_fit_are_refused(change, message):
+    arguments = list(Gated(0).arguments)
+    for place, value in change.items():
+        arguments[place] = value
+    with pytest.raises(ValueError, match=message):
+        gate_lai_kernel(*arguments)
+
+
+def test_layers_that_gates_do_not_know_are_refused():
+    one, many = np.ones((2, 2)), np.ones((2, 3, 2))
+    for layer, message in (
+        (lai.LayerTrace(many, many), "expected a dense layer with activations"),
+        (lai.LayerTrace(one, one, groups=2), "expected a dense layer with activations"),
+    ):
+        trace = lai.Trace([layer, layer])
+        with pytest.raises(ValueError, match=message):
+            gate_lai_kernel(trace, trace, [one], [one], [one[0]])
+    shared = lai.Trace([lai.LayerTrace(one, one, weight="w")] * 2)
+    with pytest.raises(ValueError, match="expected a matrix of its own"):
+        gate_lai_kernel(shared, shared, [one], [one], [one[0]])
+    plain = lai.Trace([lai.LayerTrace(one, one)])
+    assert float(gate_lai_kernel(plain, plain, [], [], [])[0, 0]) == 4.0
+    with pytest.raises(ValueError, match="weight: expected shape"):
+        squared_column_norms(np.ones(3))
+    with pytest.raises(ValueError, match="training_gates: expected shape"):
+        gate_step_error(one, one[0], np.ones(3), one[0], one[0])

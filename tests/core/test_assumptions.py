@@ -1,0 +1,251 @@
+"""A1, A2, A3 and the non-expansive variant, measured: the constants hold, and no smaller ones do."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core.assumptions import (
+    activation_bound,
+    alignment_excess,
+    cosines,
+    decay_floor,
+    decay_rate,
+    measure_assumptions,
+    similarities,
+    smallest_cosine,
+)
+from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape, unconstrained
+
+SHAPES = st.sampled_from([Shape(1, 1, 3), Shape(1, 2, 2), Shape(1, 3, 4), Shape(1, 6, 3)])
+
+
+def _report(case, **options):
+    return measure_assumptions(case.validation.trace(), case.training.trace(), **options)
+
+
+@pytest.mark.equation("similarities")
+@pytest.mark.parametrize("family", FAMILIES)
+@given(SEEDS, SHAPES)
+def test_similarities_are_the_inner_products_of_a_layers_vectors(family, seed, shape):
+    case = FAMILIES[family](np.random.default_rng(seed), shape)
+    measured = similarities(case.validation.trace(), case.training.trace())
+    np.testing.assert_allclose(measured.alpha, case.alpha[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(measured.beta, case.beta[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(measured.validation_gradients, case.validation_norms[0], rtol=1e-9)
+    np.testing.assert_allclose(measured.training_gradients, case.training_norms[0], rtol=1e-9)
+
+
+@pytest.mark.equation("similarities")
+@given(SEEDS)
+def test_similarities_multiply_to_ghost_and_lai_also_with_biases(seed):
+    rng = np.random.default_rng(seed)
+    layers = {
+        n: [
+            lai.LayerTrace(
+                rng.standard_normal((n, 3)), rng.standard_normal((n, 2)), bias=bool(rng.integers(2))
+            )
+            for _ in range(3)
+        ]
+        for n in (2, 4)
+    }
+    layers[4] = [
+        lai.LayerTrace(layer.activations, layer.output_gradients, bias=other.bias)
+        for layer, other in zip(layers[4], layers[2], strict=True)
+    ]
+    traces = [lai.Trace(layers[n]) for n in (2, 4)]
+    measured = similarities(*traces)
+    np.testing.assert_allclose((measured.alpha * measured.beta).sum(0), lai.ghost_kernel(*traces), rtol=1e-9)
+    np.testing.assert_allclose(
+        measured.alpha.sum(0) * measured.beta[-1], lai.lai_kernel(*traces), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.equation("gradient-norm-decay")
+@given(SEEDS, SHAPES)
+def test_the_measured_rate_is_the_smallest_with_which_norms_decay(seed, shape):
+    norms = unconstrained(np.random.default_rng(seed), shape).training_norms[0]
+    rates = decay_rate(norms)
+    steps = np.arange(shape.depth - 1, -1, -1)[:, None]
+    assert at_most(norms, rates**steps * norms[-1])
+    living = (rates > 0) & np.isfinite(rates)
+    smaller = (0.999 * rates) ** steps * norms[-1]
+    assert (norms > smaller * (1 + 1e-12)).any(axis=0)[living].all()
+
+
+@pytest.mark.equation("gradient-norm-decay")
+@given(SEEDS, SHAPES)
+def test_the_floor_is_the_largest_rate_below_all_norms(seed, shape):
+    norms = unconstrained(np.random.default_rng(seed), shape).training_norms[0]
+    floors = decay_floor(norms)
+    steps = np.arange(shape.depth - 1, -1, -1)[:, None]
+    bounded = np.isfinite(floors)
+    assert at_most((floors**steps * norms[-1])[:, bounded], norms[:, bounded])
+    larger = (1.001 * floors + 1e-9) ** steps * norms[-1]
+    assert (norms < larger).any(axis=0)[bounded].all()
+    assert (floors <= decay_rate(norms))[bounded].all()
+
+
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
+@given(SEEDS, SHAPES)
+def test_the_report_says_it_layer_by_layer(seed, shape):
+    case = unconstrained(np.random.default_rng(seed), shape)
+    report = _report(case)
+    assert report.layer_rates.max() == report.rho
+    assert report.layer_rates[-1] == 0.0
+    assert report.layer_inputs.max() == report.C_a
+    assert report.layer_cosines.min() == report.smallest_cosine
+    for layer in range(shape.depth - 1):
+        pairs = [(n[0, layer], n[0, -1]) for n in (case.validation_norms, case.training_norms)]
+        alone = max(float(decay_rate(np.stack(pair)).max()) for pair in pairs)
+        np.testing.assert_allclose(report.layer_rates[layer], alone ** (1 / (shape.depth - 1 - layer)))
+    inputs = [np.linalg.norm(a[0], axis=-1).max() for a in case.validation.activations]
+    assert at_most(inputs, report.layer_inputs)
+
+
+@pytest.mark.equation("non-negative-alignment")
+def test_the_share_of_pairs_that_oppose_each_other():
+    """One of four pairs opposes at the top, another one below; to be orthogonal is not to oppose."""
+    validation = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
+    training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [-1.0, 1.0]])]
+    sides = [
+        lai.Trace(lai.LayerTrace(np.ones((2, 1)), gradients) for gradients in layers)
+        for layers in (validation, training)
+    ]
+    assert measure_assumptions(*sides).opposing_share == 0.5
+
+
+@pytest.mark.equation("gradient-norm-decay")
+def test_gradients_that_vanish_at_the_last_layer():
+    norms = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    assert decay_rate(norms).tolist() == [0.0, np.inf, 0.0]
+    assert decay_floor(norms).tolist() == [np.inf, np.inf, 0.0]
+    assert decay_rate(norms[1:]).tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.equation("gradient-norm-decay")
+@pytest.mark.parametrize("family", ASSUMING)
+@given(SEEDS, SHAPES)
+def test_contracting_layers_give_a_rate_no_larger_than_their_norm(family, seed, shape):
+    case = ASSUMING[family](np.random.default_rng(seed), shape)
+    assert at_most(_report(case).rho, case.rho[0])
+
+
+@pytest.mark.equation("gradient-norm-decay")
+def test_scaling_the_last_layer_makes_the_rate_as_small_as_one_likes():
+    """A1 depends on the parametrisation: W2 -> c W2, W1 -> W1 / c leaves a linear network as it is."""
+    rates, bounds = [], []
+    for c in (1.0, 0.1, 0.01):
+        validation = lai.Trace(
+            [
+                lai.LayerTrace(np.array([[1.0]]), np.array([[c]])),
+                lai.LayerTrace(np.array([[1.0 / c]]), np.array([[1.0]])),
+            ]
+        )
+        report = measure_assumptions(validation, validation)
+        rates.append(float(report.rho))
+        bounds.append(float(report.C_a))
+    np.testing.assert_allclose(rates, [1.0, 0.1, 0.01])
+    np.testing.assert_allclose(bounds, [1.0, 10.0, 100.0])
+
+
+@pytest.mark.equation("bounded-activations")
+@given(SEEDS, SHAPES)
+def test_the_activation_bound_bounds_every_similarity_and_is_attained(seed, shape):
+    case = unconstrained(np.random.default_rng(seed), shape)
+    report = _report(case)
+    hunt(np.abs(case.alpha[0]), report.C_a**2)
+    assert at_most(np.abs(case.alpha[0]), report.C_a**2)
+    both = np.concatenate([np.concatenate(b.activations, -1)[0] for b in (case.validation, case.training)])
+    assert report.C_a <= np.linalg.norm(both, axis=-1).max() * (1 + 1e-12)
+    assert activation_bound(np.array([[3.0, 1.0], [2.0, 5.0]])) == 5.0
+
+
+@pytest.mark.equation("non-negative-alignment")
+@given(SEEDS, SHAPES)
+def test_cosines_are_those_of_the_angles(seed, shape):
+    case = unconstrained(np.random.default_rng(seed), shape)
+    angles = cosines(case.beta[0], case.validation_norms[0], case.training_norms[0])
+    for layer, (g_z, g_j) in enumerate(zip(case.validation.gradients, case.training.gradients, strict=True)):
+        units = [g[0] / np.maximum(np.linalg.norm(g[0], axis=-1, keepdims=True), 1e-300) for g in (g_z, g_j)]
+        np.testing.assert_allclose(angles[layer], units[0] @ units[1].T, atol=1e-9)
+    assert smallest_cosine(angles) == angles.min()
+
+
+@pytest.mark.equation("non-negative-alignment")
+@pytest.mark.parametrize("family", ALIGNED)
+@given(SEEDS, SHAPES)
+def test_alignment_gives_every_score_one_sign_where_embeddings_agree(family, seed, shape):
+    """So that selecting by sign keeps everything: A3 assumes the problem away."""
+    case = ASSUMING[family](np.random.default_rng(seed), shape)
+    report = _report(case)
+    assert report.alignment_holds
+    assert report.embeddings_agree
+    for scores in (case.ghost, case.lai, case.lli):
+        assert at_most(-scores, 0.0, np.abs(scores))
+
+
+@pytest.mark.equation("non-negative-alignment")
+def test_counterexample_two_labels_of_a_binary_softmax_always_oppose_each_other():
+    for confidence in (0.1, 0.5, 0.9):
+        for other in (0.2, 0.7):
+            gradients = np.array([[confidence, -confidence], [-other, other]])
+            trace = lai.Trace([lai.LayerTrace(np.ones((2, 1)), gradients)])
+            report = measure_assumptions(trace, trace)
+            assert not report.alignment_holds
+            np.testing.assert_allclose(report.smallest_cosine, -1.0)
+
+
+@pytest.mark.equation("non-expansive")
+@pytest.mark.parametrize("family", ASSUMING)
+@given(SEEDS, SHAPES)
+def test_families_do_not_align_more_below_than_at_the_top(family, seed, shape):
+    report = _report(ASSUMING[family](np.random.default_rng(seed), shape), tolerance=1e-9)
+    assert report.non_expansive_holds
+    assert report.alignment_holds
+    assert report.decay_holds
+    assert report.activations_bounded
+    assert family not in ALIGNED or report.embeddings_agree
+    assert report.describe().count("holds") >= 4
+
+
+@pytest.mark.equation("non-expansive")
+def test_counterexample_a_narrow_layer_aligns_what_was_orthogonal():
+    """G = (1, 1) and (1, -1) at the top, W' = diag(1, 0): the cosine goes from 0 to 1."""
+    top = np.array([[1.0, 1.0], [1.0, -1.0]])
+    below = top @ np.diag([1.0, 0.0])
+    beta = np.stack([below @ below.T, top @ top.T])[:, :1, 1:]
+    norms = [np.linalg.norm(g, axis=-1) for g in (below, top)]
+    angles = cosines(beta, np.stack([n[:1] for n in norms]), np.stack([n[1:] for n in norms]))
+    assert angles[:, 0, 0].tolist() == [1.0, 0.0]
+    assert alignment_excess(angles) == 1.0
+
+
+@pytest.mark.equation("non-expansive", "non-negative-alignment")
+def test_counterexample_search_meets_networks_without_either_alignment():
+    def without(seed):
+        report = _report(unconstrained(np.random.default_rng(seed), Shape()))
+        return not report.non_expansive_holds and not report.alignment_holds
+
+    assert found(without) is not None
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (lai.LayerTrace(np.ones((2, 3, 1)), np.ones((2, 3, 1))), "has positions"),
+        (lai.LayerTrace(np.ones((2, 2)), np.ones((2, 2)), groups=2), "is block-diagonal"),
+    ],
+)
+def test_a_layer_without_one_alpha_and_beta_is_refused(layer, reason):
+    trace = lai.Trace([layer])
+    with pytest.raises(ValueError, match=reason):
+        similarities(trace, trace)
+
+
+def test_a_shared_matrix_is_refused():
+    layer = lai.LayerTrace(np.ones((2, 2)), np.ones((2, 2)), weight="W")
+    with pytest.raises(ValueError, match="shares its matrix"):
+        similarities(lai.Trace([layer, layer]), lai.Trace([layer, layer]))

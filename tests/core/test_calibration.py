@@ -1,0 +1,269 @@
+"""Layer weights: what each choice of them minimises, and where it recovers Ghost."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core import calibration
+from lai_core.assumptions import similarities as similarities_of
+from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
+
+SHAPES = st.sampled_from([Shape(1, 2, 2, 3, 4), Shape(1, 3, 4, 3, 4), Shape(1, 5, 3, 3, 4)])
+
+
+def similarities(seed, shape=(3, 3, 4)):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(shape), rng.standard_normal(shape)
+
+
+def misfit(alpha, beta, weights):
+    """Squared distance between Ghost's kernel and weighted LAI's, over all pairs."""
+    ours = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
+    return ((np.einsum("lzj,lzj->zj", alpha, beta) - ours) ** 2).sum()
+
+
+@pytest.mark.equation("admissible-weights")
+@given(SEEDS, st.floats(0.01, 1.5), st.integers(2, 6))
+def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
+    rng = np.random.default_rng(seed)
+    tops = np.array(calibration.admissible_weights(rho, depth))
+    np.testing.assert_allclose(tops, rho ** (2.0 * np.arange(depth - 1, -1, -1)), rtol=1e-9)
+    inside = rng.uniform(0, 1, depth) * tops
+    for ratio in (np.zeros(depth), tops, rng.uniform(0, 1, depth) * tops):
+        assert at_most(np.abs(ratio - inside), tops)
+    for outside in (-0.001 * tops - 1e-9, 1.001 * tops + 1e-9):
+        worst = np.maximum(np.abs(outside), np.abs(tops - outside))
+        assert (worst > tops).all()
+
+
+@pytest.mark.equation("admissible-weights")
+@pytest.mark.parametrize("family", ASSUMING)
+@given(SEEDS, SHAPES)
+def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, shape):
+    rng = np.random.default_rng(seed)
+    case = ASSUMING[family](rng, shape)
+    tops = np.array(calibration.admissible_weights(float(case.rho[0]), case.depth))
+    weights = np.append((rng.uniform(0, 1, case.depth) * tops)[:-1], 1.0)
+    traces = case.validation.trace(), case.training.trace()
+    weighted = lai.lai_scores(*traces, layer_weights=list(weights))
+    bound = case.activation_bound[0] ** 2 * case.beta[0, -1].sum(0) * tops[:-1].sum()
+    difference = np.abs(case.ghost[0] - weighted)
+    hunt(difference, bound)
+    assert at_most(difference, bound, np.abs(case.lai[0]))
+
+
+@pytest.mark.equation("admissible-weights")
+def test_counterexample_search_finds_lais_own_weights_outside():
+    def violated(seed):
+        case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 3))
+        tops = calibration.admissible_weights(float(case.rho[0]), case.depth)
+        bound = case.activation_bound[0] ** 2 * case.beta[0, -1].sum(0) * sum(tops[:-1])
+        return not at_most(np.abs(case.ghost[0] - case.lai[0]), bound, case.lai[0])
+
+    assert found(violated) is not None
+
+
+@pytest.mark.equation("minimax-weights")
+@given(SEEDS)
+def test_minimax_weights_keep_their_bound_reach_it_and_no_weights_do_better(seed):
+    rng = np.random.default_rng(seed)
+    alpha, beta = similarities(seed)
+    low, high = np.sort(rng.uniform(-1, 2, (2, 3)), axis=0)
+    weights = calibration.minimax_weights(low, high)
+    bound = calibration.minimax_bound(alpha, beta[-1], low, high)
+
+    def worst(used, ends):
+        ratio = np.where(ends, high, low)
+        return np.abs(np.einsum("l,lzj,zj->j", ratio - used, alpha, beta[-1]))
+
+    ratio = low[:, None, None] + rng.uniform(0, 1, alpha.shape) * (high - low)[:, None, None]
+    error = np.abs(((ratio - weights[:, None, None]) * alpha * beta[-1]).sum((0, 1)))
+    hunt(error, bound)
+    assert at_most(error, bound)
+    one = alpha[:, :1, :1], beta[-1, :1, :1]
+    alpha, beta = (np.broadcast_to(x, (*x.shape[:-2], 1, 1)) for x in one)
+    beta = beta[None]
+    reach = calibration.minimax_bound(alpha, beta[-1], low, high)
+    ends = (alpha * beta)[:, 0, 0] > 0
+    np.testing.assert_allclose(worst(weights, ends), reach, rtol=1e-9, atol=1e-12)
+    other = weights + rng.standard_normal(3)
+    assert at_most(reach, np.maximum(worst(other, ends), worst(other, ~ends)))
+
+
+@pytest.mark.equation("minimax-weights")
+@pytest.mark.parametrize("family", ALIGNED)
+@given(SEEDS, SHAPES)
+def test_half_the_decay_halves_the_bound_of_lli(family, seed, shape):
+    case = ASSUMING[family](np.random.default_rng(seed), shape)
+    high = case.rho[0] ** (2.0 * np.arange(case.depth - 1, -1, -1))
+    low = np.append(np.zeros(case.depth - 1), 1.0)
+    weights = calibration.minimax_weights(low, high)
+    traces = case.validation.trace(), case.training.trace()
+    difference = np.abs(case.ghost[0] - lai.lai_scores(*traces, layer_weights=weights))
+    bound = calibration.minimax_bound(case.alpha[0], case.beta[0, -1], low, high)
+    assert at_most(difference, bound, np.abs(case.lai[0]))
+    np.testing.assert_allclose(
+        2 * bound,
+        (case.beta[0, -1] * (np.abs(case.alpha[0]) * high[:, None, None])[:-1].sum(0)).sum(0),
+        rtol=1e-9,
+        atol=1e-15,
+    )
+
+
+@pytest.mark.equation("calibrated-least-squares")
+@given(SEEDS)
+def test_no_weights_fit_better_than_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    alpha, beta = similarities(seed)
+    best = calibration.least_squares_weights(alpha, beta)
+    reference = np.linalg.lstsq(
+        (alpha * beta[-1]).reshape(3, -1).T, (alpha * beta).sum(0).ravel(), rcond=None
+    )[0]
+    np.testing.assert_allclose(best, reference, rtol=1e-6, atol=1e-9)
+    fitted = misfit(alpha, beta, best)
+    for other in (np.ones(3), np.array([0, 0, 1.0]), best + rng.standard_normal(3)):
+        assert at_most(fitted, misfit(alpha, beta, other))
+
+
+@pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")
+@given(SEEDS)
+def test_proportional_similarities_are_recovered_whatever_the_embeddings(seed):
+    rng = np.random.default_rng(seed)
+    alpha, beta = similarities(seed)
+    gains = np.append(rng.uniform(-1, 2, 2), 1.0)
+    beta = gains[:, None, None] * beta[-1]
+    np.testing.assert_allclose(calibration.least_squares_weights(alpha, beta), gains, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(calibration.decoupled_weights(alpha, beta), gains, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.equation("calibrated-least-squares")
+def test_ridge_pulls_equal_layers_towards_lai():
+    alpha = np.ones((3, 1, 2))
+    beta = np.array([[[0.5, 0.5]], [[0.5, 0.5]], [[1.0, 1.0]]])
+    weights = calibration.least_squares_weights(alpha, beta, ridge=1e-9)
+    np.testing.assert_allclose(weights, [2 / 3] * 3, rtol=1e-6)
+    heavy = calibration.least_squares_weights(alpha, beta, ridge=1e9)
+    np.testing.assert_allclose(heavy, 1.0, rtol=1e-6)
+
+
+@pytest.mark.equation("calibrated-least-squares")
+@given(SEEDS, st.floats(0.01, 2), st.floats(0.1, 10))
+def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, ridge, scale):
+    alpha, beta = similarities(seed)
+    beta = scale * beta
+    columns = (alpha * beta[-1]).reshape(3, -1).T
+    rows = np.sqrt(ridge * (columns**2).sum() / 3) * np.eye(3)
+    target = np.concatenate([(alpha * beta).sum(0).ravel(), rows.sum(1)])
+    expected = np.linalg.lstsq(np.concatenate([columns, rows]), target, rcond=None)[0]
+    found = calibration.least_squares_weights(alpha, beta, ridge=ridge)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
+@given(SEEDS)
+def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
+    alpha, beta = similarities(seed)
+    weights = calibration.decoupled_weights(alpha, beta)
+
+    def misfits(used):
+        return ((alpha * (beta - used[:, None, None] * beta[-1])) ** 2).sum((1, 2))
+
+    assert weights[-1] == pytest.approx(1.0)
+    for change in (0.01, -0.01):
+        assert (misfits(weights) <= misfits(weights + change)).all()
+
+
+@pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
+@given(SEEDS, SHAPES)
+def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(seed, shape):
+    case = ASSUMING["one_output"](np.random.default_rng(seed), shape)
+    weights = calibration.decoupled_weights(case.alpha[0], case.beta[0])
+    traces = case.validation.trace(), case.training.trace()
+    calibrated = lai.lai_scores(*traces, layer_weights=weights)
+    np.testing.assert_allclose(
+        calibrated, case.ghost[0], rtol=1e-7, atol=1e-9 * (1 + np.abs(case.lai[0]).max())
+    )
+
+
+@pytest.mark.equation("calibrated-decoupled")
+@given(SEEDS)
+def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
+    rng = np.random.default_rng(seed)
+    ours, exact = rng.standard_normal((2, 3, 2, 4))
+    found = calibration.block_weights(ours, exact)
+    slopes = [
+        np.linalg.lstsq(x.reshape(-1, 1), y.ravel(), rcond=None)[0][0]
+        for x, y in zip(ours, exact, strict=True)
+    ]
+    np.testing.assert_allclose(found, slopes, rtol=1e-9)
+
+
+@pytest.mark.equation("calibrated-decoupled")
+def test_a_layer_that_lai_does_not_see_gets_no_weight():
+    alpha = np.array([[[0.0]], [[1.0]]])
+    assert calibration.decoupled_weights(alpha, np.ones((2, 1, 1))).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.equation("calibrated-model")
+@given(SEEDS, st.integers(1, 4))
+def test_model_weights_are_the_slope_over_independent_gradients_exactly(seed, width):
+    """Gradients take finitely many values each, so that expectations are sums over all pairs."""
+    rng = np.random.default_rng(seed)
+    of_z, of_j = rng.standard_normal((2, 5, width)) @ rng.standard_normal((width, width))
+    operators = rng.standard_normal((2, 3, width))
+    products = np.stack([a.T @ a for a in operators] + [np.eye(width)])
+    weights = calibration.model_weights(products, of_z.T @ of_z / 5, of_j.T @ of_j / 5)
+    top = of_z @ of_j.T
+    for weight, product in zip(weights, products, strict=True):
+        below = of_z @ product @ of_j.T
+        np.testing.assert_allclose(weight, (below * top).sum() / (top * top).sum(), rtol=1e-9)
+
+
+@pytest.mark.equation("calibrated-model")
+@given(SEEDS)
+def test_isotropic_gradients_give_the_trace_over_the_output_width(seed):
+    rng = np.random.default_rng(seed)
+    networks = unconstrained(rng, Shape(1, 3, 4)).networks
+    linear = Networks(networks.weights)
+    operator, products = np.eye(linear.weights[-1].shape[1]), []
+    for weight in linear.weights[:0:-1]:
+        products.insert(0, operator.T @ operator)
+        operator = weight[0].T @ operator
+    products.insert(0, operator.T @ operator)
+    width = products[0].shape[0]
+    moment, other = 0.3 * np.eye(width), np.cov(rng.standard_normal((width, 9))).reshape(width, width)
+    weights = calibration.model_weights(np.stack(products), moment, np.eye(width))
+    np.testing.assert_allclose(weights, [np.trace(p) / width for p in products], rtol=1e-9)
+    assert calibration.model_weights(np.stack(products), moment, other)[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.equation("calibrated-decoupled")
+@given(SEEDS, st.sampled_from([2, 4]))
+def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth):
+    """Gradients at the top are all multiples of (1, -1), so that every layer's are of one direction."""
+    rng = np.random.default_rng(seed)
+    widths = [3] * depth + [2]
+    weights = tuple(rng.standard_normal((1, d, below)) for below, d in itertools.pairwise(widths))
+    networks = Networks(weights, loss="softmax")
+    batches = [networks.run(rng.standard_normal((1, n, 3)), rng.integers(0, 2, (1, n))) for n in (2, 4)]
+    traces = [batch.trace() for batch in batches]
+    measured = similarities_of(*traces)
+    fitted = calibration.decoupled_weights(measured.alpha, measured.beta)
+    calibrated, ghost = lai.lai_scores(*traces, layer_weights=fitted), lai.ghost_scores(*traces)
+    np.testing.assert_allclose(calibrated, ghost, rtol=1e-6, atol=1e-9 * (1 + np.abs(ghost).max()))
+
+
+@pytest.mark.equation("minimax-weights", "calibrated-decoupled")
+@given(SEEDS, SHAPES)
+def test_weights_that_are_not_negative_keep_the_kernel_positive_semidefinite(seed, shape):
+    rng = np.random.default_rng(seed)
+    trace = unconstrained(rng, shape).training.trace()
+    weights = rng.uniform(0, 2, shape.depth)
+    kernel = lai.lai_kernel(trace, trace, layer_weights=weights)
+    values = np.linalg.eigvalsh(kernel)
+    assert at_most(-values, 0.0, 1e3 * np.abs(values).max())

@@ -1,0 +1,231 @@
+"""What JAX cannot be followed through is refused by name, with the way out."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from tests.lai_jax.oracle import drawn, squares
+
+X, Y, W = drawn(6, 4), drawn(6), drawn(4, 4)
+
+
+def head(hidden, params):
+    return hidden @ params["o"]
+
+
+PARAMS = {"w": W, "o": drawn(4, 2), "rows": drawn(6, 4)}
+
+
+def normalised(params, inputs):
+    hidden = inputs @ params["w"]
+    return head((hidden - hidden.mean(0)) / hidden.std(0), params)
+
+
+def against_each_other(params, inputs):
+    hidden = inputs @ params["w"]
+    return head(hidden @ hidden.T @ hidden, params)
+
+
+def sorted_batch(params, inputs):
+    return head(jnp.sort(inputs @ params["w"], axis=0), params)
+
+
+def shifted(params, inputs):
+    return head(jnp.roll(inputs, 1, axis=0) @ params["w"], params)
+
+
+def picked(params, inputs):
+    return head((inputs @ params["w"])[jnp.array([1, 0, 2, 3, 4, 5])], params)
+
+
+def branched(params, inputs):
+    hidden = inputs @ params["w"]
+    return head(lax.cond(hidden.sum() > 0, jnp.tanh, lambda h: h, hidden), params)
+
+
+def looped_over_samples(params, inputs):
+    _, hidden = lax.scan(lambda state, row: (state, row @ params["w"]), 0.0, inputs)
+    return head(hidden, params)
+
+
+COUPLED = {
+    normalised: r"reduce_sum .*reduces over the samples",
+    against_each_other: r"dot_general .*multiplies every sample with every other",
+    sorted_batch: r"sort .*runs along the samples",
+    shifted: r"takes some samples of the batch",
+    picked: r"gather .*picks samples of the batch by index",
+    branched: r"reduce_sum .*reduces over the samples",
+    looped_over_samples: r"scan .*loops over the samples",
+}
+
+
+@pytest.mark.parametrize("apply", COUPLED, ids=lambda apply: apply.__name__)
+@pytest.mark.parametrize("gradients", ["output", "all"])
+def test_what_couples_samples_is_refused_in_both_modes(apply, gradients):
+    with pytest.raises(ValueError, match=COUPLED[apply]) as refusal:
+        lai_jax.trace(apply, PARAMS, squares, X, Y, gradients=gradients, partial=True)
+    assert "test_jax_refusals.py" in str(refusal.value)
+    assert "evaluation mode" in str(refusal.value)
+
+
+def test_a_loss_that_couples_samples_is_refused():
+    def loss(outputs, targets):
+        each = squares(outputs, targets)
+        return each / each.sum()
+
+    with pytest.raises(ValueError, match="reduces over the samples"):
+        lai_jax.trace(lambda p, x: x @ p["o"], PARAMS, loss, X, Y)
+
+
+def while_loop(params, inputs):
+    hidden = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] @ params["w"]), (0, inputs))[1]
+    return head(hidden, params)
+
+
+def sharded(params, inputs):
+    mesh = jax.make_mesh((1,), ("data",))
+    spec = PartitionSpec()
+    body = jax.shard_map(jnp.dot, mesh=mesh, in_specs=(spec, spec), out_specs=spec)
+    return head(body(inputs, params["w"]), params)
+
+
+def ragged(params, inputs):
+    return head(lax.ragged_dot(inputs, params["w"][None], jnp.array([6])), params)
+
+
+def entry_a_sample(params, inputs):
+    return head(inputs + params["rows"], params)
+
+
+def kernel_from_samples(params, inputs):
+    maps = lax.conv_general_dilated(params["w"][None, None], inputs[:, None, :1, None], (1, 1), "SAME")
+    return head(maps.reshape(6, -1)[:, :4], params)
+
+
+@jax.custom_vjp
+def rounded(weight, values):
+    return jnp.round(values @ weight)
+
+
+rounded.defvjp(lambda w, v: (rounded(w, v), (w, v)), lambda kept, g: (kept[1].T @ g, g @ kept[0].T))
+
+
+def straight_through(params, inputs):
+    return head(rounded(params["w"], inputs), params)
+
+
+@jax.custom_vjp
+def damped(values):
+    return jnp.tanh(values)
+
+
+damped.defvjp(lambda v: (jnp.tanh(v), None), lambda _, g: (g / (1 + jnp.abs(g).sum()),))
+
+
+def mixing_rule(params, inputs):
+    return head(damped(inputs @ params["w"]), params)
+
+
+REFUSED = {
+    kernel_from_samples: "a convolution of a parameter with a kernel that depends on the sample",
+    while_loop: r"while .*parameters enter a while loop; use lax.scan",
+    sharded: r"shard_map .*is not followed: the body of a shard_map",
+    ragged: r"ragged_dot_general .*is not followed: a ragged product",
+    entry_a_sample: r"add .*one entry for each sample of the batch",
+    straight_through: r"custom_vjp_call .*rounded, whose own rule is not the derivative of what it computes",
+    mixing_rule: r"the derivative rule of damped could not be followed: .*reduces over the samples",
+}
+
+
+@pytest.mark.parametrize("apply", REFUSED, ids=lambda apply: apply.__name__)
+def test_what_cannot_be_followed_is_refused_by_name(apply):
+    with pytest.raises(ValueError, match=REFUSED[apply]) as refusal:
+        lai_jax.trace(apply, PARAMS, squares, X, Y, gradients="all")
+    assert any(way in str(refusal.value) for way in ("exact_scores works", "a loss of each sample alone"))
+
+
+@pytest.mark.parametrize("apply", [while_loop, straight_through, entry_a_sample])
+def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply):
+    trace = lai_jax.trace(apply, PARAMS, squares, X, Y, gradients="all", partial=True)
+    assert trace.layers[-1].name == "o"
+    found = lai_jax.coverage(apply, PARAMS, squares, X, Y)
+    left_out = "rows" if apply is entry_a_sample else "w"
+    assert set(found.unexplained) == {left_out}
+    missing = PARAMS[left_out].size
+    assert found.share == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
+
+
+def linear(params, inputs):
+    return inputs @ params["o"]
+
+
+def traced(apply=linear, params=None, loss=squares, inputs=X, targets=Y, **options):
+    return lai_jax.trace(apply, PARAMS if params is None else params, loss, inputs, targets, **options)
+
+
+WRONG = {
+    "loss is a scalar": (
+        {"loss": lambda o, y: squares(o, y).mean()},
+        ValueError,
+        r"loss: expected one number a sample, shape \(6,\), got shape \(\); leave out the mean",
+    ),
+    "loss has positions": (
+        {"loss": lambda o, _: o},
+        ValueError,
+        r"got shape \(6, 2\); sum or average each sample's own positions",
+    ),
+    "loss is of integers": (
+        {"loss": lambda _, y: jnp.arange(y.shape[0])},
+        TypeError,
+        "loss: expected real floating-point numbers, got int(32|64)",
+    ),
+    "loss ignores everything": (
+        {"loss": lambda _, y: jnp.ones(y.shape[0])},
+        ValueError,
+        "losses that depend on inputs or targets",
+    ),
+    "loss is no function": ({"loss": 3}, TypeError, "loss: expected a function, got int"),
+    "apply is no function": ({"apply": PARAMS}, TypeError, "apply: expected a function, got dict"),
+    "no layer": ({"apply": lambda p, x: x * p["w"][0]}, ValueError, r"at least one product of a parameter"),
+    "no float parameter": (
+        {"params": {"o": jnp.ones((4, 2), int)}},
+        TypeError,
+        "params: expected at least one array of floating-point",
+    ),
+    "complex parameter": (
+        {"params": {"o": jnp.ones((4, 2), complex)}},
+        TypeError,
+        "params: expected real numbers, got complex ones",
+    ),
+    "no array": ({"inputs": {"flag": True}}, ValueError, "inputs: expected arrays of one batch"),
+    "ragged inputs": ({"inputs": (X, X[:2])}, ValueError, r"got first axes of sizes \[2, 6\]"),
+    "empty batch": ({"inputs": X[:0], "targets": Y[:0]}, ValueError, "at least one sample, got 0"),
+    "targets of another batch": ({"targets": Y[:2]}, ValueError, "targets: expected 6 samples as in inputs"),
+    "unknown gradients": ({"gradients": "some"}, ValueError, "gradients: expected one of 'output', 'all'"),
+    "last in a scan": (
+        {"apply": lambda p, x: lax.scan(lambda h, _: (h @ p["w"], None), x, None, length=2)[0]},
+        ValueError,
+        "the last layer is in a scan whose next iteration uses its output",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input_is_named(case):
+    given, kind, message = WRONG[case]
+    with pytest.raises(kind, match=message):
+        traced(**given)
+
+
+def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
+    monkeypatch.setattr("lai_jax._plan.BUDGET", 100)
+
+    def apply(params, inputs):
+        return inputs @ (2 * params["o"])
+
+    with pytest.raises(ValueError, match=r"the gradient of 'o' has no factors .* 6 x 8 numbers"):
+        traced(apply, gradients="all")
+    assert lai_jax.coverage(apply, {"o": PARAMS["o"]}, squares, X, Y).share == 0.0

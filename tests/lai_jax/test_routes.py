@@ -1,0 +1,118 @@
+"""Routes for models with positions: what each takes, counted by hand and by XLA."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import pytest
+from jax import lax
+from lai_jax._curation.cost import forward_cost
+
+from tests.lai_jax.oracle import drawn
+
+PLACES, OUTPUTS = 4, 40
+ONCE, SCORING = 3 * 5 + 5 * OUTPUTS, OUTPUTS * (3 + 5 + 1)  # a position; one bias
+
+
+def apply(params, inputs, *, flip=False):
+    hidden = jnp.tanh((inputs[..., ::-1] if flip else inputs) @ params["w"] + params["b"])
+    return hidden @ params["o"]
+
+
+def parameters():
+    return {"w": drawn(3, 5), "b": drawn(5), "o": drawn(5, OUTPUTS)}
+
+
+def loss(outputs, targets):
+    return ((outputs - targets[:, None, None]) ** 2).sum((1, 2))
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_routes_are_what_their_products_take(abstract):
+    params, inputs, targets = parameters(), {"inputs": drawn(3, PLACES, 3), "flip": True}, drawn(3)
+    if abstract:
+        shape = jax.ShapeDtypeStruct
+        params = jax.tree.map(lambda leaf: shape(leaf.shape, leaf.dtype), params)
+        inputs["inputs"], targets = (shape(one.shape, one.dtype) for one in (inputs["inputs"], targets))
+    found = lai_jax.routes(
+        lambda params, inputs, flip: apply(params, inputs, flip=flip),
+        params,
+        loss,
+        inputs,
+        targets,
+        sketches=[10, 400],
+    )
+    stated = {(route.positions, route.sketch): route for route in found}
+    assert list(stated) == [("tokens", None), ("mean", None), ("flatten", None), ("tokens", 10)]
+    assert stated["tokens", None].forwards == pytest.approx(SCORING / ONCE)
+    assert stated["tokens", 10].forwards == pytest.approx(SCORING / ONCE / 4)
+    assert stated["mean", None].forwards == pytest.approx(SCORING / ONCE / PLACES)
+    pairs = 3 * 3 * PLACES * (3 + 5 + OUTPUTS) + 3 * 3  # every pair's two products, and the constant one
+    assert stated["flatten", None].forwards == pytest.approx(pairs / (3 * PLACES * ONCE), rel=0.02)
+    assert stated["flatten", None].summary_bytes == 3 * PLACES * (3 + 5 + OUTPUTS) * targets.dtype.itemsize
+
+
+def test_bytes_are_those_of_the_summaries_that_the_options_make():
+    params, batch = parameters(), (drawn(3, PLACES, 3), drawn(3))
+    for route in lai_jax.routes(apply, params, loss, *batch, sketches=[10]):
+        sketch = (
+            None if route.sketch is None else lai_jax.draw_sketch(jax.random.key(0), OUTPUTS, route.sketch)
+        )
+        made = lai_jax.summarize(apply, params, loss, *batch, positions=route.positions, sketch=sketch)
+        held = getattr(made.side, "totals", made.side)
+        assert route.summary_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(held))
+
+
+def scanned(params, inputs):
+    step = jax.checkpoint(lambda carry, w: (jnp.tanh(carry @ w), None))
+    return lax.scan(step, inputs, params["stack"])[0]
+
+
+def branching(params, inputs):
+    ways = (lambda x: x @ params["a"] @ params["b"], lambda x: x @ params["c"])
+    return lax.cond(params["c"][0, 0] > 0, *ways, inputs)
+
+
+def wasteful(params, inputs):
+    _ = inputs @ params["c"]
+    return jax.jit(jax.nn.relu)(inputs @ params["c"])
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (scanned, 7 * 10 * 3 * 3),
+        (branching, 7 * (3 * 6 + 6 * 4)),
+        (wasteful, 7 * 3 * 4),
+        (lambda params, x: jax.vmap(lambda one: params["c"].T @ one)(x), 7 * 3 * 4),
+    ],
+    ids=["scan", "cond", "unused", "vmap"],
+)
+def test_a_forward_pass_counts_every_product_as_often_as_it_runs(function, expected):
+    params = {"stack": drawn(10, 3, 3), "a": drawn(3, 6), "b": drawn(6, 4), "c": drawn(3, 4)}
+    assert forward_cost(function, params, drawn(7, 3)) == expected
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_and_products_count_as_xla_counts_them(groups):
+    params = {"k": drawn(3, 2, 4 // groups, 6), "o": drawn(6 * 6 * 4, 5)}
+
+    def model(params, maps):
+        maps = lax.conv_general_dilated(
+            maps,
+            params["k"],
+            (1, 2),
+            "VALID",
+            feature_group_count=groups,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return maps.reshape(maps.shape[0], -1) @ params["o"]
+
+    maps = drawn(2, 8, 8, 4)
+    program = jax.jit(model).lower(params, maps).compile()
+    assert 2 * forward_cost(model, params, maps) == program.cost_analysis()["flops"]
+
+
+def test_wrong_widths_are_named():
+    for width in (0, 2.0, True):
+        with pytest.raises(ValueError, match=f"sketches: expected positive whole numbers, got {width!r}"):
+            lai_jax.routes(apply, parameters(), loss, drawn(3, PLACES, 3), drawn(3), sketches=[width])

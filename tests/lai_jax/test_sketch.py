@@ -1,0 +1,215 @@
+"""Sketched steps, and what sums a validation set up, against products written out in numpy."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import optax
+import pytest
+
+import lai_core as lai
+from tests.lai_jax.oracle import drawn, one
+
+OUTPUTS, PLACES = 6, 4
+TX = optax.sgd(0.1)
+
+
+def apply(params, inputs):
+    return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"] + params["c"]
+
+
+def loss(outputs, targets):
+    scored = jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[..., None], -1)
+    return -scored[..., 0].sum(-1)
+
+
+def parameters():
+    return {"w": drawn(3, 5), "b": drawn(5), "o": drawn(5, OUTPUTS), "c": drawn(OUTPUTS)}
+
+
+def data(n, seed=0):
+    targets = np.random.default_rng(seed).integers(0, OUTPUTS, (n, PLACES))
+    return drawn(n, PLACES, 3, seed=seed), jnp.asarray(targets)
+
+
+def explicit(params, inputs, targets):
+    """Layer inputs `(n, t, d)` and the last layer's output gradients, in numpy."""
+    p = {name: np.asarray(value) for name, value in params.items()}
+    hidden = np.tanh(np.asarray(inputs) @ p["w"] + p["b"])
+    logits = hidden @ p["o"] + p["c"]
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    return [np.asarray(inputs), hidden], shares - np.eye(OUTPUTS)[np.asarray(targets)]
+
+
+def expected_scores(params, validation, batch, positions="tokens", sketch=None):
+    """LAI with biases, the output gradients multiplied by a matrix of the sketch."""
+    (a_z, g_z), (a_j, g_j) = explicit(params, *validation), explicit(params, *batch)
+    matrix = np.eye(OUTPUTS) if sketch is None else matrix_of(sketch)
+    g_z, g_j = g_z @ matrix.T, g_j @ matrix.T
+    if positions == "mean":
+        alpha = sum(z.mean(1) @ j.mean(1).T + 1 for z, j in zip(a_z, a_j, strict=True))
+        return (alpha * (g_z.mean(1) @ g_j.mean(1).T)).sum(0)
+    if positions == "flatten":
+        flat = [[side.reshape(len(side), -1) for side in (*a, g)] for a, g in ((a_z, g_z), (a_j, g_j))]
+        alpha = sum(flat[0][l] @ flat[1][l].T + PLACES for l in (0, 1))
+        return (alpha * (flat[0][2] @ flat[1][2].T)).sum(0)
+    beta = np.einsum("zti,jsi->ztjs", g_z, g_j)
+    alpha = sum(np.einsum("zti,jsi->ztjs", z, j) + 1 for z, j in zip(a_z, a_j, strict=True))
+    return (alpha * beta).sum((0, 1, 3))
+
+
+def matrix_of(sketch):
+    """Return a sketch as a matrix, `(width, OUTPUTS)`: runs of the permuted outputs, each with its sign."""
+    matrix, size = np.zeros((sketch.width, OUTPUTS)), -(-OUTPUTS // sketch.width)
+    for place, output in enumerate(np.asarray(sketch.permutation)):
+        matrix[place // size, output] = float(sketch.signs[output])
+    return matrix
+
+
+@pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
+def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
+    params, validation, batch = parameters(), data(7, seed=1), data(5)
+    summarize = jax.jit(
+        lambda params, sketch: lai_jax.summarize(
+            apply, params, loss, *validation, positions=positions, sketch=sketch
+        )
+    )
+    update = lai_jax.curated_update(apply, loss, TX, policy=lai.reweight)
+    seen = []
+    for key in (0, 1):
+        sketch = lai_jax.draw_sketch(jax.random.key(key), OUTPUTS, 2)
+        report = update(params, TX.init(params), summarize(params, sketch), *batch)[2]
+        expected = expected_scores(params, validation, batch, positions, sketch)
+        np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(report.weights, np.maximum(expected, 0) / np.maximum(expected, 0).sum())
+        seen.append(report.scores)
+    assert not np.allclose(*seen)
+    assert summarize._cache_size() == update._cache_size() == 1  # redrawn, and not compiled again
+
+
+def test_over_all_signs_the_scores_are_exact_on_average():
+    params, validation, batch = parameters(), data(4, seed=1), data(3)
+    scores = jax.jit(
+        lambda sketch: lai.lai_scores(
+            lai_jax.summarize(apply, params, loss, *validation, sketch=sketch).side,
+            sketch(lai_jax.trace(apply, params, loss, *batch)),
+        )
+    )
+    permutation = jnp.arange(OUTPUTS)[::-1]
+    every = [
+        scores(lai_jax.Sketch(jnp.asarray(signs), permutation, 2))
+        for signs in itertools.product((-1, 1), repeat=OUTPUTS)
+    ]
+    np.testing.assert_allclose(np.mean(every, 0), expected_scores(params, validation, batch), rtol=1e-10)
+
+
+@pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
+def test_a_summary_put_together_by_hand_does_the_same(how):
+    params, validation, batch = parameters(), data(7, seed=1), data(5)
+    sketch = lai_jax.draw_sketch(jax.random.key(3), OUTPUTS, 4)
+    trace = lai_jax.trace(apply, params, loss, *validation)
+    by_hand = lai_jax.Validation(lai.summarize(sketch(trace), "lai"), sketch)
+    report = lai_jax.curated_update(apply, loss, TX, **how)(params, TX.init(params), by_hand, *batch)[2]
+    expected = expected_scores(params, validation, batch, sketch=sketch)
+    np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
+
+
+def test_a_sketch_is_what_its_key_says():
+    first, again, other = (lai_jax.draw_sketch(jax.random.key(key), 50, 8) for key in (0, 0, 1))
+    assert set(np.asarray(first.signs).tolist()) == {-1, 1}
+    assert sorted(np.asarray(first.permutation).tolist()) == list(range(50))
+    for left, right, third in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert not np.array_equal(left, third)
+    assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
+
+
+def test_what_cannot_be_sketched_is_refused():
+    params, batch = parameters(), data(4)
+    sketch = lai_jax.draw_sketch(jax.random.key(0), OUTPUTS, 2)
+    for width in (0, OUTPUTS + 1, 2.0):
+        with pytest.raises(ValueError, match=r"width: expected a whole number in \[1, 6\], got"):
+            lai_jax.draw_sketch(jax.random.key(0), OUTPUTS, width)
+    with pytest.raises(
+        ValueError, match="sketch: expected the estimator to be one of 'lai', 'calibrated_lai'"
+    ):
+        lai_jax.summarize(apply, params, loss, *batch, estimator="ghost", sketch=sketch)
+    wide = lai_jax.draw_sketch(jax.random.key(0), OUTPUTS + 1, 2)
+    with pytest.raises(ValueError, match=r"signs: expected one entry per output, shape \(6,\), got \(7,\)"):
+        lai_jax.summarize(apply, params, loss, *batch, sketch=wide)
+    given = lai_jax.summarize(apply, params, loss, *batch, sketch=sketch)
+    for estimator, extra in (("ghost", ()), ("preconditioned_lai", (jnp.zeros(OUTPUTS),))):
+        update = lai_jax.curated_update(apply, loss, TX, estimator=estimator)
+        with pytest.raises(ValueError, match="sketch: expected the estimator to be one of"):
+            update(params, TX.init(params), given, *batch, *extra)
+    update, plain = lai_jax.curated_update(apply, loss, TX), lai_jax.summarize(apply, params, loss, *batch)
+    left_behind = (
+        (given.side, "width 6, as the step has them, which does not sketch, got 2"),
+        (lai_jax.Validation(plain.side, sketch), "width 2, as the step has them, which sketches to 2, got 6"),
+    )
+    for summary, message in left_behind:
+        with pytest.raises(ValueError, match=f"summary: expected output gradients of {message}; pass what"):
+            update(params, TX.init(params), summary, *batch)
+
+
+def test_a_summary_holds_the_summed_gradients_whatever_the_chunks():
+    params, (inputs, targets) = parameters(), data(7)
+    inputs = inputs.at[2, 1, 0].set(jnp.nan)
+    finite = [index for index in range(7) if index != 2]
+    (first, hidden), g = explicit(params, inputs[jnp.array(finite)], targets[jnp.array(finite)])
+    gradient = sum_of_gradients(params, (inputs, targets), finite)
+    for chunk in (None, 1, 3, 7, 20):
+        found = jax.jit(
+            lambda params, chunk=chunk: lai_jax.summarize(
+                apply, params, loss, inputs, targets, estimator="lai", positions="mean", chunk=chunk
+            )
+        )(params)
+        (blocks,) = found.side.totals
+        for block, a in zip(blocks, (first, hidden), strict=False):
+            np.testing.assert_allclose(block, g.mean(1).T @ a.mean(1), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(blocks[-1], g.mean(1).sum(0), rtol=1e-9, atol=1e-12)
+        assert int(found.side.samples) == 6
+    for estimator, names in (("ghost", "wboc"), ("lli", "oc")):
+        found = lai_jax.summarize(apply, params, loss, inputs, targets, estimator=estimator, chunk=3)
+        expected = [np.asarray(gradient[name]).T for name in names]
+        for (total,), own in zip(found.side.totals, expected, strict=True):
+            np.testing.assert_allclose(total, own, rtol=1e-9, atol=1e-12)
+
+
+def sum_of_gradients(params, batch, rows):
+    """Add up the gradients of single samples."""
+    gradients = [
+        jax.grad(lambda p, i=i: loss(apply(p, one(batch, i)[0]), one(batch, i)[1])[0])(params) for i in rows
+    ]
+    return jax.tree.map(lambda *parts: sum(parts), *gradients)
+
+
+def test_positions_are_tokens_where_they_fit_and_else_means():
+    params, batch = parameters(), data(4)
+    assert lai_jax.summarize(apply, params, loss, *batch).side.positions == "tokens"
+
+    def pooled(params, inputs):
+        return jnp.tanh(inputs @ params["w"]).mean(1) @ params["o"]
+
+    def single(outputs, targets):
+        return (outputs**2).sum(-1)
+
+    assert lai_jax.summarize(pooled, params, single, *batch).side.positions == "mean"
+
+
+def test_wrong_options_of_a_summary_are_named():
+    params, batch = parameters(), data(4)
+    for options, message in (
+        ({"estimator": "midpoint"}, "estimator: expected one of 'ghost', 'lai', 'lli'"),
+        ({"chunk": 0}, "chunk: expected a whole number, 1 or more, got 0"),
+        ({"calibration": True}, "calibration: expected a whole number, 1 or more, got True"),
+        ({"positions": "pairs"}, "positions: expected one of 'tokens'"),
+        (
+            {"positions": "flatten", "chunk": 2},
+            "chunk: expected an estimator and positions that have a summary",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lai_jax.summarize(apply, params, loss, *batch, **options)

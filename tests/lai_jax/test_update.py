@@ -1,0 +1,269 @@
+"""A curated JAX step: one program, the gradient of the kept rows, nothing lost."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import lai_core as lai
+from benchmarks import jax_models, jax_parts
+from tests.lai_jax.oracle import drawn, labels, squares
+
+HALF = functools.partial(lai.keep_top, fraction=0.5)
+
+
+def dense(params, inputs):
+    return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
+
+
+def params_of_dense():
+    return {"w": drawn(4, 6), "b": drawn(6), "o": drawn(6, 3)}
+
+
+def summary_of(apply, params, loss, batch, estimator="lai"):
+    gradients = "all" if estimator == "ghost" else "output"
+    return lai.summarize(
+        lai_jax.trace(apply, params, loss, *batch, gradients=gradients), estimator, positions="mean"
+    )
+
+
+def weighted_gradient(model, batch, weights):
+    def total(params):
+        return (model.loss(model.apply(params, batch[0]), batch[1]) * weights).sum()
+
+    return jax.grad(total, allow_int=True)(model.params)
+
+
+SOME = {"rows": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *(("mlp", how) for how in ({}, SOME, {"rows": 3}, SOME | {"recompute": True})),
+        *((name, SOME) for name in ("grouped_cnn", "gpt_scan", "rnn", "equinox_cnn", "tied_head")),
+    ],
+    ids=str,
+)
+def test_a_step_follows_the_gradient_of_the_weighted_losses(name, how):
+    model, draw = jax_models.MODELS[name](), np.random.default_rng(3)
+    training, validation = model.batch(draw, 8), model.batch(draw, 5)
+    tx = optax.sgd(1.0)
+    summary = jax.jit(lambda p, b: summary_of(model.apply, p, model.loss, b))(model.params, validation)
+    update = lai_jax.curated_update(model.apply, model.loss, tx, policy=HALF, **how)
+    after, _, report = update(model.params, tx.init(model.params), summary, *training)
+    gradient = weighted_gradient(model, training, report.weights)
+    assert int(report.kept) == (3 if how.get("rows") == 3 else 4)
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+    for old, new, own in zip(*map(jax.tree.leaves, (model.params, after, gradient)), strict=True):
+        np.testing.assert_allclose(new, old - own, atol=1e-12 * largest)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "preconditioned_lai"])
+def test_scores_are_those_of_the_core(estimator):
+    params, batch, tx = params_of_dense(), (drawn(8, 4), drawn(8)), optax.sgd(0.1)
+    summary = summary_of(dense, params, squares, (drawn(5, 4, seed=1), drawn(5)), estimator)
+    update = lai_jax.curated_update(dense, squares, tx, estimator=estimator)
+    extra = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
+    report = update(params, tx.init(params), summary, *batch, *extra)[2]
+    trace = lai_jax.trace(dense, params, squares, *batch, gradients="all")
+    if extra:
+        moment = lai.update_second_moment(extra[0], trace.layers[-1].output_gradients)
+        expected = lai.preconditioned_lai_scores(summary, trace, moment)
+        np.testing.assert_allclose(report.second_moment, moment, rtol=1e-5)
+    else:
+        expected = getattr(lai, f"{estimator}_scores")(summary, trace)
+    np.testing.assert_allclose(report.scores, expected, rtol=2e-4, atol=1e-3)
+    np.testing.assert_allclose(report.weights, lai.keep_positive(report.scores))
+    losses = squares(dense(params, batch[0]), batch[1])
+    np.testing.assert_allclose(report.losses, losses, rtol=1e-5)
+    np.testing.assert_allclose(report.loss, (losses * report.weights).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", [{}, {"rows": 0.5}, {"rows": 0.5, "recompute": True}], ids=str)
+def test_one_program_for_two_hundred_steps(how):
+    tx, traced = optax.adamw(1e-3), []
+
+    def apply(params, inputs):
+        traced.append(inputs.shape)
+        return dense(params, inputs)
+
+    params = params_of_dense()
+    state = tx.init(params)
+    summarize = jax.jit(functools.partial(summary_of, dense, loss=squares))
+    update = lai_jax.curated_update(apply, squares, tx, **how)
+    for step in range(200):
+        if step % 50 == 0:
+            summary = summarize(params=params, batch=(drawn(5, 4, seed=step), drawn(5)))
+        params, state, report = update(params, state, summary, drawn(8, 4, seed=step), drawn(8, seed=step))
+        if step == 0:
+            first = len(traced)
+    assert update._cache_size() == 1
+    assert len(traced) == first
+    assert "callback" not in str(jax.make_jaxpr(update)(params, state, summary, drawn(8, 4), drawn(8)))
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
+    assert not report.skipped
+
+
+def test_training_learns_what_validation_asks_for():
+    rule = drawn(4, 3, seed=7)
+    inputs, clean = drawn(240, 4), jnp.argmax(drawn(240, 4) @ rule, axis=1)
+    wrong = jnp.where(jnp.arange(240) % 5 < 2, (clean + 1) % 3, clean)
+    held = drawn(60, 4, seed=9)
+
+    def loss(outputs, targets):
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
+
+    tx, params = optax.sgd(0.5), {"w": 0.1 * drawn(4, 6), "b": jnp.zeros(6), "o": 0.1 * drawn(6, 3)}
+    state, update = tx.init(params), lai_jax.curated_update(dense, loss, tx, rows=0.75)
+    summarize = jax.jit(functools.partial(summary_of, dense, loss=loss))
+    kept_wrong, kept = 0, 0
+    for step in range(60):
+        summary = summarize(params=params, batch=(held, jnp.argmax(held @ rule, axis=1)))
+        part = slice(40 * (step % 6), 40 * (step % 6) + 40)
+        params, state, report = update(params, state, summary, inputs[part], wrong[part])
+        if step >= 30:
+            kept += int(report.kept)
+            kept_wrong += int(((report.weights > 0) & (wrong[part] != clean[part])).sum())
+    assert kept_wrong / kept < 0.25  # 0.4 of all labels are wrong
+    assert float((jnp.argmax(dense(params, held), axis=1) == jnp.argmax(held @ rule, axis=1)).mean()) > 0.85
+
+
+@pytest.mark.parametrize("how", [{}, {"rows": 4}, {"rows": 4, "recompute": True}], ids=str)
+def test_nothing_kept_means_no_update(how):
+    params, tx = params_of_dense(), optax.adam(0.1)
+    state = tx.init(params)
+    update = lai_jax.curated_update(dense, squares, tx, policy=jnp.zeros_like, **how)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    after, new_state, report = update(params, state, summary, drawn(8, 4), drawn(8))
+    assert report.skipped
+    assert int(report.kept) == 0
+    for old, new in zip(jax.tree.leaves((params, state)), jax.tree.leaves((after, new_state)), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("how", [{"rows": 8}, {"rows": 8, "recompute": True}], ids=str)
+def test_a_sample_that_is_not_finite_is_left_out_with_rows(how):
+    params, tx = params_of_dense(), optax.sgd(0.1)
+    inputs = drawn(8, 4).at[2, 1].set(jnp.nan)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    after, _, report = lai_jax.curated_update(dense, squares, tx, **how)(
+        params, tx.init(params), summary, inputs, drawn(8)
+    )
+    assert float(report.weights[2]) == 0.0
+    assert not report.skipped
+    assert np.isfinite(report.loss)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(after))
+
+
+def test_a_sample_that_is_not_finite_skips_the_step_without_rows():
+    params, tx = params_of_dense(), optax.sgd(0.1)
+    inputs = drawn(8, 4).at[2, 1].set(jnp.nan)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    after, _, report = lai_jax.curated_update(dense, squares, tx)(
+        params, tx.init(params), summary, inputs, drawn(8)
+    )
+    assert report.skipped
+    np.testing.assert_array_equal(after["w"], params["w"])
+
+
+def test_rows_cap_what_the_policy_keeps_and_the_kept_share_the_weight():
+    params, tx = params_of_dense(), optax.sgd(0.1)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    arguments = params, tx.init(params), summary, drawn(32, 4), drawn(32)
+    free = lai_jax.curated_update(dense, squares, tx)(*arguments)[2]
+    capped = lai_jax.curated_update(dense, squares, tx, rows=5)(*arguments)[2]
+    assert int(free.kept) > 5
+    best = np.argsort(-np.asarray(free.scores))[:5]
+    np.testing.assert_allclose(np.asarray(capped.weights)[best], 0.2)
+    assert int(capped.kept) == 5
+
+
+def divided_by_size(outputs, targets):
+    return squares(outputs, targets) / targets.shape[0]
+
+
+def masked_by_shape(params, inputs):
+    return dense(params, inputs * jax.random.bernoulli(jax.random.key(0), 0.5, inputs.shape))
+
+
+def branching(params, inputs):
+    hidden = lax.cond(params["b"][0] > 0, jnp.tanh, jnp.sin, inputs @ params["w"])
+    return hidden @ params["o"]
+
+
+@pytest.mark.parametrize(
+    ("apply", "loss", "message"),
+    [
+        (dense, divided_by_size, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
+        (branching, squares, r"samples pass through cond \(test_jax_update.py"),
+    ],
+)
+def test_what_the_backward_pass_of_some_rows_cannot_do_is_refused(apply, loss, message):
+    params, tx = params_of_dense(), optax.sgd(0.1)
+    summary = summary_of(apply, params, loss, (drawn(5, 4), drawn(5)))
+    arguments = params, tx.init(params), summary, drawn(8, 4), drawn(8)
+    with pytest.raises(ValueError, match=message):
+        lai_jax.curated_update(apply, loss, tx, rows=0.5)(*arguments)
+    assert not lai_jax.curated_update(apply, loss, tx)(*arguments)[2].skipped
+
+
+def test_a_mask_drawn_for_the_whole_batch_is_cut_to_its_rows():
+    params, tx, batch = params_of_dense(), optax.sgd(1.0), (drawn(8, 4), drawn(8))
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    update = lai_jax.curated_update(masked_by_shape, squares, tx, policy=HALF, rows=0.5)
+    after, _, report = update(params, tx.init(params), summary, *batch)
+    model = jax_parts.Model(masked_by_shape, params, squares, None)
+    gradient = weighted_gradient(model, batch, report.weights)
+    np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-4)
+
+
+def test_labels_picked_by_counting_rows_are_cut_to_their_rows():
+    def loss(outputs, targets):
+        return -jax.nn.log_softmax(outputs)[jnp.arange(targets.shape[0]), targets]
+
+    params, tx, batch = params_of_dense(), optax.sgd(1.0), (drawn(8, 4), labels(8))
+    summary = summary_of(dense, params, loss, (drawn(5, 4), labels(5)))
+    after, _, report = lai_jax.curated_update(dense, loss, tx, policy=HALF, rows=0.5)(
+        params, tx.init(params), summary, *batch
+    )
+    gradient = weighted_gradient(jax_parts.Model(dense, params, loss, None), batch, report.weights)
+    np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-6)
+
+
+def test_lli_needs_a_last_layer_of_its_own():
+    def scaled(params, inputs):
+        return dense(params | {"o": 2 * params["o"]}, inputs)
+
+    params, tx = params_of_dense(), optax.sgd(0.1)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)), "lli")
+    with pytest.raises(ValueError, match=r"estimator: 'lli' needs a last layer .* 'o' is computed"):
+        lai_jax.curated_update(scaled, squares, tx, estimator="lli")(
+            params, tx.init(params), summary, drawn(8, 4), drawn(8)
+        )
+
+
+def test_wrong_options_are_named():
+    tx = optax.sgd(0.1)
+    with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli'"):
+        lai_jax.curated_update(dense, squares, tx, estimator="best")
+    with pytest.raises(TypeError, match="tx: expected an optax gradient transformation, got float"):
+        lai_jax.curated_update(dense, squares, 0.1)
+    for rows in (0, 0.0, 1.5, -2):
+        with pytest.raises(ValueError, match="rows: expected a number of rows"):
+            lai_jax.curated_update(dense, squares, tx, rows=rows)
+    params = params_of_dense()
+    arguments = params, tx.init(params), summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+    with pytest.raises(ValueError, match="rows: expected at most the 8 rows of the batch, got 9"):
+        lai_jax.curated_update(dense, squares, tx, rows=9)(*arguments, drawn(8, 4), drawn(8))
+    with pytest.raises(ValueError, match="second_moment: expected an array"):
+        lai_jax.curated_update(dense, squares, tx, estimator="preconditioned_lai")(
+            *arguments, drawn(8, 4), drawn(8)
+        )
+    with pytest.raises(ValueError, match="expected a summary for 'lli', got one for 'lai'"):
+        lai_jax.curated_update(dense, squares, tx, estimator="lli")(*arguments, drawn(8, 4), drawn(8))

@@ -1,0 +1,331 @@
+"""Exact scores against per-sample gradients, differenced optimizers and enumerated Shapley values."""
+
+import copy
+import itertools
+import math
+import re
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+from benchmarks import exactness_torch, transformer_models
+from tests.lai_torch.oracle import per_sample_gradients
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+N = 5
+
+
+def network():
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 3)).double()
+
+
+def data(n):
+    return torch.randn(n, 4, dtype=torch.float64), torch.randint(3, (n,))
+
+
+@pytest.mark.parametrize(
+    "name", ["cnn_groups", "transformer_encoder", "cross_attention", "gpt2", "llama", "convnext"]
+)
+def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
+    case = exactness_torch.doubled(exactness_torch.MODELS[name]())
+    gradients = per_sample_gradients(
+        case.model, case.loss, case.inputs, case.targets, exactness_torch.SAMPLES
+    )
+    batch = case.inputs, case.targets
+    found = lai_torch.exact_scores(case.model, case.loss, batch, batch)
+    tolerance = 1e-5 if name == "llama" else 1e-9
+    torch.testing.assert_close(found, gradients @ gradients.sum(0), rtol=tolerance, atol=tolerance)
+    assert found.method == "forward"
+
+
+def test_validation_is_chunked_exactly():
+    model, validation, training = network(), data(13), data(N)
+    found = lai_torch.exact_scores(model, LOSS, validation, training)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    torch.testing.assert_close(found, theirs @ mine.sum(0))
+
+
+class Doubled(torch.autograd.Function):
+    """Twice its input, without a forward mode; without a differentiable backward on request."""
+
+    @staticmethod
+    def forward(ctx, inputs, twice):
+        ctx.twice = twice
+        return inputs * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.twice or not torch.is_grad_enabled():
+            return gradient * 2, None
+        raise RuntimeError("not differentiable twice")
+
+
+@pytest.mark.parametrize(
+    ("twice", "method", "tolerance"), [(True, "double backward", 1e-10), (False, "differences", 1e-6)]
+)
+def test_where_forward_mode_is_missing_another_way_is_named(twice, method, tolerance):
+    class Custom(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+
+        def forward(self, inputs):
+            return self.head(Doubled.apply(torch.tanh(self.body(inputs)), twice))
+
+    model, validation, training = Custom().double(), data(7), data(N)
+    found = lai_torch.exact_scores(model, LOSS, validation, training)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    assert found.method == method
+    assert found.reason.startswith("forward: Doubled: You must implement the jvp function")
+    assert ("double backward: not differentiable twice" in found.reason) == (not twice)
+    torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=tolerance, atol=tolerance)
+
+
+def test_the_operation_without_a_forward_mode_is_named():
+    class Distances(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.centres, self.head = nn.Parameter(torch.randn(5, 4)), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            return self.head(torch.cdist(inputs, self.centres))
+
+    model, validation, training = Distances().double(), data(7), data(N)
+    found = lai_torch.exact_scores(model, LOSS, validation, training)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=1e-6, atol=1e-6)
+    assert found.method == "differences"
+    assert "double backward: the derivative for '_cdist_backward' is not implemented" in found.reason
+    assert "forward: Trying to use forward AD with _cdist_forward that does not support it" in found.reason
+    assert "\n" not in found.reason
+    assert lai_torch.exact_scores(network(), LOSS, validation, training).reason is None
+
+
+class Choosy(nn.Module):
+    """Fails by itself on the training batch; a custom function without forward mode stands before."""
+
+    def __init__(self, error, late):
+        super().__init__()
+        self.body, self.error, self.late = nn.Linear(4, 3), error, late
+
+    def forward(self, inputs):
+        hidden = Doubled.apply(self.body(inputs), True) if self.late else self.body(inputs)
+        if len(inputs) == N:
+            self.fail(hidden)
+        return hidden
+
+    def fail(self, hidden):
+        if self.error is RuntimeError:
+            return hidden @ hidden
+        raise self.error("the model's own")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("error", [KeyError, NotImplementedError, RuntimeError])
+def test_an_error_of_the_models_own_comes_up_with_its_own_traceback(error, late):
+    message = "mat1 and mat2 shapes cannot be multiplied" if error is RuntimeError else "the model's own"
+    with pytest.raises(error, match=message) as raised:
+        lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
+    names = [entry.name for entry in raised.traceback]
+    assert names[-1] == "fail"
+    assert "_differences" not in names
+    assert raised.value.__context__ is None
+
+
+def test_a_recurrent_net_that_trace_refuses_is_scored():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            return self.head(self.memory(inputs)[0][:, -1])
+
+    model = Recurrent().double()
+    sides = [(torch.randn(n, 3, 4, dtype=torch.float64), torch.randint(3, (n,))) for n in (6, N)]
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
+    found = lai_torch.exact_scores(model, LOSS, *sides)
+    torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=1e-5, atol=1e-5)
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, weight_decay=0.1),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "ascent": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.5, maximize=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.9, 0.95), eps=1e-3),
+    "adam_l2": lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.3, eps=1e-3),
+    "adam_ascent": lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.3, eps=1e-3, maximize=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.3, eps=1e-3),
+    "adamw_decoupled": lambda p: torch.optim.Adam(
+        p, lr=0.1, weight_decay=0.3, eps=1e-3, decoupled_weight_decay=True
+    ),
+    "amsgrad": lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True, eps=1e-3),
+    "groups": lambda p: torch.optim.SGD(
+        [{"params": list(p)[:2], "lr": 0.05, "momentum": 0.5}, {"params": list(p)[2:]}], lr=0.1
+    ),
+    "some": lambda p: torch.optim.Adam(list(p)[2:], lr=0.1, eps=1e-3),
+}
+
+
+def loss_after_a_step(model, optimizer, validation, training, weights, max_norm):
+    """Return the validation loss after the real optimizer's step on weighted samples, on copies."""
+    twin_model, twin_optimizer = copy.deepcopy((model, optimizer))
+    twin_optimizer.zero_grad()
+    (LOSS(twin_model(training[0]), training[1]) * weights).sum().backward()
+    if max_norm is not None:
+        nn.utils.clip_grad_norm_(
+            [p for group in twin_optimizer.param_groups for p in group["params"]], max_norm
+        )
+    twin_optimizer.step()
+    with torch.no_grad():
+        return LOSS(twin_model(validation[0]), validation[1]).sum()
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_norm):
+    model, validation, training = network(), data(7), data(N)
+    optimizer = OPTIMIZERS[name](model.parameters())
+    for _ in range(steps):
+        optimizer.zero_grad()
+        LOSS(model(data(9)[0]), torch.randint(3, (9,))).mean().backward()
+        optimizer.step()
+    if name == "adam" and steps:  # rows that were never seen: both moments zero, and no gradient now
+        model[0].weight.data[:, 0] = 0.0
+        for side in (validation, training):
+            side[0][:, 0] = 0.0
+        for key in ("exp_avg", "exp_avg_sq"):
+            optimizer.state[model[0].weight][key][:, 0] = 0.0
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    found = lai_torch.exact_scores(
+        model, LOSS, validation, training, optimizer=optimizer, reduction=reduction, max_norm=max_norm
+    )
+    torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
+    weight, h = (1 / N if reduction == "mean" else 1.0), 1e-5
+    for j in range(N):
+        shift = torch.zeros(N, dtype=torch.float64)
+        shift[j] = h
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        expected = float(-(up - down) / (2 * h) / 0.1)
+        assert float(found[j]) == pytest.approx(expected, rel=2e-5, abs=1e-6)
+
+
+def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():
+    def square(outputs, targets):
+        return ((outputs - targets) ** 2).sum(1) / 2
+
+    model = nn.Linear(3, 2).double()
+    sides = [(torch.randn(n, 3, dtype=torch.float64), torch.randn(n, 2, dtype=torch.float64)) for n in (6, 4)]
+    rate, n = 0.3, 4
+    found = lai_torch.exact_scores(model, square, *sides, at="midpoint", learning_rate=rate)
+    gradients = per_sample_gradients(model, square, *sides[1], n)
+    start = nn.utils.parameters_to_vector(model.parameters()).detach()
+
+    def utility(members):
+        moved = copy.deepcopy(model)
+        step = gradients[list(members)].sum(0) / n if members else torch.zeros_like(start)
+        nn.utils.vector_to_parameters(start - rate * step, moved.parameters())
+        with torch.no_grad():
+            return -float(square(moved(sides[0][0]), sides[0][1]).sum())
+
+    for j in range(n):
+        others = [i for i in range(n) if i != j]
+        value = 0.0
+        for size in range(n):
+            share = math.factorial(size) * math.factorial(n - size - 1) / math.factorial(n)
+            for members in itertools.combinations(others, size):
+                value += share * (utility((*members, j)) - utility(members))
+        assert float(found[j]) * rate / n == pytest.approx(value, rel=1e-9)
+
+
+def test_the_midpoint_of_a_summed_loss_takes_the_summed_step():
+    model, validation, training = network(), data(7), data(N)
+    middle = copy.deepcopy(model)
+    LOSS(middle(training[0]), training[1]).sum().backward()
+    with torch.no_grad():
+        for p in middle.parameters():
+            p -= 0.05 * p.grad
+    mine = per_sample_gradients(middle, LOSS, *validation, 7).sum(0)
+    expected = per_sample_gradients(model, LOSS, *training, N) @ mine
+    found = lai_torch.exact_scores(
+        model, LOSS, validation, training, at="midpoint", learning_rate=0.1, reduction="sum"
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_nothing_is_left_behind():
+    model = nn.Sequential(network(), nn.BatchNorm1d(3), nn.Dropout(0.3)).double()
+    model(data(4)[0]).sum().backward()
+    before = copy.deepcopy([model.state_dict(), [p.grad for p in model.parameters()], torch.get_rng_state()])
+    validation, training = data(7), data(N)
+    state = torch.get_rng_state()
+    lai_torch.exact_scores(model, LOSS, validation, training)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(model.state_dict(), before[0], rtol=0, atol=0)
+    torch.testing.assert_close([p.grad for p in model.parameters()], before[1], rtol=0, atol=0)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
+        ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),
+        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs the positive learning rate"),
+        ({"learning_rate": 0.1}, ValueError, "learning_rate: scores at the start are per unit learning rate"),
+        ({"max_norm": 1.0}, ValueError, "max_norm: expected a positive norm together with an optimizer"),
+        ({"optimizer": torch.optim.RMSprop}, TypeError, "optimizer: expected one of SGD, Adam, AdamW"),
+        (
+            {"optimizer": torch.optim.SGD, "at": "midpoint", "learning_rate": 0.1},
+            ValueError,
+            "pass one or the",
+        ),
+    ],
+)
+def test_bad_options_are_named(options, error, message):
+    model = network()
+    if "optimizer" in options:
+        options = {**options, "optimizer": options["optimizer"](model.parameters(), lr=0.1)}
+    with pytest.raises(error, match=re.escape(message)):
+        lai_torch.exact_scores(model, LOSS, data(3), data(3), **options)
+
+
+def test_a_batch_must_be_a_pair_and_something_must_train():
+    with pytest.raises(TypeError, match=r"training: expected a pair \(inputs, targets\), got Tensor"):
+        lai_torch.exact_scores(network(), LOSS, data(3), torch.ones(3))
+    with pytest.raises(ValueError, match="model: expected at least one trainable parameter, got none"):
+        lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), data(3))
+
+
+def test_selfcheck_compares_with_one_backward_pass_a_sample():
+    case = exactness_torch.doubled(transformer_models.gpt2())
+    found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
+    assert found.relative_error < 1e-12
+    assert max(found.layers.values()) < 1e-12
+    assert "transformer.wte.weight" in found.layers
+
+
+def test_selfcheck_shows_what_is_wrong(monkeypatch):
+    from lai_torch._recording import assemble as _assemble
+
+    real = _assemble._layer
+
+    def wrong(recording, use, **options):
+        layer = real(recording, use, **options)
+        if use.name == "3":
+            object.__setattr__(layer, "activations", layer.activations * 1.1)
+        return layer
+
+    monkeypatch.setattr(_assemble, "_layer", wrong)
+    found = lai_torch.selfcheck(network(), LOSS, *data(N))
+    assert found.layers["3.weight"] > 1e-3
+    assert found.layers["0.weight"] < 1e-12
+    assert found.relative_error > 1e-4

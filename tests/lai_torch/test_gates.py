@@ -1,0 +1,275 @@
+"""Gates read off a model, and gate-corrected LAI in the loop, against formulas written out in numpy."""
+
+import re
+from functools import partial
+
+import lai_torch
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+from lai_core.estimators.gates import gate_lai_kernel
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def network():
+    """Build a chain whose layers are followed by one, three and no elementwise functions."""
+    model = nn.Sequential(
+        nn.Linear(4, 8),
+        nn.GELU(),
+        nn.Linear(8, 6, bias=False),
+        nn.BatchNorm1d(6),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.Linear(6, 5),
+        nn.Linear(5, 3),
+    ).double()
+    nn.init.uniform_(model[3].weight, 0.5, 2.0)
+    nn.init.uniform_(model[3].running_var, 0.5, 2.0)
+    return model.eval()
+
+
+def data(n):
+    inputs = torch.randn(n, 4, dtype=torch.float64)
+    return inputs, inputs[:, :3].argmax(1)
+
+
+def alone(function, outputs):
+    return function(outputs.clone()[None])[0]
+
+
+def explicit(model, inputs, targets):
+    """Return the four layers' inputs, gates by one Jacobian a sample, and last output gradients, in numpy."""
+    spans = [(0, 2), (2, 6), (6, 7)]  # a linear layer, then what follows it
+    values, activations, gates = inputs, [], []
+    for start, stop in spans:
+        activations.append(values.detach().numpy())
+        outputs = model[start](values).detach()
+        after = model[start + 1 : stop] if stop > start + 1 else nn.Identity()
+        jacobians = [torch.autograd.functional.jacobian(partial(alone, after), one) for one in outputs]
+        gates.append(np.stack([one.diagonal().numpy() for one in jacobians]))
+        values = after(outputs.clone())
+    activations.append(values.detach().numpy())
+    logits = model[7](values).detach().requires_grad_()
+    (gradients,) = torch.autograd.grad(LOSS(logits, targets).sum(), logits)
+    return activations, gates, gradients.numpy()
+
+
+def expected_kernel(model, validation, batch):
+    """Write the gate-corrected kernel out, pair by pair and layer by layer."""
+    (a_z, gates_z, g_z), (a_j, gates_j, g_j) = explicit(model, *validation), explicit(model, *batch)
+    weights = [model[index].weight.detach().numpy() for index in (2, 6, 7)]
+    biases = [1.0, 0.0, 1.0, 1.0]
+    kernel = np.zeros((len(g_z), len(g_j)))
+    for z, j in np.ndindex(*kernel.shape):
+        for l in range(4):
+            term = a_z[l][z] @ a_j[l][j] + biases[l]
+            for t in range(l, 3):
+                norms = (weights[t] ** 2).sum(0)
+                term *= (norms * gates_z[t][z] * gates_j[t][j]).sum() / weights[t].shape[0]
+            kernel[z, j] += term * (g_z[z] @ g_j[j])
+    return kernel
+
+
+def curated(model, validation, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lai_torch.Curator(model, LOSS, optimizer, validation, estimator="gate_lai", **options)
+
+
+def test_what_is_read_off_a_model_makes_the_kernel():
+    model, validation, batch = network(), data(5), data(3)
+    sides = [lai_torch.trace_gates(model, LOSS, *side) for side in (validation, batch)]
+    _, gates, _ = explicit(model, *batch)
+    for found, each in zip(sides[1].gates, gates, strict=True):
+        np.testing.assert_allclose(found.numpy(), each, rtol=1e-12, atol=1e-14)
+    kernel = gate_lai_kernel(
+        sides[0].trace, sides[1].trace, sides[0].gates, sides[1].gates, sides[1].column_norms
+    )
+    np.testing.assert_allclose(kernel.numpy(), expected_kernel(model, validation, batch), rtol=1e-11)
+    plain = lai_torch.trace(model, LOSS, *batch)
+    assert [layer.name for layer in sides[1].trace.layers] == [layer.name for layer in plain.layers]
+    assert all(layer.output_gradients is None for layer in sides[1].trace.layers[:-1])
+
+
+def test_a_matrix_that_is_stored_the_other_way_round_has_its_own_columns():
+    class Stored(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(4, 5)
+            self.second = nn.Parameter(torch.randn(5, 3))
+
+        def forward(self, values):
+            return torch.tanh(self.first(values)) @ self.second
+
+    model = Stored().double()
+    (norms,) = lai_torch.trace_gates(model, LOSS, *data(2)).column_norms
+    np.testing.assert_allclose(norms.numpy(), (model.second.detach().numpy() ** 2).sum(1))
+
+
+def test_scores_in_the_loop_are_the_kernels_sums_whatever_the_chunks():
+    model, validation = network(), data(11)
+    for batch in (data(4), data(7), data(20)):
+        expected = expected_kernel(model, validation, batch).sum(0)
+        report = curated(model, validation).step(*batch)
+        np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+        assert report.positions is None
+
+
+def test_a_batch_against_itself_leaves_each_sample_out_or_not():
+    model, batch = network(), data(6)
+    kernel = expected_kernel(model, batch, batch)
+    scores = {name: curated(model, name).score(*batch)[1].scores for name in ("batch", "batch+self")}
+    np.testing.assert_allclose(scores["batch+self"].numpy(), kernel.sum(0), rtol=1e-10)
+    np.testing.assert_allclose(
+        scores["batch"].numpy(), kernel.sum(0) - np.diag(kernel), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_samples_that_are_not_finite_are_left_out_on_both_sides():
+    model, validation, batch = network(), data(6), data(5)
+    expected = expected_kernel(model, [part[1:] for part in validation], [part[:4] for part in batch]).sum(0)
+    validation[0][0], batch[0][4] = torch.nan, torch.inf
+    weights, report = curated(model, validation).score(*batch)
+    np.testing.assert_allclose(report.scores[:4].numpy(), expected, rtol=1e-10)
+    assert bool(report.scores[4].isnan())
+    assert float(weights[4]) == 0.0
+    assert report.dropped == 1
+
+
+def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():
+    model, validation, batch = network(), data(6), data(5)
+    curator = curated(model, validation, refresh=10)
+    curator.score(*batch)
+    theirs = lai_torch.trace_gates(model, LOSS, *validation)
+    with torch.no_grad():
+        model[7].weight *= 2.0
+    ours = lai_torch.trace_gates(model, LOSS, *batch)
+    expected = gate_lai_kernel(theirs.trace, ours.trace, theirs.gates, ours.gates, ours.column_norms).sum(0)
+    torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, values):
+        values = torch.relu(self.first(values))
+        return self.last(values + torch.relu(self.second(values)))
+
+
+class Detached(Residual):
+    def forward(self, values):
+        return self.last(self.second(torch.relu(self.first(values))).detach())
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "reason"),
+    [
+        (
+            Residual(),
+            (-1, 4),
+            "layer 'last': .*; its input does not come from the output of layer 'second' alone",
+        ),
+        (
+            Detached(),
+            (-1, 4),
+            "layer 'last': .*; its input does not come from the output of layer 'second' alone",
+        ),
+        (
+            nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
+            (-1, 4),
+            "layer '2': .*; its input mixes entries of the output of layer '0'",
+        ),
+        (
+            nn.Sequential(nn.Linear(4, 8), nn.Softmax(1), nn.Linear(8, 3)),
+            (-1, 4),
+            "layer '2': .* mixes entries of the output of layer '0'",
+        ),
+        (
+            nn.Sequential(nn.Linear(4, 8), nn.GLU(), nn.Linear(4, 3)),
+            (-1, 4),
+            "layer '2': .* mixes entries of the output of layer '0'",
+        ),
+        (
+            nn.Sequential(nn.Linear(1, 2), nn.Flatten(), nn.Linear(8, 3)),
+            (-1, 4, 1),
+            r"layer '0': .* has shape \(5, 4, 1\), not \(5, d\)",
+        ),
+        (
+            nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(6, 3)),
+            (-1, 1, 4),
+            "layer '0': .* goes into a convolution",
+        ),
+    ],
+)
+def test_what_is_no_chain_is_refused_by_name(model, shape, reason):
+    inputs, targets = data(5)
+    with pytest.raises(ValueError, match=reason + ".*; use estimator='lai', or 'ghost'"):
+        lai_torch.trace_gates(model.double(), LOSS, inputs.reshape(shape), targets)
+
+
+class Cast(nn.Module):
+    """Computes a function in another type."""
+
+    def __init__(self, function, kind):
+        super().__init__()
+        self.function, self.kind = function, kind
+
+    def forward(self, values):
+        return self.function.to(self.kind)(values.to(self.kind)).to(values.dtype)
+
+
+class Mixing(nn.Module):
+    """A sample takes a little of another's entries, or an entry of its neighbour's."""
+
+    def __init__(self, share, axis, kind):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.share, self.axis, self.kind = share, axis, kind
+
+    def forward(self, values):
+        hidden = torch.tanh(self.first(values)).to(self.kind)
+        mixed = hidden + self.share * hidden.roll(1, self.axis)
+        return self.last(mixed.to(self.last.weight.dtype))
+
+
+KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries_that_mix_by_a_few_roundings_are_refused(kind, axis):
+    inputs, targets = data(5)
+    model = Mixing(16 * torch.finfo(kind).eps, axis, kind).to(kind)
+    with pytest.raises(ValueError, match="mixes entries of the output of layer 'first'"):
+        lai_torch.trace_gates(model, LOSS, inputs.to(kind), targets)
+
+
+@pytest.mark.parametrize("inside", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
+def test_elementwise_functions_are_known_in_every_type(kind, inside):
+    functions = [nn.GELU(), nn.SiLU(), nn.Softplus(), nn.ELU(), nn.Hardswish(), nn.Mish(), nn.Sigmoid()]
+    functions += [nn.LogSigmoid(), nn.PReLU(), nn.Softsign(), nn.Tanhshrink(), nn.GELU("tanh")]
+    inputs, targets = data(40)
+    for function in functions:
+        for cast in (False, True):  # computed in the model's type, or inside in another
+            between = Cast(function, inside) if cast else function
+            model = nn.Sequential(nn.Linear(4, 9), between, nn.Linear(9, 3)).to(kind)
+            found = lai_torch.trace_gates(model, LOSS, 3.0 * inputs.to(kind), targets)
+            hidden = model[0](3.0 * inputs.to(kind)).detach().requires_grad_()
+            (gates,) = torch.autograd.grad(model[1](hidden).sum(), hidden)
+            assert torch.equal(found.gates[0], gates)
+
+
+def test_a_shared_matrix_is_refused_and_so_is_a_summary():
+    shared = nn.Linear(4, 4)
+    model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(4, 3)).double()
+    with pytest.raises(ValueError, match=re.escape("('0'): expected a matrix of its own")):
+        curated(model, data(4)).score(*data(3))
+    summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai")
+    with pytest.raises(ValueError, match="estimator 'gate_lai' has no ValidationSummary; pass"):
+        curated(model, summary)

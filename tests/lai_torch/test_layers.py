@@ -1,0 +1,275 @@
+"""Every kind of layer, and where samples and positions may lie: exact, or refused by name."""
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import lai_core as lai
+from benchmarks import exactness_torch, transformer_models
+from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
+from tests.lai_torch.oracle import exact_kernel
+
+# the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
+ARCHITECTURES = sorted(set(exactness_torch.MODELS) - {"resnet18_32"})
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architectures_are_exact_over_all_parameters(name):
+    found = exactness_torch.measure(exactness_torch.MODELS[name])
+    assert found["relative_error"] <= exactness_torch.bound(name)
+    assert found["coverage"] == 1.0
+
+
+def test_a_residual_net_with_running_statistics_is_exact():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.norm = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            hidden = self.norm(self.stem(inputs))
+            hidden += inputs
+            return self.head(functional.relu(hidden, inplace=True).mean((2, 3)))
+
+    model = Residual().double()
+    model.norm.running_mean.normal_()
+    trace = check_exact(model.eval(), randn(N, 1, 5, 5))
+    assert [type(layer).__name__ for layer in trace.layers] == [
+        *("GainTrace", "GainTrace"),
+        *("ConvolutionTrace", "LayerTrace"),
+    ]
+
+
+def test_a_scored_summary_of_chunks_is_the_kernel_summed():
+    case = exactness_torch.doubled(transformer_models.gpt2())
+    trace = lai_torch.trace(case.model, case.loss, case.inputs, case.targets, gradients="all")
+    parts = [
+        lai_torch.trace(
+            case.model,
+            case.loss,
+            {k: v[part] if isinstance(v, torch.Tensor) else v for k, v in case.inputs.items()},
+            case.targets[part],
+            gradients="all",
+        )
+        for part in (slice(0, 3), slice(3, 4))
+    ]
+    scores = lai.ghost_scores(lai.summarize(parts, "ghost"), trace)
+    torch.testing.assert_close(scores, lai.ghost_kernel(trace, trace).sum(0), rtol=1e-9, atol=1e-9)
+
+
+class Positions(nn.Module):
+    """Learned positions without a batch axis, as many as there are samples."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.words, self.places, self.head = nn.Embedding(7, 5), nn.Embedding(N, 5), nn.Linear(5, 3)
+        self.form = form
+
+    def forward(self, ids):
+        steps = torch.arange(ids.shape[1])
+        steps = {"vector": steps, "row": steps[None], "every sample": steps.expand(len(ids), -1)}[self.form]
+        return self.head(torch.tanh(self.words(ids) + self.places(steps)).mean(1))
+
+
+@pytest.mark.parametrize("form", ["vector", "row", "every sample"])
+def test_positions_without_a_batch_axis(form):
+    check_exact(Positions(form).double(), torch.randint(7, (N, N)))
+
+
+def test_one_sample_explains_everything():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memory, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
+            self.token = nn.Parameter(torch.randn(1, 1, 3))
+
+        def forward(self, inputs):
+            inputs = torch.cat([self.token.expand(len(inputs), -1, -1), inputs], 1)
+            return self.head(self.memory(inputs)[0][:, -1])
+
+    check_exact(Recurrent().double(), randn(1, 5, 3), samples=1)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing(reentrant):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(inplace=True), nn.Linear(6, 4)
+            )
+            self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(checkpoint(self.body, self.first(inputs), use_reentrant=reentrant))
+
+    model = Checkpointed().double()
+    inputs = randn(N, 4)
+    if reentrant:
+        with pytest.raises(ValueError, match=r"reentrant.*use_reentrant=False"):
+            lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+        return
+    check_exact(model, inputs)
+
+
+def test_autocast_outside_is_off_and_inside_is_followed():
+    class Cast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
+
+        def forward(self, inputs):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden = torch.relu(self.body(inputs))
+            return self.head(hidden.float())
+
+    inputs = torch.randn(N, 8)
+    check_exact(Cast(), inputs, tolerance=0.05)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    expected = exact_kernel(model, LOSS, inputs, labels(), N)
+    torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
+    calls = []
+
+    def backend(graph, _):
+        calls.append(1)
+        return graph.forward
+
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    inputs = randn(N, 4)
+    for compiled in (torch.compile(model, backend=backend), model):
+        if compiled is model:
+            model.compile(backend=backend)
+        compiled(inputs)
+        before = len(calls)
+        trace = lai_torch.trace(compiled, LOSS, inputs, labels(), gradients="all")
+        expected = exact_kernel(nn.Sequential(*model), LOSS, inputs, labels(), N)
+        torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected)
+        compiled(inputs)
+        assert len(calls) == before
+
+
+def test_a_fully_convolutional_net_ends_in_a_matrix_on_every_pixel():
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    trace = check_exact(model.double(), randn(N, 1, 5, 5))
+    assert type(trace.layers[-1]) is lai.LayerTrace
+
+
+@pytest.mark.parametrize("share", ["T == n", "T != n"])
+def test_samples_on_the_second_axis(share):
+    length = N if share == "T == n" else 6
+    layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0)
+
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = layer, nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(self.body(inputs.transpose(0, 1))[0])
+
+    model, inputs = Backwards().double(), randn(N, length, 4)
+    whole = check_exact(model, inputs)
+    trace = lai_torch.trace(model, LOSS, inputs, labels())
+    for layer, expected in zip(trace.layers, whole.layers[-len(trace.layers) :], strict=True):
+        torch.testing.assert_close(layer.activations, expected.activations)
+
+
+def test_a_later_batch_whose_shapes_are_ambiguous_is_scored_as_the_first():
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.merged, self.head = nn.Linear(3, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            hidden = torch.tanh(self.body(inputs.transpose(0, 1)))
+            merged = torch.tanh(self.merged(hidden.reshape(-1, 5))).reshape(hidden.shape)
+            return self.head(merged.mean(0))
+
+    model, big, small = Backwards().double(), randn(7, N, 3), randn(N, N, 3)
+    for estimator, function in (("lai", lai.lai_scores), ("ghost", lai.ghost_scores)):
+        curator = lai_torch.Curator(model, LOSS, None, (big, labels(7)), estimator=estimator)
+        _, report = curator.score(small, labels())
+        sides = [
+            lai_torch.trace(model, LOSS, *side, gradients="all")
+            for side in ((big, labels(7)), (small, labels()))
+        ]
+        options = {"positions": "mean"} if estimator == "lai" else {}
+        torch.testing.assert_close(report.scores, function(*sides, **options))
+
+
+def test_windows_merged_with_the_batch():
+    class Windows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.norm = nn.Linear(3, 5), nn.LayerNorm(5)
+            self.scale, self.head = nn.Parameter(torch.rand(5)), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            windows = inputs.reshape(len(inputs) * 2, 3, 3)
+            hidden = self.norm(torch.tanh(self.body(windows))) * self.scale
+            return self.head(hidden.reshape(len(inputs), 6, 5).mean(1))
+
+    check_exact(Windows().double(), randn(N, 6, 3))
+
+
+def test_hooks_of_the_user_still_work_afterwards():
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    seen = []
+    model[0].register_full_backward_hook(lambda *_: seen.append("module"))
+    model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
+    inputs = randn(N, 4)
+    lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    assert not seen
+    LOSS(model(inputs.requires_grad_()), labels()).sum().backward()
+    assert sorted(seen) == ["module", "parameter"]
+
+
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.left, self.right = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.body(inputs))
+        return self.left(hidden) + self.right(hidden).relu()
+
+
+def test_ghost_needs_no_last_layer_and_lai_takes_the_one_that_is_named():
+    model, inputs = Parallel().double(), randn(N, 4)
+    assert lai_torch.selfcheck(model, LOSS, inputs, labels()).relative_error < 1e-12
+    gram = exact_kernel(model, LOSS, inputs, labels(), N)
+    for estimator, last in (("ghost", None), ("lai", "left"), ("lli", "right")):
+        curator = lai_torch.Curator(model, LOSS, None, (inputs, labels()), estimator=estimator, last=last)
+        _, report = curator.score(inputs, labels())
+        trace = lai_torch.trace(model, LOSS, inputs, labels(), last=last or "left")
+        functions = {"lai": lai.lai_scores, "lli": lai.lli_scores}
+        expected = gram.sum(0) if estimator == "ghost" else functions[estimator](trace, trace)
+        torch.testing.assert_close(report.scores, expected)
+    with pytest.raises(ValueError, match="expected one final layer, found 2"):
+        lai_torch.Curator(model, LOSS, None, (inputs, labels())).score(inputs, labels())
+
+
+def test_gradients_that_are_rounding_alone_refuse_nothing():
+    # of two channels, normalisation leaves all but constants
+    layers = nn.LayerNorm(2), nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 3)
+
+    class Pairs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attend, self.rest = nn.MultiheadAttention(2, 1, batch_first=True), nn.Sequential(*layers)
+
+        def forward(self, inputs):
+            return self.rest(inputs + self.attend(inputs, inputs, inputs)[0]).mean(1)
+
+    check_exact(Pairs().double(), randn(N, N, 2))

@@ -1,0 +1,241 @@
+"""Selective backward: the masked gradient from the kept rows alone, at fewer operations."""
+
+import copy
+import functools
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._curation.passes.selective import Selective
+from lai_torch._curation.scorers.base import TraceScorer
+from torch import nn
+
+import lai_core as lai
+from benchmarks.meters_torch import Operations
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+N = 8
+
+
+class Tokens(nn.Module):
+    """An embedding, attention with samples on axis 0, a table of positions, a head on one token."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(11, 8), nn.Parameter(torch.randn(5, 8))
+        self.norm, self.mix = nn.LayerNorm(8), nn.Linear(8, 24)
+        self.out, self.head = nn.Linear(8, 8, bias=False), nn.Linear(8, 3)
+
+    def forward(self, ids):
+        hidden = self.words(ids) + self.places
+        q, k, v = self.mix(self.norm(hidden)).chunk(3, -1)
+        mixed = torch.softmax(q @ k.transpose(1, 2), -1) @ v
+        return self.head(torch.tanh(hidden + self.out(mixed))[:, 0])
+
+
+def pixels():
+    layers = [
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, stride=2, groups=2),
+    ]
+    return nn.Sequential(*layers, nn.GELU(), nn.Flatten(), nn.Linear(16, 3))
+
+
+CASES = {
+    "tokens": (Tokens, lambda: torch.randint(11, (N, 5))),
+    "pixels": (pixels, lambda: torch.randn(N, 1, 5, 5, dtype=torch.float64)),
+}
+
+
+def case(name):
+    build, inputs = CASES[name]
+    return build().double(), inputs(), torch.arange(N) % 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_selective_step_is_the_masked_step(name):
+    model, inputs, targets = case(name)
+    twin = copy.deepcopy(model)
+    half = functools.partial(lai.keep_top, fraction=0.5)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (model, twin)]
+    validation = inputs.flip(0), targets.flip(0)
+    curator = lai_torch.Curator(model, LOSS, optimizers[0], validation, policy=half, backward="selective")
+    other = lai_torch.Curator(twin, LOSS, optimizers[1], validation, policy=half)
+    for _ in range(3):
+        report, expected = curator.step(inputs, targets), other.step(inputs, targets)
+        assert report.kept == N // 2
+        torch.testing.assert_close(report.scores, expected.scores)
+        torch.testing.assert_close(report.loss, expected.loss)
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_capture_serves_every_number_of_kept_rows(name):
+    model, inputs, targets = case(name)
+    selective = Selective(model, LOSS)
+    for kept in (1, 3, N):
+        weights = torch.zeros(N, dtype=torch.float64)
+        weights[torch.randperm(N)[:kept]] = torch.rand(kept, dtype=torch.float64) + 0.1
+        selective.forward(inputs, targets)
+        model.zero_grad()
+        selective.backward(weights)
+        expected = torch.autograd.grad(
+            (LOSS(model(inputs), targets) * weights).sum(), list(model.parameters())
+        )
+        for p, gradient in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(p.grad, gradient)
+    assert selective.captures == 1
+
+
+def test_half_the_rows_cost_two_thirds_of_a_plain_step():
+    model, inputs, targets = case("tokens")
+    selective, weights = Selective(model, LOSS), (torch.arange(N) % 2).double()
+
+    def step():
+        selective.forward(inputs, targets)
+        selective.backward(weights)
+
+    step()
+    with Operations() as curated:
+        step()
+    with Operations() as plain:
+        LOSS(model(inputs), targets).sum().backward()
+    assert curated.total / plain.total == pytest.approx(2 / 3, abs=0.03)
+
+
+def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
+    inputs, targets = torch.randn(N, 4), torch.arange(N) % 3
+
+    def curated(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return lai_torch.Curator(model, LOSS, optimizer, (inputs, targets), backward="selective")
+
+    norm = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    with pytest.raises(ValueError, match=r"BatchNorm '1' in training mode does; use backward='kept'"):
+        curated(norm).step(inputs, targets)
+
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            hidden = self.body(inputs)
+            return self.head(torch.tanh(hidden - hidden.mean(0)))
+
+    with pytest.raises(ValueError, match=r"differs from the masked one: samples are coupled"):
+        curated(Centred()).step(inputs, targets)
+
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(inputs * (1 if float(inputs.sum()) > 0 else 2))
+
+    with pytest.raises(ValueError, match=r"expects a model that compiles in one graph"):
+        curated(Broken()).step(inputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backward": "some"}, "backward: expected one of 'kept', 'selective', 'whole', 'auto', got 'some'"),
+        (
+            {"backward": "selective", "estimator": "ghost"},
+            "backward: 'selective' expects one of 'lai', 'lli'",
+        ),
+        (
+            {"backward": "selective", "autocast": torch.bfloat16},
+            "lose three digits, so it goes without autocast and scaler; use backward='kept'",
+        ),
+        ({"backward": "selective", "scaler": torch.amp.GradScaler("cpu")}, "without autocast and scaler"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    model = nn.Linear(4, 3)
+    with pytest.raises(ValueError, match=message):
+        lai_torch.Curator(
+            model, LOSS, torch.optim.SGD(model.parameters()), (torch.ones(2, 4), None), **options
+        )
+
+
+def test_a_sample_that_is_not_finite_is_dropped():
+    model, inputs, targets = case("pixels")
+    validation = inputs.clone(), targets
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(model, LOSS, optimizer, validation, backward="selective")
+    inputs[1] = torch.nan
+    report = curator.step(inputs, targets)
+    assert report.dropped == 1
+    assert not report.skipped
+    assert bool(report.scores[1].isnan())
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("positions", ["mean", None])
+@pytest.mark.parametrize("estimator", ["lai", "lli", "preconditioned_lai"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_shortcut_of_a_known_model_changes_no_score(name, estimator, positions):
+    model, inputs, targets = case(name)
+    scorer = TraceScorer(model, LOSS, estimator, positions)
+    summary = scorer.summarize((inputs.flip(0), targets.flip(0)), 3)
+    assert scorer._last is not None
+    short = scorer.score(summary, (inputs, targets))
+    fresh = TraceScorer(model, LOSS, estimator, positions)
+    long = fresh.score(fresh.summarize((inputs.flip(0), targets.flip(0)), N), (inputs, targets))
+    torch.testing.assert_close(short.scores, long.scores)
+
+
+def test_a_shortcut_that_does_not_hold_is_not_taken():
+    class Turning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.more, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+            self.deep = False
+
+        def forward(self, inputs):
+            hidden = torch.tanh(self.body(inputs))
+            return self.head(torch.tanh(self.more(hidden)) if self.deep else hidden)
+
+    model = Turning().double()
+    batch = torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
+    scorer = TraceScorer(model, LOSS, "lai", None)
+    scorer.trace(batch)
+    model.deep = True
+    trace, _ = scorer.trace(batch)
+    expected = lai_torch.trace(model, LOSS, *batch)
+    assert [layer.name for layer in trace.layers] == ["body", "more", "head"]
+    torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(expected, expected))
+
+
+def test_scoring_without_a_step_disturbs_no_training():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
+    batch = torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward="selective")
+    state = torch.get_rng_state()
+    weights, report = curator.score(*batch)
+    assert report.backward == "kept"
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(weights, curator.score(*batch)[0])
+
+
+def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_checked():
+    model, inputs, targets = case("tokens")
+    scale = iter((1e308, 1.0))
+
+    def policy(scores):
+        return lai.keep_top(scores, 0.5) * next(scale) * N
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(
+        model, LOSS, optimizer, (inputs, targets), policy=policy, backward="selective"
+    )
+    reports = [curator.step(inputs, targets) for _ in range(2)]
+    assert [report.skipped for report in reports] == [True, False]
+    assert curator._ways._selective.proved

@@ -1,0 +1,190 @@
+"""The ways of the backward pass against plain autograd: what holds, what a wrong one shows, what is left."""
+
+import copy
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._captured.sample_axis import Place
+from lai_torch._curation.passes.full import Whole
+from torch import nn
+
+from benchmarks.selective_torch import bert, encoder, prepared
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+N = 6
+
+
+class Noisy(nn.Module):
+    """Dropout, a buffer that counts, a frozen layer, and as many positions as samples."""
+
+    def __init__(self, fails_at=None):
+        super().__init__()
+        self.body, self.frozen, self.drop = nn.Linear(4, 8), nn.Linear(8, 8), nn.Dropout(0.4)
+        self.frozen.requires_grad_(False)
+        self.head, self.fails_at = nn.Linear(8, 3), fails_at
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, inputs):
+        self.calls += 1
+        if self.fails_at == len(inputs):
+            raise KeyError("the model's own")
+        return self.head(self.drop(torch.tanh(self.frozen(torch.tanh(self.body(inputs)))))).mean(1)
+
+
+def data(n=N):
+    return torch.randn(n, N, 4, dtype=torch.float64), torch.arange(n) % 3
+
+
+@pytest.mark.parametrize("backward", ["selective", "whole"])
+def test_both_ways_leave_the_masked_gradient(backward):
+    cases = (Noisy().double(), LOSS, *data()), (encoder(N).model.double(), LOSS, *encoder_batch()), keys()
+    for model, loss, *batch in cases:
+        found = lai_torch.selfcheck(model, loss, *batch, backward=backward).backward
+        assert list(found) == [name for name, p in model.named_parameters() if p.requires_grad]
+        assert max(found.values()) < 1e-13
+
+
+def keys():
+    """Return BERT in training mode: no loss depends on its keys' biases."""
+    case = prepared(bert)
+    return case.model, case.loss, case.inputs, case.targets
+
+
+def encoder_batch():
+    case = encoder(N)
+    return case.inputs, case.targets % 3
+
+
+def test_without_a_way_there_is_nothing_to_say():
+    assert lai_torch.selfcheck(Noisy().double(), LOSS, *data()).backward is None
+
+
+def next_rows(real):
+    def kept(self, value, rows):
+        samples = value.shape[self.axis] // (self.outer * self.inner)
+        return real(self, value, (rows + 1) % samples)
+
+    return kept
+
+
+MUTANTS = {
+    "rows": ("selective", Place, "kept", next_rows),
+    "order": (
+        "selective",
+        Place,
+        "kept",
+        lambda real: lambda self, value, rows: real(Place(self.axis, self.inner, self.outer), value, rows),
+    ),
+    "weights": (
+        "selective",
+        Place,
+        "weighted",
+        lambda real: lambda self, value, weights: real(self, value, weights.mean().expand_as(weights)),
+    ),
+    "mask": (
+        "whole",
+        Whole,
+        "backward",
+        lambda real: lambda self, weights: real(self, torch.full_like(weights, weights.mean())),
+    ),
+    "twice": ("whole", Whole, "backward", lambda real: lambda self, weights: real(self, 2 * weights)),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_way_shows(name, monkeypatch):
+    backward, where, method, wrong = MUTANTS[name]
+    model, batch = encoder(N).model.double().eval(), encoder_batch()  # attention runs time-first inside
+    monkeypatch.setattr(where, method, wrong(getattr(where, method)))
+    found = lai_torch.selfcheck(model, LOSS, *batch, backward=backward)
+    assert max(found.backward.values()) > 1e-2
+    assert found.relative_error < 1e-12
+
+
+@pytest.mark.parametrize("fails_at", [None, N, 1])
+@pytest.mark.parametrize("backward", ["selective", "whole"])
+def test_nothing_is_left_behind(backward, fails_at):
+    model, batch = Noisy(fails_at).double(), data()
+    model.drop.eval()
+    for p in model.body.parameters():
+        p.grad = torch.ones_like(p)
+    kept = [p.grad for p in model.parameters()]
+    before = copy.deepcopy((model.state_dict(), kept, [module.training for module in model.modules()]))
+    state = torch.get_rng_state()
+    if fails_at is None:
+        lai_torch.selfcheck(model, LOSS, *batch, backward=backward)
+    else:
+        with pytest.raises(KeyError, match="the model's own"):
+            lai_torch.selfcheck(model, LOSS, *batch, backward=backward)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(p.grad is mine for p, mine in zip(model.parameters(), kept, strict=True))
+    after = (model.state_dict(), kept, [module.training for module in model.modules()])
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
+    model, batch = Noisy().double(), data()
+    model.body.weight.grad = mine = torch.ones_like(model.body.weight)
+    state, calls = torch.get_rng_state(), float(model.calls)
+
+    def broken(self, value, rows):
+        model.head.weight.grad = torch.ones_like(model.head.weight)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Place, "kept", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
+    assert model.body.weight.grad is mine
+    assert model.head.weight.grad is None
+    assert torch.equal(torch.get_rng_state(), state)
+    assert float(model.calls) == calls
+
+
+class Broken(nn.Linear):
+    """Its graph depends on a value."""
+
+    def forward(self, inputs):
+        return super().forward(inputs * (1 if float(inputs.sum()) > 0 else 2))
+
+
+class Centred(nn.Module):
+    """Every sample goes into every other one's output, where they can be several."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        hidden = self.body(inputs)
+        return self.head(torch.tanh(hidden - hidden.mean(0)))
+
+
+@pytest.mark.parametrize(
+    ("model", "backward", "message"),
+    [
+        (Broken(4, 3), "selective", "expects a model that compiles in one graph"),
+        (nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)), "whole", "BatchNorm"),
+        (Centred(), "selective", "goes into the losses of others"),
+        (nn.Linear(4, 3), "kept", "backward: expected None or one of 'selective', 'whole', got 'kept'"),
+    ],
+)
+def test_what_is_refused_is_refused_here_too(model, backward, message):
+    with pytest.raises(ValueError, match=message):
+        lai_torch.selfcheck(model, LOSS, torch.randn(N, 4), torch.arange(N) % 3, backward=backward)
+
+
+@pytest.mark.parametrize("backward", ["selective", "whole"])
+def test_autocast_is_refused_by_the_ways_that_score_what_they_train_on(backward):
+    model, batch = nn.Linear(4, 3), (torch.randn(N, 4), torch.arange(N) % 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward=backward)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="autocast lose three digits"):
+        curator.step(*batch)
+
+
+@pytest.mark.parametrize("backward", [None, "selective", "whole"])
+def test_a_model_without_trainable_parameters_is_named(backward):
+    model = nn.Linear(4, 3).requires_grad_(requires_grad=False)
+    with pytest.raises(ValueError, match="model: expected at least one trainable parameter, got none"):
+        lai_torch.selfcheck(model, LOSS, torch.randn(5, 4), torch.arange(5) % 3, backward=backward)

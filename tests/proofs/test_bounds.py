@@ -1,0 +1,351 @@
+"""The proofs are about the formulas that the code computes: both at random points."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core import (
+    assumptions,
+    bounds,
+    calibration,
+)
+from proofs import (
+    prove_assumptions,
+    prove_conservative,
+    prove_decay_bounds_gain,
+    prove_gap,
+    prove_geometric,
+    prove_layer_weights,
+    prove_rank,
+    prove_ratios,
+    prove_selection,
+    prove_similarities,
+    prove_truncation,
+)
+from tests.support.inequalities import SEEDS
+from tests.support.statements import numbers
+
+DEPTHS = st.integers(1, 3)
+CLOSE = {"rtol": 1e-9, "atol": 1e-12}
+
+
+class Point:
+    """Random numbers for one depth, two validation samples and one training sample."""
+
+    def __init__(self, seed, depth):
+        rng = self.rng = np.random.default_rng(seed)
+        self.depth = depth
+        self.alpha, self.beta = rng.standard_normal((2, depth, 2, 1))
+        self.n, self.m = rng.uniform(0.1, 2, 2), float(rng.uniform(0.1, 2))
+        self.rho, self.C_a, self.alpha_bar = (float(x) for x in rng.uniform(0.1, 1.5, 3))
+        self.norms = self.n, np.array([self.m])
+
+    def constants(self, *names):
+        return {name: getattr(self, name) for name in names}
+
+
+def from_top(array):
+    """Turn `(L, n_val, 1)`, bottom first, into a list per validation sample, top first."""
+    return [list(array[::-1, z, 0]) for z in range(array.shape[1])]
+
+
+@pytest.mark.equation("app-lai-defs", "similarities")
+@given(SEEDS, DEPTHS)
+def test_definitions(seed, depth):
+    vectors = np.random.default_rng(seed).standard_normal((4, depth, 2))
+    a, b, g, h = vectors
+    alpha, beta = ((x * y).sum(-1)[:, None, None] for x, y in ((a, b), (g, h)))
+    arguments = [[list(v) for v in group] for group in vectors]
+    for index, printed in enumerate((bounds.printed_ghost_influence, bounds.printed_lai_influence)):
+        proved = numbers(prove_similarities.STATEMENT, "lhs", depth=depth, index=index)(*arguments)
+        np.testing.assert_allclose(printed(alpha, beta), proved, **CLOSE)
+    trace = [lai.Trace([lai.LayerTrace(x[:1], y[:1])]) for x, y in ((a, g), (b, h))]
+    proved = numbers(prove_similarities.PRODUCT, "rhs", depth=2)(list(g[0]), list(h[0])) / 4
+    np.testing.assert_allclose(assumptions.similarities(*trace).beta[0, 0, 0], proved, **CLOSE)
+
+
+@pytest.mark.equation("app-epsilon-pair", "zeta-bound", "lai-nearer-than-lli")
+@given(SEEDS, DEPTHS)
+def test_gap(seed, depth):
+    point = Point(seed, depth)
+    alpha, beta = point.alpha[:, :1], point.beta[:, :1]
+    lists = from_top(alpha)[0], from_top(beta)[0]
+    for side in ("lhs", "rhs"):
+        proved = numbers(prove_gap.STATEMENT, side, depth=depth)(*lists)
+        np.testing.assert_allclose(bounds.gap(alpha, beta), proved, **CLOSE)
+    proved = numbers(prove_gap.BOUND, depth=depth)(lists[1], point.C_a)
+    np.testing.assert_allclose(bounds.pair_gap_bound(beta, C_a=point.C_a), proved, **CLOSE)
+    if depth > 1:
+        proved = numbers(prove_gap.NEARER, "rhs", depth=depth)(*lists)
+        alike = (alpha[:-1] * beta[-1]).sum()
+        found = alike**2 * (2 * bounds.mean_ratio(alpha, beta) - 1)
+        np.testing.assert_allclose(found, proved, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
+@given(SEEDS, DEPTHS)
+def test_assumptions(seed, depth):
+    point = Point(seed, depth)
+    bottom = numbers(prove_assumptions.DECAY, "lhs", depth=depth)(point.rho, point.m, 1.0)
+    norms = np.array([bottom] + [0.0] * (depth - 1) + [point.m])[:, None]
+    np.testing.assert_allclose(assumptions.decay_rate(norms), point.rho)
+    proved = numbers(prove_assumptions.STATEMENT, depth=1)([0.0], [0.0], point.C_a)
+    np.testing.assert_allclose(assumptions.activation_bound(np.array([[point.C_a]])) ** 2, proved)
+    cosines, lengths = point.rng.uniform(0, 1, (2, depth, 1, 1))
+    proved = numbers(prove_assumptions.SIGN, depth=depth)(
+        *(list(x[:, 0, 0]) for x in (np.abs(point.alpha[:, :1]), cosines, lengths))
+    )
+    printed = bounds.printed_ghost_influence(np.abs(point.alpha[:, :1]), cosines * lengths)
+    np.testing.assert_allclose(-printed, proved, **CLOSE)
+    assert assumptions.smallest_cosine(cosines) == cosines.min()
+
+
+@pytest.mark.equation("non-expansive", "alignment-decay", "norm-product-bound")
+@given(SEEDS, DEPTHS)
+def test_decay_of_similarities(seed, k):
+    point = Point(seed, k)
+    cosine = float(point.rng.uniform(-1, 1))
+    arguments = (point.rho, point.n[0], point.m, 0.0, 0.0, 0.0, cosine)
+    last = np.array([[point.n[0] * point.m * cosine]])
+    found = bounds.aligned_similarity_bound(last, rho=point.rho, depth=k + 1)[0, 0, 0]
+    np.testing.assert_allclose(found, numbers(prove_assumptions.BARS, depth=k)(*arguments), **CLOSE)
+    proved = numbers(prove_assumptions.ALIGNED, depth=k)(*arguments)
+    np.testing.assert_allclose(found * np.sign(cosine), proved, **CLOSE)
+    found = bounds.norm_product_bound(point.n[:1], np.array([point.m]), rho=point.rho, depth=k + 1)[0, 0, 0]
+    np.testing.assert_allclose(found, numbers(prove_assumptions.NORMS, depth=k)(*arguments[:6]), **CLOSE)
+
+
+@pytest.mark.equation(
+    "app-conservative",
+    "conservative-sharp",
+    "gap-without-alignment",
+    "lai-lower-bound",
+    "app-relative-conservative",
+)
+@given(SEEDS, DEPTHS)
+def test_conservative_bounds(seed, depth):
+    point = Point(seed, depth)
+    last, constants = point.beta[-1], point.constants("rho", "C_a", "depth")
+    lists = from_top(point.alpha), from_top(point.beta), list(point.n)
+    arguments = (*lists, point.m, point.rho, point.C_a)
+    sharp = bounds.sharp_conservative_bound(last, *point.norms, **constants)
+    for statement, found in (
+        (prove_conservative.STATEMENT, bounds.conservative_bound(last, *point.norms, **constants)),
+        (prove_conservative.SHARP, sharp),
+        (
+            prove_conservative.ALONE,
+            bounds.lai_gap_bound_without_alignment(last, *point.norms, **constants),
+        ),
+        (
+            prove_conservative.ALONE_LLI,
+            bounds.lli_gap_bound_without_alignment(*point.norms, **constants),
+        ),
+    ):
+        np.testing.assert_allclose(found, numbers(statement, depth=depth)(*arguments), **CLOSE)
+    proved = numbers(prove_conservative.LOWER, "lhs", depth=depth)(*lists[:2], point.alpha_bar)
+    np.testing.assert_allclose(bounds.lai_lower_bound(last, alpha_bar=point.alpha_bar), proved, **CLOSE)
+    proved = numbers(prove_conservative.RELATIVE, depth=depth)(*arguments, point.alpha_bar)
+    found = bounds.relative_conservative_bound(last, *point.norms, **constants, alpha_bar=point.alpha_bar)
+    np.testing.assert_allclose(found, proved, rtol=1e-7)
+
+
+@pytest.mark.equation("app-abs-gap", "app-rel-gap", "lli-gap", "lli-relative-gap", "relative-limit")
+@given(SEEDS, DEPTHS)
+def test_geometric_bounds(seed, depth):
+    point = Point(seed, depth)
+    lists = from_top(point.alpha), from_top(point.beta)
+    rho, rate = point.rho, point.rho / 2
+    ones = np.ones((depth, 1, 1))
+    decayed = rate ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None]
+    printed = bounds.geometric_bound_as_printed(np.ones((1, 1)), rho=rho, C_a=1.0, depth=depth)
+    statement = prove_geometric.STATEMENT
+    np.testing.assert_allclose(printed, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
+    gap = -bounds.gap(ones, decayed)[0, 0]
+    np.testing.assert_allclose(gap, numbers(statement, depth=depth)(rho, rate), **CLOSE)
+    relative = bounds.relative_bound_as_printed(rho=rho, C_a=1.0, alpha_bar=1.0, depth=depth)
+    statement = prove_geometric.RELATIVE
+    np.testing.assert_allclose(relative, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
+    np.testing.assert_allclose(gap / depth, numbers(statement, depth=depth)(rho, rate), **CLOSE)
+    found = bounds.lli_gap_bound(point.beta[-1], **point.constants("rho", "C_a", "depth"))
+    proved = numbers(prove_geometric.LLI, depth=depth)(*lists, point.rho, point.C_a)
+    np.testing.assert_allclose(found, proved, **CLOSE)
+    found = bounds.lli_relative_bound(**point.constants("rho", "C_a", "alpha_bar", "depth"))
+    arguments = (*lists, point.rho, point.C_a, point.alpha_bar)
+    proved = numbers(prove_geometric.LLI_RELATIVE, depth=depth)(*arguments)
+    np.testing.assert_allclose(found, proved, **CLOSE)
+    positive = np.abs(point.alpha), np.abs(point.beta)
+    proved = numbers(prove_geometric.LIMIT, "lhs", depth=depth)(*map(from_top, positive))
+    np.testing.assert_allclose(bounds.relative_limit(positive[0], positive[1][-1]), proved, **CLOSE)
+
+
+@pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
+@given(SEEDS, DEPTHS)
+def test_ratios(seed, depth):
+    point = Point(seed, depth)
+    alpha, last = np.abs(point.alpha), np.abs(point.beta[-1])
+    low, high = np.sort(point.rng.uniform(0, 1, (2, depth)), axis=0)
+    ends = list(low[::-1][1:]), list(high[::-1][1:])
+    arguments = (from_top(alpha), list(last[:, 0]), *ends)
+    for statement, function in (
+        (prove_ratios.STATEMENT, bounds.lai_gap_range),
+        (prove_ratios.LLI, bounds.lli_gap_range),
+    ):
+        for index, side in enumerate(("lhs", "rhs")):
+            proved = numbers(statement, side, depth=depth, index=index)(*arguments)
+            np.testing.assert_allclose(function(alpha, last, low, high)[index], proved, **CLOSE)
+    proved = numbers(prove_ratios.SIGNED, depth=depth)(list(last[:, 0]), point.C_a)
+    np.testing.assert_allclose(bounds.lai_gap_bound(last, C_a=point.C_a, depth=depth), proved, **CLOSE)
+    for index, side in enumerate(("lhs", "rhs")):
+        proved = numbers(prove_ratios.QUOTIENT, side, depth=depth, index=index)(from_top(alpha), *ends)
+        found = bounds.ghost_over_lai_range(alpha, low, high)[index]
+        np.testing.assert_allclose(found, proved, **CLOSE)
+    proved = numbers(prove_ratios.BELOW_ONE, "rhs", depth=depth, index=1)(from_top(alpha))
+    np.testing.assert_allclose(bounds.relative_error_bound(alpha), proved, **CLOSE)
+
+
+@pytest.mark.equation("admissible-weights", "minimax-weights", "calibrated-model")
+@given(SEEDS)
+def test_layer_weights(seed):
+    point = Point(seed, 2)
+    top = calibration.admissible_weights(point.rho, 2)[0]
+    proved = numbers(prove_layer_weights.STATEMENT, "rhs")(0.5, 0.5, point.rho**2, 1.0)
+    np.testing.assert_allclose(top, proved)
+    low, half, x = (float(v) for v in point.rng.standard_normal(3))
+    half = abs(half)
+    ends = np.array([low]), np.array([low + 2 * half])
+    found = calibration.minimax_bound(np.array([[[x]]]), np.ones((1, 1)), *ends)
+    proved = numbers(prove_layer_weights.MINIMAX, "rhs")(low, half, 0.5, 0.0, x)
+    np.testing.assert_allclose(found, proved, **CLOSE)
+    ratio = low + half
+    error = numbers(prove_layer_weights.MINIMAX, "lhs")(low, half, 0.5, 0.0, x)
+    np.testing.assert_allclose(x * (ratio - calibration.minimax_weights(*ends)), error, atol=1e-12)
+    of_z, of_j = point.rng.standard_normal((2, 2, 2))
+    product = point.rng.standard_normal((2, 2))
+    proved = numbers(prove_layer_weights.MODEL, "lhs", depth=2)(
+        [list(g) for g in of_z], [list(h) for h in of_j], product.tolist()
+    )
+    found = calibration.model_weights(product[None], of_z.T @ of_z / 2, of_j.T @ of_j / 2)
+    np.testing.assert_allclose(found, proved, rtol=1e-7)
+
+
+@pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")
+@given(SEEDS)
+def test_fitted_weights_are_the_optimum_of_the_proof(seed):
+    """Three pairs, two layers: any other weights fit worse by the length that the proof says."""
+    rng = np.random.default_rng(seed)
+    alpha, beta = rng.standard_normal((2, 2, 1, 3))
+    weights = calibration.least_squares_weights(alpha, beta)
+    columns = [list(x[0]) for x in alpha * beta[-1]]
+    target, step = (alpha * beta).sum(0)[0], rng.standard_normal(2)
+    arguments = (columns, list(target), list(weights), list(step))
+    distance, worse = (
+        numbers(prove_layer_weights.LEAST_SQUARES, side, depth=2)(*arguments) for side in ("lhs", "rhs")
+    )
+    np.testing.assert_allclose(worse, distance, rtol=1e-5, atol=1e-6 * (1 + np.abs(target).max() ** 2))
+    weight = calibration.decoupled_weights(alpha, beta)[0]
+    arguments = (list(alpha[0, 0]), list(beta[0, 0]), list(beta[1, 0]), weight)
+    proved = numbers(prove_layer_weights.DECOUPLED, "lhs", depth=3)(*arguments)
+    np.testing.assert_allclose(proved, 0.0, atol=1e-12 * (1 + weight**2))
+
+
+@pytest.mark.equation("rank-cosine", "rank-pearson", "concordance", "sign-agreement")
+@given(SEEDS)
+def test_rank_guarantees(seed):
+    rng = np.random.default_rng(seed)
+    low, high = (float(x) for x in np.sort(rng.uniform(0.5, 1.5, 2)))
+    approximate, quotients = rng.standard_normal(3), rng.uniform(low, high, 3)
+    lists = list(approximate), list(quotients)
+    proved = numbers(prove_rank.STATEMENT, "lhs", depth=3)(low, high, *lists)
+    np.testing.assert_allclose(bounds.cosine_guarantee(low=low, high=high) ** 2, proved)
+    exact = approximate * quotients
+    spread = np.prod([((x - x.mean()) ** 2).sum() for x in (exact, approximate)])
+    proved = numbers(prove_rank.PEARSON, "lhs", depth=3)(*lists, low, high) / spread
+    guarantee = bounds.pearson_guarantee(approximate, low=low, high=high)
+    assert guarantee == -1.0 if proved <= 0 else guarantee**2 == pytest.approx(proved, rel=1e-6)
+    certain = bounds.certain_order(approximate, low=low, high=high)[0, 1]
+    lower, upper = (
+        numbers(prove_rank.ORDER, side)(low, high, list(approximate[:2]), list(quotients[:2]))
+        for side in ("lhs", "rhs")
+    )
+    assert not certain or lower < upper
+    least, most = (
+        numbers(prove_selection.AGREEMENT, side, depth=3, index=index)(*lists, low, high)
+        for index, side in enumerate(("lhs", "rhs"))
+    )
+    certain = bounds.certain_sign(approximate[:, None], low=low, high=high)[0]
+    assert certain == (least > 0 or most < 0)
+
+
+@pytest.mark.equation("selection-regret", "identical-ranking", "rank-flip")
+@given(SEEDS, DEPTHS)
+def test_selection_and_ranking(seed, n):
+    rng = np.random.default_rng(seed)
+    exact, approximate = rng.standard_normal((2, n))
+    scale = float(rng.uniform(0, 2))
+    lost, distance = (
+        numbers(prove_selection.REGRET, side, depth=n)(list(exact), list(approximate), scale)
+        for side in ("lhs", "rhs")
+    )
+    np.testing.assert_allclose(bounds.selection_regret(exact, approximate), lost, **CLOSE)
+    assert bounds.selection_regret_bound(exact, approximate) <= distance * (1 + 1e-9)
+    gains, shares = rng.uniform(0.1, 2, (2, n))
+    gains[-1] = 1.0
+    proved = numbers(prove_selection.IDENTICAL, "lhs", depth=n)(list(shares), list(gains), 2.0, 3.0)
+    np.testing.assert_allclose(bounds.common_factor(gains, shares) * shares.sum() * 6, proved)
+    rho = float(rng.uniform(0.01, 1))
+    ghost = np.array([0.0, numbers(prove_selection.FLIP, "lhs")(rho)])
+    reverse = bounds.reversed_pairs(ghost, np.array([11.0, 2.0]))
+    assert reverse[1, 0] == (10 * rho**2 < 1)
+
+
+@pytest.mark.equation("top-layer-certificate", "random-truncation", "truncation-variance")
+@given(SEEDS, st.integers(2, 4))
+def test_truncation(seed, depth):
+    rng = np.random.default_rng(seed)
+    terms, steps = rng.standard_normal(depth), rng.uniform(0.1, 1, depth)
+    chances = np.cumsum(steps) / steps.sum()
+    lowest = np.diff(np.concatenate([[0.0], chances]))
+    mean = sum(p * bounds.truncated_ghost(terms[k:], chances) for k, p in enumerate(lowest))
+    arguments = (list(terms), list(steps))
+    proved = numbers(prove_truncation.UNBIASED, "lhs", depth=depth)(*arguments)
+    np.testing.assert_allclose(mean, proved, **CLOSE)
+    proved = numbers(prove_truncation.VARIANCE, "lhs", depth=depth)(*arguments)
+    np.testing.assert_allclose(bounds.truncation_variance(terms, chances), proved, **CLOSE)
+    f_z, f_j, alpha = rng.uniform(0.1, 2, (3, depth))
+    n, m = (float(x) for x in rng.uniform(0.1, 2, 2))
+    zeros = [0.0] * depth
+    proved = numbers(prove_truncation.STATEMENT, depth=depth)(
+        list(f_z[::-1]), list(f_j[::-1]), zeros, zeros, zeros, list(-alpha[::-1]), n, m
+    )
+    found = bounds.top_layers_bound(
+        -alpha[:, None, None], f_z[:, None], f_j[:, None], np.array([n]), np.array([m])
+    )
+    np.testing.assert_allclose(found, proved, **CLOSE)
+
+
+@pytest.mark.equation("truncation-variance")
+@given(SEEDS)
+def test_the_best_probabilities_are_those_of_the_proof(seed):
+    """Where gains over costs increase by themselves and no probability is capped."""
+    rng = np.random.default_rng(seed)
+    price = rng.uniform(0.5, 1, 2)
+    gain = price * np.sort(rng.uniform(0.5, 2, 2))
+    terms = np.diff(np.concatenate([[0.0], np.sqrt(np.cumsum(gain**2))]))
+    costs = [*(float(p**2) for p in price), 1.0]
+    best = bounds.truncation_probabilities(np.append(terms, 1.0), costs, share=1.1 / sum(costs))
+    scale = best[0] * price[0] / gain[0]
+    spent = numbers(prove_truncation.BEST, "rhs", depth=2, index=1)
+    least = numbers(prove_truncation.BEST, "lhs", depth=2, index=1)
+    arguments = list(gain), list(price), list(best[:2] / scale)
+    np.testing.assert_allclose(spent(*arguments), least(*arguments), rtol=1e-9)
+
+
+@pytest.mark.equation("decay-bounds-gain")
+@given(SEEDS, DEPTHS)
+def test_gains(seed, depth):
+    rho = float(np.random.default_rng(seed).uniform(0.1, 1.5))
+    zeros = [[0.0, 0.0], [0.0, 0.0]]
+    proved = numbers(prove_decay_bounds_gain.STATEMENT, depth=depth)(rho, zeros, zeros)
+    np.testing.assert_allclose(bounds.gain_ceiling(rho, depth + 1)[0], proved)

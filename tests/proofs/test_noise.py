@@ -1,0 +1,342 @@
+"""The formulas that the noise and variance proofs are about, in numbers, are what `lai_core` computes."""
+
+import numpy as np
+import pytest
+import sympy as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lai_core import propagation, variance
+from lai_core.estimators import gates
+from proofs import (
+    prove_backward_operator,
+    prove_centred_parts,
+    prove_gain,
+    prove_gates,
+    prove_ghost_variance,
+    prove_jacobian_noise,
+    prove_perturbation_norm,
+    prove_product_perturbation,
+    prove_random_weights,
+    prove_similarity_forms,
+    prove_variance_bounds,
+    prove_variance_comparison,
+)
+
+NUMBER = np.zeros(())
+COMPILED = {}
+
+
+def drawn(argument, rng):
+    """Draw numbers for a statement's arguments, in its nesting; vectors and matrices become arrays."""
+    if isinstance(argument, sp.MatrixBase):
+        values = rng.uniform(-2, 2, argument.shape)
+        return values[:, 0] if argument.shape[1] == 1 else values
+    if isinstance(argument, (list, tuple)):
+        return [drawn(item, rng) for item in argument]
+    value = rng.uniform(-2, 2)
+    return abs(value) if named(argument).is_nonnegative else value
+
+
+def named(argument):
+    """Replace an argument that is a formula of one symbol by that symbol."""
+    if isinstance(argument, (list, tuple)):
+        return [named(item) for item in argument]
+    plain = isinstance(argument, (sp.Symbol, sp.MatrixBase))
+    return argument if plain else next(iter(argument.free_symbols))
+
+
+def nested(argument):
+    """List an argument's symbols as `lambdify` wants them."""
+    if isinstance(argument, sp.MatrixBase):
+        return list(argument) if argument.shape[1] == 1 else argument.tolist()
+    return [nested(item) for item in argument] if isinstance(argument, (list, tuple)) else argument
+
+
+def side(statement, numbers, depth, which, index=0):
+    """Evaluate one side of the claim at these numbers."""
+    key = (statement.slug, which, index)
+    if key not in COMPILED:
+        arguments = [nested(named(argument)) for argument in statement.arguments(depth)]
+        expression = getattr(statement.relations(depth)[index], which)
+        COMPILED[key] = sp.lambdify(arguments, expression, modules="numpy")
+    return np.asarray(COMPILED[key](*numbers), dtype=float).squeeze()
+
+
+def array(values):
+    """Make an array of numbers in whatever nesting they came."""
+    return np.asarray(values, dtype=float)
+
+
+def law_of(numbers):
+    """Return alpha, gains and the moments that a law with these outcomes has."""
+    alpha, gains, similarities, weights = (array(part) for part in numbers)
+    weights = np.append(weights, 1 - weights.sum())
+    rests = similarities - gains[:, None] * similarities[-1]
+    shared = similarities[-1:]
+    signal = variance.covariances(shared, shared, weights)[0, 0]
+    cross = variance.covariances(shared, rests, weights)[0]
+    return alpha, gains, np.asarray(signal), cross, variance.covariances(rests, rests, weights)
+
+
+def sums_of(numbers):
+    """Return the moments of random alphas and similarities with two outcomes each."""
+    alphas, betas, p, q = numbers
+    found = []
+    for values, chance in ((array(alphas), p), (array(betas), q)):
+        weights = np.array([chance, 1 - chance])
+        found += [values @ weights, (values * weights) @ values.T]
+    return found
+
+
+def conditional_of(numbers):
+    """Return alpha, gains, and the moments E b, Var b, Var Y of the laws with a conditional mean."""
+    alpha, gains, noise, (b0, b1, p) = (array(part) for part in numbers)
+    p = p / (1 + p)  # the symbol, of which the proofs take this chance
+    mean = p * b0 + (1 - p) * b1
+    spread = p * (1 - p) * (b0 - b1) ** 2
+    return alpha, gains, np.asarray(mean), np.asarray(spread), np.asarray((alpha @ noise) ** 2)
+
+
+def recursion(n):
+    weight, s, g = n
+    jacobian = propagation.layer_jacobian(weight, 3 * s**2 + 1)
+    return propagation.vjp_recursion([jacobian], g)[0]
+
+
+def paths(n):
+    edges = {(0, 1): n[0][0], (0, 2): n[0][1], (1, 2): n[0][2]}
+    return propagation.separating_operator({k: array([[v]]) for k, v in edges.items()}, 0, 2)
+
+
+def printed_remainder_excess(n):
+    A, D, E, c, g, x, h, y = n
+    printed = propagation.printed_remainder([A], [D], [E], array(c), (g, x), (h, y))
+    return printed - propagation.remainder_terms([A], [D], [E], array(c), g + x, h + y).sum()
+
+
+def noise_moments(n):
+    u, w, X, Y = n
+    covariances = [sum(np.outer(v, v) for v in side) for side in (X, Y)]
+    return propagation.jacobian_noise_variance(u, covariances[0], w, covariances[1])
+
+
+def printed_shape(n):
+    rho, sigma = (array(side) for side in n)
+    kappa, one = np.asarray(2 * np.prod(rho**2)), np.ones(())
+    return propagation.similarity_variance_as_printed(NUMBER, NUMBER, kappa, rho, sigma**2, NUMBER, one, one)
+
+
+def random_layer(which):
+    def compute(n):
+        g, h, v = n
+        layer = propagation.RandomLayer.linear(2, v)
+        inputs = (np.asarray((g @ g) * (h @ h)), np.asarray((g @ h) ** 2))
+        return propagation.random_weights_moments([layer], *inputs)[which]
+
+    return compute
+
+
+def mean_gates(n):
+    r, s, t, g, h = n
+    return gates.gate_factors(s[None], t[None], r**2, width=2)[0, 0] * (g @ h)
+
+
+def regression(n):
+    (b, s0, s1), x, p = (array(part) for part in n)
+    shared, weights = np.array([b, b + s0, b + s0 + s1]), p / p.sum()
+    gain = variance.regression_gain(x[None], shared, weights)
+    return variance.covariances(shared[None], x[None] - gain * shared, weights)[0, 0]
+
+
+def scale_free(n):
+    alpha, gains, mean, spread, noise = conditional_of(n)
+    ghost, lai = variance.scale_free_variance(alpha, gains, mean, spread, noise)
+    return (ghost - lai) * ((alpha @ gains) * mean * alpha.sum() * mean) ** 2
+
+
+def calibrated(n):
+    *others, weights, signal = n
+    alpha, gains, mean, spread, _ = conditional_of([*others, signal])
+    return variance.calibrated_error(alpha, gains, array(weights), spread + mean**2)
+
+
+def unconditional(n):
+    m, _, s, t = n
+    one = np.ones(1)
+    return variance.ghost_variance_lower_bound(np.array([m]), one, np.asarray(s**2), np.asarray(t**2))
+
+
+def signed(n):
+    m, q, V, rest = n
+    one = np.ones(1)
+    arguments = (np.array([m]), one, np.asarray(V), np.array([q / m]), np.array([[rest / m**2]]))
+    return variance.signed_covariance_bound(*arguments)
+
+
+def conditional_bound(n):
+    m, _, V, rest = n
+    return variance.printed_lower_bound(np.array([m]), np.ones(1), np.asarray(V), np.array([[rest / m**2]]))
+
+
+def step_squared(which):
+    def compute(n):
+        return np.asarray(gates.gate_step_error(*n)[which]) ** 2
+
+    return compute
+
+
+def signal_or_noise(which):
+    """Compute one of the two parts of Ghost in one outcome; the signal is a last layer without weight."""
+
+    def compute(n):
+        similarities = array([*(array(n[1]) * n[3] + array(n[2])), n[3]])[:, None]
+        return variance.signal_and_noise(array([*n[0], 0]), array([*n[1], 1]), similarities)[which]
+
+    return compute
+
+
+def mean_less_centre(split):
+    """Subtract a centre from the mean that a function finds; the last weight is what is left of 1."""
+
+    def compute(n):
+        weights = array([*n[1], 1 - sum(n[1])])
+        return split(array(n[0]), weights)[0] - array(n[2])
+
+    return compute
+
+
+backward, product, norm = prove_backward_operator, prove_product_perturbation, prove_perturbation_norm
+centred = prove_centred_parts
+forms, ghost, comparison = prove_similarity_forms, prove_ghost_variance, prove_variance_comparison
+
+CASES = [
+    # statement, depth, side, index of the relation, what lai_core computes from the same numbers
+    (backward.RECURSION, 1, "rhs", 0, recursion),
+    (backward.CHAIN, 3, "rhs", 0, lambda n: propagation.backward_operator(n[0]) @ n[1]),
+    (backward.PATHS, 2, "rhs", 0, paths),
+    (centred.JACOBIANS, 3, "rhs", 0, mean_less_centre(propagation.jacobian_split)),
+    (centred.FLUCTUATIONS, 3, "rhs", 0, mean_less_centre(propagation.output_fluctuation)),
+    (product.TELESCOPING, 3, "rhs", 0, lambda n: propagation.telescoping_perturbation(n[0], n[1])),
+    (product.FIRST_ORDER, 3, "rhs", 0, lambda n: propagation.first_order_perturbation(n[0], n[1])),
+    (
+        norm.NORM,
+        3,
+        "rhs",
+        0,
+        lambda n: propagation.perturbation_norm_bound(np.abs(array(n[0])), np.abs(array(n[1]))),
+    ),
+    (
+        norm.PRINTED,
+        3,
+        "rhs",
+        0,
+        lambda n: propagation.first_order_norm_bound(np.abs(array(n[0])), np.abs(array(n[1]))),
+    ),
+    (
+        prove_centred_parts.PARTS,
+        2,
+        "rhs",
+        0,
+        lambda n: sum(propagation.gradient_decomposition(n[0], n[1], n[2], n[3])),
+    ),
+    (forms.BILINEAR, 1, "rhs", 0, lambda n: n[2] @ propagation.similarity_operator([n[0]], [n[1]]) @ n[3]),
+    (
+        forms.DECOMPOSITION,
+        1,
+        "rhs",
+        0,
+        lambda n: sum(propagation.similarity_decomposition(n[0], array(n[1]), n[2], n[3])),
+    ),
+    (
+        forms.REMAINDER,
+        1,
+        "rhs",
+        0,
+        lambda n: propagation.remainder_terms([n[0]], [n[1]], [n[2]], array(n[3]), n[4], n[5]).sum(),
+    ),
+    (forms.PRINTED, 1, "rhs", 0, printed_remainder_excess),
+    (forms.LAST, 3, "rhs", 0, lambda n: propagation.shared_signal(n[0], n[1])),
+    (forms.SIGNAL, 3, "lhs", 0, lambda n: propagation.layer_similarities([n[0]], [n[1]])[0]),
+    (forms.LENGTHS, 1, "lhs", 0, lambda n: propagation.layer_similarities([n[0]], [n[1]])[0]),
+    (prove_gain.NEAREST, 3, "rhs", 1, lambda n: propagation.trace_gain([n[0]])),
+    (prove_gain.PRINTED, 3, "lhs", 0, lambda n: propagation.isotropic_gain([n[0]])),
+    (prove_jacobian_noise.FORMULA, 2, "rhs", 0, noise_moments),
+    (
+        prove_jacobian_noise.BOUND,
+        2,
+        "rhs",
+        0,
+        lambda n: propagation.jacobian_noise_bound(*(array(x) for x in n)),
+    ),
+    (prove_jacobian_noise.SHAPE, 3, "lhs", 0, printed_shape),
+    (prove_random_weights.RECURSION, 2, "rhs", 0, random_layer(0)),
+    (prove_random_weights.RECURSION, 2, "rhs", 1, random_layer(1)),
+    (ghost.EXACT, 2, "rhs", 0, lambda n: variance.ghost_variance(*law_of(n))),
+    (ghost.NOISE, 3, "rhs", 0, lambda n: variance.noise_variance(law_of(n)[0], law_of(n)[4])),
+    (
+        ghost.PRINTED,
+        2,
+        "rhs",
+        0,
+        lambda n: (
+            variance.ghost_variance(*law_of(n))
+            - variance.printed_ghost_variance(*law_of(n)[:3], law_of(n)[4])
+        ),
+    ),
+    (ghost.LAI, 3, "rhs", 0, lambda n: variance.lai_variance(law_of(n)[0], law_of(n)[2])),
+    (ghost.SUMS, 2, "rhs", 0, lambda n: variance.random_weight_sum(*sums_of(n))),
+    (
+        ghost.GHOST,
+        3,
+        "rhs",
+        0,
+        lambda n: variance.ghost_signal_noise(array(n[0]), array(n[1]), array([n[3]]), array(n[2])[:, None]),
+    ),
+    (ghost.PAIR, 3, "rhs", 0, signal_or_noise(0)),
+    (ghost.PAIR, 3, "rhs", 1, signal_or_noise(1)),
+    (ghost.READ, 3, "rhs", 0, lambda n: variance.lai_signal(array(n[0]), array([n[3]]))),
+    (
+        prove_variance_bounds.OPPOSED,
+        1,
+        "lhs",
+        0,
+        lambda n: variance.minkowski_lower_bound(array(n[0] ** 2), array(n[1] ** 2)),
+    ),
+    (prove_variance_bounds.UNCONDITIONAL, 1, "lhs", 0, unconditional),
+    (prove_variance_bounds.CONDITIONAL, 1, "lhs", 0, conditional_bound),
+    (prove_variance_bounds.SIGNED, 1, "lhs", 0, lambda n: signed(n)[0]),
+    (prove_variance_bounds.SIGNED, 1, "lhs", 1, lambda n: signed(n)[1]),
+    (comparison.ORDER, 3, "rhs", 0, lambda n: variance.variance_order(np.abs(n[0]), array(n[1]))[0]),
+    (comparison.ORDER, 3, "rhs", 1, lambda n: variance.variance_order(np.abs(n[0]), array(n[1]))[1]),
+    (
+        comparison.CRITERION,
+        2,
+        "rhs",
+        0,
+        lambda n: variance.variance_criterion(*(conditional_of(n)[k] for k in (0, 1, 3, 4))),
+    ),
+    (comparison.RELATIVE, 2, "rhs", 0, scale_free),
+    (comparison.REGRESSION, 1, "rhs", 0, regression),
+    (comparison.CALIBRATED, 2, "rhs", 0, calibrated),
+    (prove_gates.MEAN, 2, "rhs", 0, mean_gates),
+    (prove_gates.STEP, 1, "lhs", 0, step_squared(0)),
+    (prove_gates.STEP, 1, "rhs", 0, step_squared(1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("statement", "depth", "which", "index", "compute"),
+    [
+        pytest.param(*case, marks=pytest.mark.equation(case[0].slug), id=f"{case[0].slug}-{case[2]}{case[3]}")
+        for case in CASES
+    ],
+)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**20))
+def test_formula_of_the_proof_is_what_is_computed(statement, depth, which, index, compute, seed):
+    rng = np.random.default_rng(seed)
+    numbers = [drawn(argument, rng) for argument in statement.arguments(depth)]
+    expected = side(statement, numbers, depth, which, index)
+    found = np.asarray(compute(numbers), dtype=float).squeeze()
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
