@@ -16,6 +16,15 @@ VIOLATIONS = {
     "lai_torch imports lai_core and torch alone": ("lai_torch/leak.py", "import lai_jax"),
     "lai_jax imports lai_core and jax alone": ("lai_jax/leak.py", "import torch"),
     "a proof does not lean on what it judges": ("proofs/prove_leak.py", "import lai_core"),
+    "lai_core's chapters stand on records, the theory's arrays and the engine": (
+        "lai_core/_engine/leak.py",
+        "import lai_core.records.base",
+    ),
+    "lai_torch's doors stand on its rooms": ("lai_torch/_model/leak.py", "import lai_torch.trace"),
+    "no room and no file imports in a circle": (
+        "lai_torch/_model/batch.py",
+        "import lai_torch._model.functional",
+    ),
 }
 
 
