@@ -14,11 +14,12 @@ from lai_jax._curation.options import check_update
 from lai_jax._curation.scores import opened, scored
 from lai_jax._curation.update import Forward, best, count_of, recomputed, stepped
 from lai_jax._exact.validation_gradient import scored_exactly
-from lai_jax._program.model import Model, batch_size, is_batched, read
+from lai_jax._program.losses import batch_size, take
+from lai_jax._program.model import Model, read
 from lai_jax._recording.assemble import Measured, measure, records_of
 from lai_jax._recording.chain import links_of
+from lai_jax._recording.gates import gated, measure_chain
 from lai_jax._recording.plan import Plan, make_plan
-from lai_jax.gates import gated, measured_chain
 
 
 @functools.partial(
@@ -155,7 +156,7 @@ def curated_update(
         elif count is None:
             gradients = forward.gradient(weights)
         else:
-            fewer = jax.tree.map(lambda leaf: leaf[:count] if is_batched(leaf) else leaf, batch)
+            fewer = take(batch, slice(count))
             gradients = forward.gradient_of_rows(weights, count, read(apply, params, loss, *fewer))
         params, opt_state, skipped = stepped(tx, params, opt_state, gradients, weights)
         used = jnp.where(weights > 0, losses, 0.0)
@@ -183,7 +184,7 @@ def _traced(
     if estimator == "gate_lai":
         links = links_of(model, plan)
         if not shared:
-            measured, slots = measured_chain(model, plan)
+            measured, slots = measure_chain(model, plan)
             return None, measured, gated(model, plan, measured, links, slots)
         forward = Forward(model, plan, [slot for link in links for slot in link.slots])
         measured = forward.measured()

@@ -5,8 +5,9 @@ from typing import Any
 
 import jax
 
-from lai_jax._exact.directional import along, moving_leaves
-from lai_jax._program.model import check_targets, losses_of
+from lai_jax._exact.directional import along
+from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.losses import check_targets, losses_of
 
 Batch = tuple[Any, Any]
 
@@ -86,7 +87,7 @@ def exact_scores(
     def of(batch: Batch) -> Callable[[list[jax.Array]], jax.Array]:
         return lambda values: losses(restored(values), *batch)
 
-    point, scale = moving, 1.0
+    point = moving
     if optimizer is not None:
         return _optimizer_scores(of(validation), of(training), moving, restored, optimizer, reduction) / (
             1.0 if learning_rate is None else learning_rate
@@ -95,7 +96,7 @@ def exact_scores(
         step = jax.grad(lambda values: _reduced(of(training)(values), reduction))(moving)
         point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
     direction = jax.grad(lambda values: of(validation)(values).sum())(point)
-    return along(of(training), moving, direction)[1] * scale
+    return along(of(training), moving, direction)[1]
 
 
 def _check_options(at: str, learning_rate: Any, reduction: str, optimizer: Any) -> None:

@@ -1,17 +1,13 @@
 """From a function, its parameters and a batch to what gate-corrected LAI takes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import lai_core as lai
 from lai_core.estimators.gates import GateTrace as GateTrace
-from lai_core.estimators.gates import squared_column_norms
-from lai_jax._curation import selective_pass as _selective
-from lai_jax._program.evaluate import run
-from lai_jax._program.model import Model, read
-from lai_jax._recording.assemble import Measured, records_of
-from lai_jax._recording.chain import Link, gates_of, links_of, matrix_above
-from lai_jax._recording.plan import Plan, make_plan
+from lai_jax._program.model import read
+from lai_jax._recording.chain import links_of
+from lai_jax._recording.gates import gated, measure_chain
+from lai_jax._recording.plan import make_plan
 
 
 def trace_gates(
@@ -64,29 +60,5 @@ def trace_gates(
     model = read(apply, params, loss, inputs, targets)
     plan = make_plan(model, last)
     links = links_of(model, plan)
-    measured, slots = measured_chain(model, plan)
+    measured, slots = measure_chain(model, plan)
     return gated(model, plan, measured, links, slots)
-
-
-def measured_chain(model: Model, plan: Plan) -> tuple[Measured, dict[int, Any]]:
-    """Run a chain forward, and back to its last layer's output; return every value by slot too."""
-    slots: dict[int, Any] = {}
-    wanted = frozenset(site for site in model.program.sites() if site.is_layer)
-    (losses,), records = run(model.program, model.arguments, {}, wanted, slots)
-    last = plan.uses[-1].site
-    (output,) = (operation.outputs[0] for operation in model.program.operations if operation.site is last)
-    _, operations, kept = _selective.tail_after(model.program, output)
-    values = [slots[slot] for slot in kept]
-    gradients = _selective.output_gradients(model.program, operations, kept, values)
-    return Measured(losses, records, {last: gradients}), slots
-
-
-def gated(
-    model: Model, plan: Plan, measured: Measured, links: Sequence[Link], slots: Mapping[int, Any]
-) -> GateTrace:
-    """Return what a run of a chain gives."""
-    return GateTrace(
-        lai.Trace(records_of(model, plan, measured, everything=False)),
-        tuple(gates_of(model, link, slots) for link in links),
-        tuple(squared_column_norms(matrix_above(link, slots)) for link in links),
-    )

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_jax._program.model import batch_size, check_targets, is_batched, losses_of, read
+from lai_jax._exact.sample_gradients import sample_gradients
+from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
 
@@ -97,30 +98,3 @@ def _groups(leaves_of: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], l
             joined, members = joined | group[0], group[1] + members
         groups.append((joined, members))
     return groups
-
-
-def sample_gradients(
-    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], inputs: Any, targets: Any
-) -> dict[str, jax.Array]:
-    """Return each sample's gradient of each parameter, `(n, size)`, one sample at a time."""
-    losses = losses_of(apply, loss)
-    check_targets(inputs, targets)
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
-    names = [jax.tree_util.keystr(path, simple=True, separator="/") or "params" for path, _ in paths]
-    leaves = [leaf for _, leaf in paths]
-    moving = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
-
-    def one(values: list[Any], sample: Any) -> jax.Array:
-        given = list(leaves)
-        for i, value in zip(moving, values, strict=True):
-            given[i] = value
-        return losses(jax.tree.unflatten(tree, given), *sample)[0]
-
-    values = [jnp.asarray(leaves[i]) for i in moving]
-    rows = [jax.grad(one)(values, sample_of((inputs, targets), j)) for j in range(batch_size(inputs))]
-    return {names[i]: jnp.stack([row[k].reshape(-1) for row in rows]) for k, i in enumerate(moving)}
-
-
-def sample_of(batch: Any, index: int) -> Any:
-    """Return a batch of one sample; settings that are no arrays as they are."""
-    return jax.tree.map(lambda leaf: leaf[index : index + 1] if is_batched(leaf) else leaf, batch)

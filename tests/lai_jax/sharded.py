@@ -1,4 +1,4 @@
-"""Run on eight virtual devices by `test_jax_sharding`: prints what one and eight devices find, as JSON."""
+"""Run on eight virtual devices by `test_sharding`: prints what one and eight devices find, as JSON."""
 
 import functools
 import json

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
-from lai_jax._recording import chain as _chain
+from lai_jax._recording import gates as _gates
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, squares
@@ -249,8 +249,8 @@ def test_what_is_no_chain_is_refused_by_name(model, message):
 def test_entries_that_meet_others_by_turning_are_not_taken_for_elementwise():
     """Reading a model already refuses this where samples turn into features, and is not leant on."""
     turned = jax.make_jaxpr(lambda cotangent: cotangent + cotangent.T)(jnp.ones((3, 3))).jaxpr
-    with pytest.raises(_chain._MixesError, match="add"):
-        _chain._through(turned, [("samples", "features")])
+    with pytest.raises(_gates._MixesError, match="add"):
+        _gates._through(turned, [("samples", "features")])
 
 
 def test_a_shared_matrix_and_the_wrong_validation_side_are_refused():

@@ -67,7 +67,7 @@ COUPLED = {
 def test_what_couples_samples_is_refused_in_both_modes(apply, gradients):
     with pytest.raises(ValueError, match=COUPLED[apply]) as refusal:
         lai_jax.trace(apply, PARAMS, squares, X, Y, gradients=gradients, partial=True)
-    assert "test_jax_refusals.py" in str(refusal.value)
+    assert "test_refusals.py" in str(refusal.value)
     assert "evaluation mode" in str(refusal.value)
 
 
@@ -221,7 +221,7 @@ def test_bad_input_is_named(case):
 
 
 def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
-    monkeypatch.setattr("lai_jax._plan.BUDGET", 100)
+    monkeypatch.setattr("lai_jax._recording.plan.BUDGET", 100)
 
     def apply(params, inputs):
         return inputs @ (2 * params["o"])

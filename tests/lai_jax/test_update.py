@@ -201,7 +201,7 @@ def branching(params, inputs):
     ("apply", "loss", "message"),
     [
         (dense, divided_by_size, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
-        (branching, squares, r"samples pass through cond \(test_jax_update.py"),
+        (branching, squares, r"samples pass through cond \(test_update.py"),
     ],
 )
 def test_what_the_backward_pass_of_some_rows_cannot_do_is_refused(apply, loss, message):

@@ -21,6 +21,7 @@ VIOLATIONS = {
         "import lai_core.records.base",
     ),
     "lai_torch's doors stand on its rooms": ("lai_torch/_model/leak.py", "import lai_torch.trace"),
+    "lai_jax's doors stand on its rooms": ("lai_jax/_program/leak.py", "import lai_jax._recording.plan"),
     "no room and no file imports in a circle": (
         "lai_torch/_model/batch.py",
         "import lai_torch._model.functional",

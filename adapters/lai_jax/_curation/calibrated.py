@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core.calibration import block_weights
-from lai_jax._program.model import batch_size, is_batched, read
+from lai_jax._program.losses import batch_size, take
+from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_of
 from lai_jax._recording.plan import make_plan
 from lai_jax._recording.uses import Use
@@ -42,7 +43,7 @@ def fitted_weights(
         msg = "inputs: estimator 'calibrated_lai' is calibrated on at least two samples, got 1"
         raise ValueError(msg)
     index = jnp.arange(used) * samples // used
-    inputs, targets = jax.tree.map(lambda leaf: leaf[index] if is_batched(leaf) else leaf, batch)
+    inputs, targets = take(batch, index)
     model = read(apply, params, loss, inputs, targets)
     plan = replace(make_plan(model, last, partial=True), built={})
     measured = measure(model, plan, everything=True)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, place
-from lai_jax._program.evaluate import perform, run
+from lai_jax._program.evaluate import run
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Site, Value
 from lai_jax._program.sample_axis import Rows, take_samples
@@ -35,41 +35,6 @@ def losses_of_leaves(
     (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
     order = [site for site in model.program.sites() if site in wanted]
     return losses, ([records[site] for site in order], [slots[slot] for slot in keep])
-
-
-def tail_of(program: Program, site: Site) -> tuple[int, list[Operation], list[int]] | None:
-    """Return the slot of a layer's output, what follows it, and every slot that takes.
-
-    None if the layer is inside a loop, a branch or a recomputation.
-    """
-    layer = next((operation for operation in program.operations if operation.site is site), None)
-    return None if layer is None else tail_after(program, layer.outputs[0])
-
-
-def tail_after(program: Program, start: int) -> tuple[int, list[Operation], list[int]]:
-    """Return a slot, what follows it, and every slot that takes, itself first."""
-    reached, tail = {start}, []
-    for operation in program.operations:
-        if reached.intersection(operation.inputs):
-            tail.append(operation)
-            reached.update(operation.outputs)
-    needed = {slot for operation in tail for slot in operation.inputs} - reached
-    return start, tail, [start, *sorted(needed)]
-
-
-def output_gradients(
-    program: Program, tail: Sequence[Operation], slots: Sequence[int], kept: Sequence[Any]
-) -> Any:
-    """Return the gradients of the losses with respect to the first of the kept values, a layer's output."""
-
-    def losses(output: jax.Array) -> jax.Array:
-        own = dict(zip(slots, (output, *kept[1:]), strict=True))
-        for operation in tail:
-            perform(operation, own, {}, frozenset())
-        return own[program.outputs[0]]
-
-    values, pull = jax.vjp(losses, kept[0])
-    return pull(jnp.ones_like(values))[0]
 
 
 def chosen_gradient(

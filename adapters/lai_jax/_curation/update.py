@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation import selective_pass as _selective
-from lai_jax._exact.directional import floating, moving_leaves
-from lai_jax._program.model import Model, is_batched, losses_of
+from lai_jax._program.leaves import floating, moving_leaves
+from lai_jax._program.losses import losses_of, take
+from lai_jax._program.model import Model
+from lai_jax._program.tail import output_gradients, tail_of
 from lai_jax._recording.assemble import Measured, measure
 from lai_jax._recording.plan import Plan
 
@@ -45,7 +47,7 @@ class Forward:
         self.moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
         self.data = model.arguments[len(model.names) :]
         self.site = plan.uses[-1].site
-        self.tail = _selective.tail_of(model.program, self.site)
+        self.tail = tail_of(model.program, self.site)
         wanted = frozenset(site for site in model.program.sites() if site.is_layer)
         self.order = [site for site in model.program.sites() if site in wanted]
         keep = [*(() if self.tail is None else self.tail[2]), *also]
@@ -62,7 +64,7 @@ class Forward:
             return measure(self.model, self.plan, everything=False)
         _, operations, slots = self.tail
         kept = [self.slots[slot] for slot in slots]
-        gradients = _selective.output_gradients(self.model.program, operations, slots, kept)
+        gradients = output_gradients(self.model.program, operations, slots, kept)
         return Measured(self.losses, dict(zip(self.order, self.records, strict=True)), {self.site: gradients})
 
     def gradient(self, weights: jax.Array) -> list[jax.Array]:
@@ -96,7 +98,7 @@ def recomputed(
     """Return the gradient of the weighted losses of the heaviest rows, run forward once more."""
     rows = weights.shape[0] if count is None else count
     chosen, own = _heaviest(weights, rows, rows)
-    inputs, targets = jax.tree.map(lambda leaf: leaf[chosen] if is_batched(leaf) else leaf, batch)
+    inputs, targets = take(batch, chosen)
     moving, restored = moving_leaves(params)
 
     def weighted(values: list[jax.Array]) -> jax.Array:

@@ -9,25 +9,6 @@ import jax.numpy as jnp
 from lai_jax._program.program import programs_of
 
 
-def moving_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
-    """Return the floating-point leaves, and how to put others in their place."""
-    leaves, tree = jax.tree.flatten(params)
-    places = floating(leaves)
-
-    def restored(values: list[Any]) -> Any:
-        given = list(leaves)
-        for place, value in zip(places, values, strict=True):
-            given[place] = value
-        return jax.tree.unflatten(tree, given)
-
-    return [jnp.asarray(leaves[place]) for place in places], restored
-
-
-def floating(leaves: list[Any]) -> list[int]:
-    """Return which leaves hold floating-point numbers."""
-    return [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
-
-
 def along(
     losses: Callable[[list[jax.Array]], jax.Array], at: list[jax.Array], direction: Any
 ) -> tuple[jax.Array, jax.Array]:

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._exact.directional import along, moving_leaves
-from lai_jax._program.model import check_targets, is_batched, losses_of
+from lai_jax._exact.directional import along
+from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.losses import check_targets, losses_of, take
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
@@ -41,7 +42,7 @@ def validation_gradient(
     counted = counted & jnp.isfinite(losses(params, *batch))
     # 0 times a gradient that is not finite is no 0: run another sample in the place of these
     index = jnp.where(counted, jnp.arange(counted.shape[0]), jnp.argmax(counted))
-    inputs, targets = jax.tree.map(lambda leaf: leaf[index] if is_batched(leaf) else leaf, batch)
+    inputs, targets = take(batch, index)
     moving, restored = moving_leaves(params)
 
     def total(values: list[jax.Array]) -> jax.Array:

@@ -1,9 +1,13 @@
 """What is said when a model cannot be explained."""
 
 import sysconfig
+from pathlib import Path
 from typing import Any
 
-_LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib"))
+_LIBRARIES = (
+    *(sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib")),
+    str(Path(__file__).parents[1]),  # this package itself
+)
 
 INSTEAD = "lai_jax.exact_scores works for any model in which samples do not meet"
 
@@ -25,7 +29,7 @@ def _line(eqn: Any) -> str | None:
     """Return where in the user's program an equation comes from: ``model.py:12``; None if not known."""
     traceback = eqn.source_info.traceback
     for frame in [] if traceback is None else traceback.frames:  # innermost first
-        if not frame.file_name.startswith(_LIBRARIES) and "/lai_jax/" not in frame.file_name:
+        if not frame.file_name.startswith(_LIBRARIES):
             return f"{frame.file_name.rsplit('/', 1)[-1]}:{frame.line_num}"
     return None
 

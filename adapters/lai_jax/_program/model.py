@@ -1,15 +1,16 @@
 """A user's function and loss, read on one batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lai_jax._exact.directional import floating
 from lai_jax._program import control_flow as _control
 from lai_jax._program import custom_rules as _custom
+from lai_jax._program.leaves import floating, leaf_names
+from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of
 from lai_jax._program.program import Program, Site, Value
 from lai_jax._program.reader import Reader, Reading
 from lai_jax._program.sample_axis import Rows
@@ -52,96 +53,6 @@ class Model:
         return self.arguments[: len(self.names)]
 
 
-def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
-    """Apply a model: an array, a tuple (as separate arguments), or a mapping (as named ones)."""
-    if isinstance(inputs, Mapping):
-        return apply(params, **inputs)
-    if isinstance(inputs, tuple):
-        return apply(params, *inputs)
-    return apply(params, inputs)
-
-
-def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
-    """Return the function from parameters, inputs and targets to one loss a sample.
-
-    Raises
-    ------
-    TypeError
-        If `apply` or `loss` cannot be called.
-    ValueError
-        If the loss is not one number a sample.
-    """
-    for name, function in (("apply", apply), ("loss", loss)):
-        if not callable(function):
-            msg = f"{name}: expected a function, got {type(function).__name__}"
-            raise TypeError(msg)
-
-    def losses(params: Any, inputs: Any, targets: Any) -> jax.Array:
-        values = jnp.asarray(loss(call(apply, params, inputs), targets))
-        samples = batch_size(inputs)
-        if values.shape != (samples,):
-            msg = f"loss: expected one number a sample, shape ({samples},), got shape {values.shape}"
-            if values.shape == ():
-                msg += "; leave out the mean or the sum over the batch"
-            elif values.shape[:1] == (samples,):
-                msg += "; sum or average each sample's own positions"
-            raise ValueError(msg)
-        if not jnp.issubdtype(values.dtype, jnp.floating):
-            msg = f"loss: expected real floating-point numbers, got {values.dtype}"
-            raise TypeError(msg)
-        return values
-
-    return losses
-
-
-def is_array(leaf: Any) -> bool:
-    """Whether a leaf of inputs or targets is an array rather than a setting."""
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
-def is_batched(leaf: Any) -> bool:
-    """Whether a leaf of inputs or targets has one entry a sample: every array with an axis."""
-    return is_array(leaf) and len(leaf.shape) > 0
-
-
-def batch_size(inputs: Any) -> int:
-    """Return how many samples the inputs hold.
-
-    Raises
-    ------
-    ValueError
-        If there is no array, or arrays disagree.
-    """
-    sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_batched(leaf)}
-    if len(sizes) != 1:
-        found = f"first axes of sizes {sorted(sizes)}" if sizes else "no array with an axis"
-        msg = (
-            f"inputs: expected arrays of one batch, with the samples along the first axis, got {found}; "
-            "what all samples share belongs into apply"
-        )
-        raise ValueError(msg)
-    (size,) = sizes
-    if size == 0:
-        msg = "inputs: expected at least one sample, got 0"
-        raise ValueError(msg)
-    return int(size)
-
-
-def check_targets(inputs: Any, targets: Any) -> None:
-    """Raise unless the targets have as many samples as the inputs.
-
-    Raises
-    ------
-    ValueError
-        If they do not.
-    """
-    samples = batch_size(inputs)
-    for leaf in jax.tree.leaves(targets):
-        if is_batched(leaf) and leaf.shape[0] != samples:
-            msg = f"targets: expected {samples} samples as in inputs, got shape {tuple(leaf.shape)}"
-            raise ValueError(msg)
-
-
 def read(
     apply: Callable[..., Any],
     params: Any,
@@ -167,9 +78,8 @@ def read(
     real = batch_size(inputs)
     if real == 1:  # with two copies no axis of size 1 can be mistaken for the samples'
         inputs, targets = (jax.tree.map(_doubled, tree) for tree in (inputs, targets))
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
-    names = [jax.tree_util.keystr(path, simple=True, separator="/") or "params" for path, _ in paths]
-    leaves = [leaf for _, leaf in paths]
+    leaves, tree = jax.tree.flatten(params)
+    names = leaf_names(params)
     if any(jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating) for leaf in leaves):
         msg = "params: expected real numbers, got complex ones; keep real and imaginary parts as two arrays"
         raise TypeError(msg)

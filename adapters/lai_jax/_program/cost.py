@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from lai_jax._program.model import call, is_array
+from lai_jax._program.losses import call, is_array
 from lai_jax._program.program import needed, programs_of
 
 
