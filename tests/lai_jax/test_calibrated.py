@@ -9,7 +9,9 @@ import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn, gradients, labels
+from tests.lai_jax.oracle import drawn, gradients
+from tests.lai_jax.support import classified as data
+from tests.lai_jax.support import cross_entropy as loss
 
 TX = optax.sgd(0.1)
 
@@ -25,14 +27,6 @@ LAYERS = ("ap", "b", "cq")
 
 def parameters():
     return {"a": drawn(4, 8), "p": drawn(8), "b": drawn(8, 6), "c": drawn(6, 3), "q": drawn(3)}
-
-
-def loss(outputs, targets):
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
-
-
-def data(n, seed=0):
-    return drawn(n, 4, seed=seed), labels(n, seed=seed)
 
 
 def inputs_of_layers(params, inputs):

@@ -1,7 +1,5 @@
 """Curated steps by exact scores, against one gradient a sample, on models that no trace follows too."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import lai_jax
@@ -9,11 +7,11 @@ import numpy as np
 import optax
 import pytest
 
-import lai_core as lai
 from tests.lai_jax.oracle import drawn, gradients, squares
+from tests.lai_jax.support import HALF
+from tests.lai_jax.support import vectors as data
 
 TX = optax.sgd(1.0)
-HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 
 def chain(params, inputs):
@@ -34,10 +32,6 @@ def ruled(params, inputs):
 
 def parameters():
     return {"w": drawn(4, 5), "b": drawn(5), "o": drawn(5, 3), "steps": jnp.arange(2)}
-
-
-def data(n, seed=0):
-    return drawn(n, 4, seed=seed), drawn(n, seed=seed)
 
 
 @pytest.mark.parametrize("how", [{}, {"rows": 0.5}], ids=str)

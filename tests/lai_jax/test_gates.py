@@ -14,6 +14,7 @@ from lai_jax._recording import gates as _gates
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, squares
+from tests.lai_jax.support import vectors as data
 
 TX = optax.sgd(0.1)
 BIASES = (1.0, 0.0, 1.0, 1.0)
@@ -38,10 +39,6 @@ def parameters():
         "d": drawn(5, 3),
         "r": drawn(3),
     }
-
-
-def data(n, seed=0):
-    return drawn(n, 4, seed=seed), drawn(n, seed=seed)
 
 
 def explicit(params, inputs, targets):

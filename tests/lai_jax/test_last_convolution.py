@@ -1,6 +1,5 @@
 """Models that end in a convolution: a matrix on every patch, in the trace and in the step."""
 
-import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
@@ -10,12 +9,9 @@ from jax import lax
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, ghost_error, gradients, labels
+from tests.lai_jax.support import cross_entropy as loss
 
 N = 4
-
-
-def loss(outputs, targets):
-    return -jax.nn.log_softmax(outputs)[jnp.arange(len(targets)), targets]
 
 
 def pooled(*options, shared=False):

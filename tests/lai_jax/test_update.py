@@ -13,8 +13,7 @@ from jax import lax
 import lai_core as lai
 from benchmarks import jax_models, jax_parts
 from tests.lai_jax.oracle import drawn, labels, squares
-
-HALF = functools.partial(lai.keep_top, fraction=0.5)
+from tests.lai_jax.support import HALF
 
 
 def dense(params, inputs):

@@ -1,22 +1,19 @@
 """Ghost of a model compared with per-sample autograd, on small batches."""
 
 import lai_torch
-import torch
-from torch import nn
 
 import lai_core as lai
+from tests.lai_torch import support
 from tests.lai_torch.oracle import exact_kernel
+from tests.lai_torch.support import LOSS, randn
+
+__all__ = ["LOSS", "N", "check_exact", "labels", "randn"]
 
 N = 4
-LOSS = nn.CrossEntropyLoss(reduction="none")
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def labels(n=N):
-    return torch.arange(n) % 3
+    return support.labels(n)
 
 
 def check_exact(model, inputs, targets=None, loss=LOSS, samples=N, tolerance=1e-10):

@@ -1,15 +1,14 @@
 """The small model that tests of the selective backward pass are built on, and its batches."""
 
-import functools
-
 import torch
 from torch import nn
 
-import lai_core as lai
+from tests.lai_torch import support
+from tests.lai_torch.support import HALF, LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+__all__ = ["HALF", "LOSS", "Body", "N", "T", "batch"]
+
 N, T = 6, 4
-HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 
 class Body(nn.Module):
@@ -25,4 +24,4 @@ class Body(nn.Module):
 
 
 def batch(shape, n=N):
-    return torch.randn(n, *shape, dtype=torch.float64), torch.arange(n) % 3
+    return support.batch(n, *shape)

@@ -3,14 +3,14 @@
 import copy
 import functools
 
-import lai_torch
 import pytest
 import torch
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, sgd
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 N, PARTS = 6, 3
 WAYS = ("selective", "whole", "kept")
 
@@ -21,19 +21,16 @@ def network():
 
 
 def data(n=N):
-    return torch.randn(n, 4, dtype=torch.float64), torch.arange(n) % 3
+    return support.batch(n, 4)
 
 
 def curated(model, validation, backward, policy, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return lai_torch.Curator(
-        model, LOSS, optimizer, validation, policy=policy, backward=backward, accumulate=PARTS, **options
-    )
+    return support.curated(model, validation, policy=policy, backward=backward, accumulate=PARTS, **options)
 
 
 def steps_by_hand(model, batches, weights):
     """Take one plain step of SGD with momentum per `PARTS` batches, on weighted losses."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = sgd(model)
     for start in range(0, len(batches), PARTS):
         pairs = zip(batches[start : start + PARTS], weights[start : start + PARTS], strict=True)
         losses = (

@@ -1,5 +1,7 @@
 """Calibrated LAI in the loop: layer weights fitted to Ghost, against explicit gradients in numpy."""
 
+import functools
+
 import lai_torch
 import numpy as np
 import pytest
@@ -7,24 +9,16 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, data
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+curated = functools.partial(support.curated, lr=0.5, estimator="calibrated_lai")
 
 
 def network():
     return nn.Sequential(
         nn.Linear(4, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)
     )
-
-
-def data(n):
-    inputs = torch.randn(n, 4, dtype=torch.float64)
-    return inputs, inputs[:, :3].argmax(1)
-
-
-def curated(model, validation, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
-    return lai_torch.Curator(model, LOSS, optimizer, validation, estimator="calibrated_lai", **options)
 
 
 def explicit(model, inputs, targets):

@@ -10,22 +10,13 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.support import LOSS, data, network
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
 OPTIMIZERS = {
     "sgd": functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
     "adam": functools.partial(torch.optim.Adam, lr=0.01),
 }
-
-
-def network(*between):
-    return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, 3)).double()
-
-
-def data(n):
-    inputs = torch.randn(n, 4, dtype=torch.float64)
-    return inputs, inputs[:, :3].argmax(1)
 
 
 def curated(model=None, validation=None, optimizer="sgd", **options):

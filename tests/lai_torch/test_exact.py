@@ -12,17 +12,13 @@ from torch import nn
 
 from benchmarks import exactness_torch, transformer_models
 from tests.lai_torch.oracle import per_sample_gradients
+from tests.lai_torch.support import LOSS, data
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 5
 
 
 def network():
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 3)).double()
-
-
-def data(n):
-    return torch.randn(n, 4, dtype=torch.float64), torch.randint(3, (n,))
 
 
 @pytest.mark.parametrize(

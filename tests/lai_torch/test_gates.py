@@ -11,8 +11,10 @@ from torch import nn
 
 import lai_core as lai
 from lai_core.estimators.gates import gate_lai_kernel
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, data
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+curated = partial(support.curated, estimator="gate_lai")
 
 
 def network():
@@ -30,11 +32,6 @@ def network():
     nn.init.uniform_(model[3].weight, 0.5, 2.0)
     nn.init.uniform_(model[3].running_var, 0.5, 2.0)
     return model.eval()
-
-
-def data(n):
-    inputs = torch.randn(n, 4, dtype=torch.float64)
-    return inputs, inputs[:, :3].argmax(1)
 
 
 def alone(function, outputs):
@@ -72,11 +69,6 @@ def expected_kernel(model, validation, batch):
                 term *= (norms * gates_z[t][z] * gates_j[t][j]).sum() / weights[t].shape[0]
             kernel[z, j] += term * (g_z[z] @ g_j[j])
     return kernel
-
-
-def curated(model, validation, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return lai_torch.Curator(model, LOSS, optimizer, validation, estimator="gate_lai", **options)
 
 
 def test_what_is_read_off_a_model_makes_the_kernel():

@@ -1,7 +1,6 @@
 """Models that end in a convolution: a matrix on every patch, in every way a step can take."""
 
 import copy
-import functools
 
 import lai_torch
 import pytest
@@ -10,9 +9,8 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.oracle import exact_kernel, per_sample_gradients
+from tests.lai_torch.support import HALF, LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
-HALF = functools.partial(lai.keep_top, fraction=0.5)
 N = 5
 
 

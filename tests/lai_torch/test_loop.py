@@ -12,25 +12,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-
-LOSS = nn.CrossEntropyLoss(reduction="none")
-
-
-def network(*between):
-    return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, 3)).double()
-
-
-def data(n):
-    inputs = torch.randn(n, 4, dtype=torch.float64)
-    return inputs, inputs[:, :3].argmax(1)
-
-
-def sgd(model, lr=0.1):
-    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-
-
-def curated(model, validation, **options):
-    return lai_torch.Curator(model, LOSS, sgd(model), validation, **options)
+from tests.lai_torch.support import LOSS, curated, data, network, sgd
 
 
 def same(left, right):

@@ -6,7 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing, nn
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+from tests.lai_torch.support import LOSS
+
 PROCESSES = 2
 
 

@@ -1,31 +1,17 @@
 """The summary that scores come from: when it is made again, of what, and what a bad draw leaves."""
 
+import functools
 import math
 import warnings
 
 import lai_torch
 import pytest
 import torch
-from torch import nn
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, curated, data, sgd
 
-
-def network():
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 6)).double()
-
-
-def data(n):
-    inputs = torch.randn(n, 4, dtype=torch.float64)
-    return inputs, inputs.argmax(1)
-
-
-def sgd(model):
-    return torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-def curated(model, validation, **options):
-    return lai_torch.Curator(model, LOSS, sgd(model), validation, **options)
+network = functools.partial(support.network, outputs=6)
 
 
 def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.support import LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 STEPS, SAVED = 8, 4
 
 

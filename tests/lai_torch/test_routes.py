@@ -1,5 +1,6 @@
 """Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
 
+import functools
 import itertools
 import warnings
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch import support
 
 OUTPUTS, PLACES = 6, 4
 
@@ -28,9 +30,7 @@ def data(n):
     return torch.randn(n, PLACES, 3, dtype=torch.float64), torch.randint(OUTPUTS, (n, PLACES))
 
 
-def curated(model, validation, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return lai_torch.Curator(model, loss, optimizer, validation, **options)
+curated = functools.partial(support.curated, loss=loss)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from torch import nn
 
 import lai_core as lai
 from benchmarks.meters_torch import Operations
+from tests.lai_torch.support import LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 8
 
 

@@ -10,8 +10,9 @@ from lai_torch._curation.passes.full import Whole
 from torch import nn
 
 from benchmarks.selective_torch import bert, encoder, prepared
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 6
 
 
@@ -33,7 +34,7 @@ class Noisy(nn.Module):
 
 
 def data(n=N):
-    return torch.randn(n, N, 4, dtype=torch.float64), torch.arange(n) % 3
+    return support.batch(n, N, 4)
 
 
 @pytest.mark.parametrize("backward", ["selective", "whole"])

@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
+from tests.lai_torch import support
 from tests.lai_torch.oracle import exact_kernel
+from tests.lai_torch.support import LOSS
 
 N = 6
-LOSS = nn.CrossEntropyLoss(reduction="none")
 
 
 def chain(*between, bias=True):
@@ -23,7 +24,7 @@ def chain(*between, bias=True):
 
 
 def batch(n=N):
-    return torch.randn(n, 4, dtype=torch.float64), torch.arange(n) % 3
+    return support.batch(n, 4)
 
 
 @pytest.mark.parametrize("bias", [True, False])

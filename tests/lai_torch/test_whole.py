@@ -3,15 +3,15 @@
 import copy
 import functools
 
-import lai_torch
 import pytest
 import torch
 from torch import nn
 
 import lai_core as lai
 from benchmarks.meters_torch import Operations
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 N = 9
 
 
@@ -30,13 +30,12 @@ class Mixed(nn.Module):
 
 
 def data(n=N):
-    return torch.randn(n, 2, 6, dtype=torch.float64), torch.arange(n) % 3
+    return support.batch(n, 2, 6)
 
 
 def curated(model, validation, share, backward, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     policy = functools.partial(lai.keep_top, fraction=share)
-    return lai_torch.Curator(model, LOSS, optimizer, validation, policy=policy, backward=backward, **options)
+    return support.curated(model, validation, policy=policy, backward=backward, **options)
 
 
 @pytest.mark.parametrize("estimator", ["lai", "lli", "preconditioned_lai"])

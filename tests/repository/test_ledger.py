@@ -100,12 +100,15 @@ FILES = {
     "pyproject.toml": CONFIGURATION,
     "docs/equations.toml": EQUATIONS,
     "docs/theory/sums.md": PAGE,
+    "lai_core/__init__.py": "",  # a folder without this file gives way to an installed lai_core
     "lai_core/sums.py": CODE,
     "tests/test_sums.py": TEST,
     "proofs/prove_half.py": PROOF,
 }
 MACHINERY = [
     "conftest.py",
+    "tests/__init__.py",
+    "tests/support/__init__.py",
     "tests/support/ledger.py",
     "tests/support/ledger_plugin.py",
     "proofs/__init__.py",

@@ -1,9 +1,14 @@
-"""Fixtures that the tests of both adapters run under."""
+"""What the tests of both adapters share: one seed and one policy."""
 
+import functools
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+import lai_core as lai
+
+HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,42 @@
+"""What tests of the torch adapter are built on: a loss, batches, a small network, a curator around it."""
+
+import lai_torch
+import torch
+from torch import nn
+
+from tests.support.fixtures import HALF
+
+__all__ = ["HALF", "LOSS", "batch", "curated", "data", "labels", "network", "randn", "sgd"]
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def labels(n):
+    return torch.arange(n) % 3
+
+
+def batch(n, *shape):
+    """Draw samples of a shape, with the three classes in turn."""
+    return randn(n, *shape), labels(n)
+
+
+def data(n):
+    """Draw vectors of four, whose class can be learnt from them."""
+    inputs = randn(n, 4)
+    return inputs, inputs[:, :3].argmax(1)
+
+
+def network(*between, outputs=3):
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, outputs)).double()
+
+
+def sgd(model, lr=0.1):
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+
+def curated(model, validation, loss=LOSS, lr=0.1, **options):
+    return lai_torch.Curator(model, loss, sgd(model, lr), validation, **options)
