@@ -31,6 +31,8 @@ What ``settle`` demands, so that nothing passes by accident:
 
 * the claim holds at random rational points (every depth in ``depths``) that satisfy
   ``given``, and such points are found;
+* an SMT solver does not refute ``given => claim`` at any depth in ``depths`` nor at the next one:
+  where the claim is a sentence of real arithmetic, it is decided for all reals (see `_solver`);
 * ``proof`` ends without complaint after at least one step;
 * every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
   what it assumes and violates what it claims;
@@ -60,6 +62,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import sympy as sp
+
+from proofs._solver import decide
 
 POINTS = 12
 ATTEMPTS = 4000
@@ -211,6 +215,9 @@ def judge(
     AssertionError
         If the statement fails anywhere, or a mutant survives.
     """
+    refuted = refute(statement)
+    if refuted is not None:
+        raise AssertionError(f"{statement.slug}: the solver refutes the statement at {refuted}")
     counterexample = falsify(statement)
     if counterexample is not None:
         raise AssertionError(f"{statement.slug}: the statement is false at {counterexample}")
@@ -227,6 +234,27 @@ def judge(
             continue
         raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
     return {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
+
+
+def refute(statement: Statement) -> dict[Any, Any] | None:
+    """Let the solver look for a counterexample at every depth and one beyond; None if it found none.
+
+    Raises
+    ------
+    RuntimeError
+        If the claim holds at the point that the solver names: the translation is wrong.
+    """
+    for depth in (*statement.depths, statement.depths[-1] + 1):
+        decision = decide(statement.relations(depth), statement.given(depth))
+        if decision.verdict == "open":
+            return None  # what is too hard at one depth is harder at the next
+        if decision.verdict == "fails":
+            if decision.point is None:
+                return {"depth": depth, "point": "irrational"}
+            if not _violated(statement, depth, decision.point):
+                raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
+            return {"depth": depth, **decision.point}
+    return None
 
 
 def falsify(statement: Statement) -> dict[Any, Any] | None:

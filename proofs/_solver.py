@@ -1,0 +1,238 @@
+"""Decide ``given => claim`` over all reals with an SMT solver, and read its counterexamples.
+
+A statement whose symbols are real numbers at a given depth and width is a sentence of real
+arithmetic, which z3 decides: *unsatisfiable* negation means that the statement holds at every point
+of that depth, not at the points that a search happened to draw. What has no such reading (matrices
+of symbolic size, exponents that are symbols, logarithms) is left to points and to the proof's steps.
+
+Translation. Sums and products are themselves; ``Abs``, ``Max``, ``Min``, ``Piecewise``, ``sign`` and
+``Heaviside`` become conditionals; a root :math:`y = x^{p/q}` is a fresh variable with :math:`y^q = x^p`
+and ``y >= 0``; a quotient :math:`a / b` is a fresh variable with ``y b = a``, asked only where ``b`` is not
+zero, since the statement says nothing elsewhere. What a branch of a conditional introduces binds in that
+branch alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+import z3
+
+EFFORT = 1_500_000
+"""Steps of the solver for one question: a count, so that machines decide the same questions."""
+TIMEOUT = 5000
+"""Milliseconds for one question: some of the solver's procedures do not count their steps."""
+ASSUMPTIONS = {
+    "positive": lambda x: x > 0,
+    "negative": lambda x: x < 0,
+    "nonnegative": lambda x: x >= 0,
+    "nonpositive": lambda x: x <= 0,
+    "nonzero": lambda x: x != 0,
+}
+
+
+class UntranslatableError(Exception):
+    """The expression is no term of real arithmetic."""
+
+
+class Translator:
+    """Turns sympy expressions into terms of z3, with what must hold of the variables it introduces."""
+
+    def __init__(self) -> None:
+        self.variables: dict[Any, Any] = {}
+        self.side_conditions: list[Any] = []
+        self.known: dict[Any, Any] = {}
+
+    def term(self, expression: Any) -> Any:
+        """Translate one expression."""
+        if expression not in self.known:
+            self.known[expression] = self._term(expression)
+        return self.known[expression]
+
+    def _term(self, expression: Any) -> Any:
+        match expression:
+            case sp.Rational():
+                return z3.Q(int(expression.p), int(expression.q))
+            case sp.Symbol():
+                return self._symbol(expression)
+            case sp.Add():
+                return functools.reduce(operator.add, map(self.term, expression.args))
+            case sp.Mul():
+                return self._product(expression)
+            case sp.Pow():
+                return self._power(*expression.args)
+            case sp.Abs():
+                inside = self.term(expression.args[0])
+                return z3.If(inside >= 0, inside, -inside)
+            case sp.Max() | sp.Min():
+                greater = isinstance(expression, sp.Max)
+                return functools.reduce(
+                    lambda x, y: z3.If((x >= y) if greater else (x <= y), x, y),
+                    map(self.term, expression.args),
+                )
+            case sp.sign():
+                inside = self.term(expression.args[0])
+                return z3.If(inside > 0, z3.Q(1, 1), z3.If(inside < 0, z3.Q(-1, 1), z3.Q(0, 1)))
+            case sp.Heaviside():
+                inside, middle = map(self.term, expression.args)
+                return z3.If(inside > 0, z3.Q(1, 1), z3.If(inside < 0, z3.Q(0, 1), middle))
+            case sp.Piecewise():
+                return self._piecewise(expression)
+            case sp.Sum() | sp.Product():
+                done = expression.doit()
+                if done.has(sp.Sum, sp.Product):
+                    raise UntranslatableError(str(expression))
+                return self.term(done)
+        raise UntranslatableError(f"{type(expression).__name__} {expression}")
+
+    def _symbol(self, symbol: Any) -> Any:
+        if symbol.is_extended_real is False or not symbol.is_real:
+            raise UntranslatableError(f"{symbol} is not real")
+        variable = z3.Int(symbol.name) if symbol.is_integer else z3.Real(symbol.name)
+        self.variables[symbol] = variable
+        self.side_conditions += [
+            condition(variable) for name, condition in ASSUMPTIONS.items() if getattr(symbol, f"is_{name}")
+        ]
+        return z3.ToReal(variable) if symbol.is_integer else variable
+
+    def _product(self, expression: Any) -> Any:
+        numerator, denominator = sp.fraction(expression)
+        if denominator == 1 or denominator.is_Rational:
+            return functools.reduce(operator.mul, map(self.term, expression.args))
+        return self._quotient(self.term(numerator), self.term(denominator))
+
+    def _quotient(self, numerator: Any, denominator: Any) -> Any:
+        value = z3.FreshReal("quotient")
+        self.side_conditions += [denominator != 0, value * denominator == numerator]
+        return value
+
+    def _power(self, base: Any, exponent: Any) -> Any:
+        if not exponent.is_Rational:
+            raise UntranslatableError(f"{base} ** {exponent}")
+        if exponent < 0:
+            return self._quotient(z3.Q(1, 1), self.term(sp.Pow(base, -exponent)))
+        inside, (p, q) = self.term(base), (int(exponent.p), int(exponent.q))
+        power = functools.reduce(operator.mul, [inside] * p)
+        if q == 1:
+            return power
+        root = z3.FreshReal("root")
+        self.side_conditions += [inside >= 0, root >= 0, functools.reduce(operator.mul, [root] * q) == power]
+        return root
+
+    def _piecewise(self, expression: Any) -> Any:
+        """Read the branches from the last to the first."""
+        branches = []
+        earlier: list[Any] = []
+        for value, condition in expression.args:
+            guard = z3.And(*map(z3.Not, earlier), self.condition(condition))
+            branches.append((guard, self._guarded(guard, value)))
+            earlier.append(guard)
+        result = branches[-1][1]
+        for guard, value in reversed(branches[:-1]):
+            result = z3.If(guard, value, result)
+        return result
+
+    def _guarded(self, guard: Any, value: Any) -> Any:
+        """Translate what is evaluated only where ``guard`` holds."""
+        outside, known = self.side_conditions, self.known
+        self.side_conditions, self.known = [], dict(known)
+        term = self.term(value)
+        inside = self.side_conditions
+        self.side_conditions, self.known = outside, known
+        # a symbol met here first is declared for all branches
+        self.side_conditions += [z3.Implies(guard, condition) for condition in inside]
+        return term
+
+    def condition(self, condition: Any) -> Any:
+        """Translate a relation or a combination of relations."""
+        comparisons = {
+            sp.StrictLessThan: lambda x, y: x < y,
+            sp.LessThan: lambda x, y: x <= y,
+            sp.StrictGreaterThan: lambda x, y: x > y,
+            sp.GreaterThan: lambda x, y: x >= y,
+            sp.Equality: lambda x, y: x == y,
+            sp.Unequality: lambda x, y: x != y,
+        }
+        match condition:
+            case sp.And() | sp.Or():
+                joined = z3.And if isinstance(condition, sp.And) else z3.Or
+                return joined(*map(self.condition, condition.args))
+            case sp.Not():
+                return z3.Not(self.condition(condition.args[0]))
+            case sp.logic.boolalg.BooleanTrue() | sp.logic.boolalg.BooleanFalse():
+                return z3.BoolVal(bool(condition))
+        if type(condition) not in comparisons:
+            raise UntranslatableError(str(condition))
+        return comparisons[type(condition)](*map(self.term, condition.args))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the solver found: ``holds``, ``fails`` (at ``point``, where it is rational), or ``open``."""
+
+    verdict: str
+    point: Mapping[Any, Any] | None = None
+
+
+def decide(claim: Iterable[Any], given: Iterable[Any]) -> Decision:
+    """Decide whether ``given`` implies ``claim`` for all real values of their symbols.
+
+    Parameters
+    ----------
+    claim, given
+        Relations with ``lhs``, ``rhs`` and ``strict`` (None for an equality).
+
+    Returns
+    -------
+    Decision
+        ``open`` where the relations are no sentence of real arithmetic, or the effort did not suffice.
+    """
+    translator = Translator()
+    try:
+        assumed = [_relation(translator, relation) for relation in given]
+        claimed = [_relation(translator, relation) for relation in claim]
+    except UntranslatableError:
+        return Decision("open")
+    solver = z3.Solver()
+    solver.set("rlimit", EFFORT)
+    solver.set("timeout", TIMEOUT)
+    solver.add(*translator.side_conditions, *assumed, z3.Not(z3.And(*claimed)))
+    answer = solver.check()
+    if answer == z3.unsat:
+        return Decision("holds")
+    if answer == z3.unknown:
+        return Decision("open")
+    return Decision("fails", _point(translator, solver.model()))
+
+
+def _relation(translator: Translator, relation: Any) -> Any:
+    """Translate a relation between scalars, or entry by entry between matrices."""
+    compare: Callable[[Any, Any], Any] = {None: operator.eq, True: operator.lt, False: operator.le}[
+        getattr(relation, "strict", None)
+    ]
+    pairs = zip(_entries(relation.lhs), _entries(relation.rhs), strict=True)
+    return z3.And(*(compare(translator.term(left), translator.term(right)) for left, right in pairs))
+
+
+def _entries(side: Any) -> Sequence[Any]:
+    side = sp.sympify(side)
+    if isinstance(side, sp.MatrixExpr):
+        if any(not sp.sympify(size).is_Integer for size in side.shape):
+            raise UntranslatableError(f"a matrix of symbolic size: {side}")
+        side = side.as_explicit()
+    return list(side) if isinstance(side, sp.MatrixBase) else [side]
+
+
+def _point(translator: Translator, model: Any) -> dict[Any, Any] | None:
+    values = {
+        symbol: model.eval(variable, model_completion=True)
+        for symbol, variable in translator.variables.items()
+    }
+    if not all(z3.is_rational_value(value) or z3.is_int_value(value) for value in values.values()):
+        return None
+    return {symbol: sp.Rational(str(value)) for symbol, value in values.items()}
