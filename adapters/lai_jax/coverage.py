@@ -1,40 +1,14 @@
 """What Ghost explains of a model, and what it does not."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import jax.numpy as jnp
 
+from lai_core._adapters import Coverage as Coverage
 from lai_jax._program.model import read
 from lai_jax._recording.plan import make_plan, site_name
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Which parameters Ghost explains.
-
-    Attributes
-    ----------
-    share
-        Share of all trainable scalars that Ghost explains, from 0 to 1.
-    parameters
-        How many trainable scalars there are.
-    explained
-        Of each explained leaf of the parameters, the operations that use it.
-    unexplained
-        Of each other leaf, why not.
-    frozen
-        The weights that LAI sees and that do not train: arrays that `apply` captures, and parameters
-        behind `stop_gradient`.
-    """
-
-    share: float
-    parameters: int
-    explained: Mapping[str, tuple[str, ...]]
-    unexplained: Mapping[str, str]
-    frozen: tuple[str, ...]
 
 
 def coverage(

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from lai_core._adapters import check_batch, check_exact_options
 from lai_jax._exact.directional import along
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import check_targets, losses_of
@@ -75,12 +76,13 @@ def exact_scores(
     >>> print(lai_jax.exact_scores(apply, jnp.array(0.0), loss, (jnp.ones(1), jnp.ones(1)), batch))
     [ 2. -2.]
     """
-    _check_options(at, learning_rate, reduction, optimizer)
+    check_exact_options(at, learning_rate, reduction, optimizer)
+    if optimizer is not None and not (isinstance(optimizer, tuple) and hasattr(optimizer[0], "update")):
+        msg = f"optimizer: expected a pair (tx, state) of optax, got {type(optimizer).__name__}"
+        raise TypeError(msg)
     losses = losses_of(apply, loss)
     for name, batch in (("validation", validation), ("training", training)):
-        if not isinstance(batch, tuple) or len(batch) != 2:
-            msg = f"{name}: expected a pair (inputs, targets), got {type(batch).__name__}"
-            raise TypeError(msg)
+        check_batch(name, batch)
         check_targets(*batch)
     moving, restored = moving_leaves(params)
 
@@ -97,28 +99,6 @@ def exact_scores(
         point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
     direction = jax.grad(lambda values: of(validation)(values).sum())(point)
     return along(of(training), moving, direction)[1]
-
-
-def _check_options(at: str, learning_rate: Any, reduction: str, optimizer: Any) -> None:
-    for name, value, choices in (
-        ("at", at, ("start", "midpoint")),
-        ("reduction", reduction, ("mean", "sum")),
-    ):
-        if value not in choices:
-            msg = f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
-            raise ValueError(msg)
-    if at == "midpoint" and optimizer is not None:
-        msg = "optimizer: at='midpoint' is of an SGD step; pass one or the other"
-        raise ValueError(msg)
-    if at == "midpoint" and learning_rate is None:
-        msg = "learning_rate: at='midpoint' needs the learning rate of the step, got None"
-        raise ValueError(msg)
-    if at == "start" and optimizer is None and learning_rate is not None:
-        msg = "learning_rate: scores at the start are per unit learning rate; leave it out"
-        raise ValueError(msg)
-    if optimizer is not None and not (isinstance(optimizer, tuple) and hasattr(optimizer[0], "update")):
-        msg = f"optimizer: expected a pair (tx, state) of optax, got {type(optimizer).__name__}"
-        raise TypeError(msg)
 
 
 def _reduced(losses: jax.Array, reduction: str) -> jax.Array:

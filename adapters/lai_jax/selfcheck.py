@@ -1,33 +1,17 @@
 """Ghost against one gradient a sample, on the user's own model and batch."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import lai_core as lai
+from lai_core._adapters import SelfCheck as SelfCheck
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
-
-
-@dataclass(frozen=True)
-class SelfCheck:
-    """How far Ghost's kernel is from the inner products of gradients taken one sample at a time.
-
-    Attributes
-    ----------
-    relative_error
-        `max |K - K_ref| / max |K_ref|` over all parameters together.
-    layers
-        The same for the parameters of one record, or of records that share one.
-    """
-
-    relative_error: float
-    layers: Mapping[str, float]
 
 
 def selfcheck(

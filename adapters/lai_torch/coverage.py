@@ -1,38 +1,12 @@
 """Which parameters Ghost explains."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from lai_core._adapters import Coverage as Coverage
 from lai_torch._model.batch import Loss
 from lai_torch._recording.record import record
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What Ghost explains of a model on one batch.
-
-    Attributes
-    ----------
-    share
-        Share of all trainable scalars that Ghost explains, from 0 to 1.
-    parameters
-        How many trainable scalars there are.
-    explained
-        Of each explained parameter, the kinds of its uses; none where the loss does not depend on it.
-    unexplained
-        Of each other trainable parameter, the function that uses it.
-    frozen
-        Names of the parameters that do not train.
-    """
-
-    share: float
-    parameters: int
-    explained: Mapping[str, tuple[str, ...]]
-    unexplained: Mapping[str, str]
-    frozen: tuple[str, ...]
 
 
 def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None) -> Coverage:

@@ -5,12 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lai_core._adapters import check_batch, check_exact_options
 from lai_torch._exact.directional import along
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._model.batch import Loss, count
 from lai_torch._model.functional import Function, Point, gradient
-
-CHOICES = {"at": ("start", "midpoint"), "reduction": ("mean", "sum")}
 
 
 def exact_scores(
@@ -83,9 +82,7 @@ def exact_scores(
     """
     check_options(at, learning_rate, reduction, optimizer, max_norm)
     for role, batch in (("validation", validation), ("training", training)):
-        if not isinstance(batch, tuple) or len(batch) != 2:
-            msg = f"{role}: expected a pair (inputs, targets), got {type(batch).__name__}"
-            raise TypeError(msg)
+        check_batch(role, batch)
     function = Function(model, loss)
     start = function.point()
     if optimizer is not None:
@@ -119,21 +116,14 @@ def check_options(
     ValueError
         If they are not.
     """
-    for name, value in (("at", at), ("reduction", reduction)):
-        if value not in CHOICES[name]:
-            msg = f"{name}: expected one of {', '.join(map(repr, CHOICES[name]))}, got {value!r}"
-            raise ValueError(msg)
+    check_exact_options(at, learning_rate, reduction, optimizer)
     if optimizer is not None:
         check_optimizer(optimizer)
-    if at == "midpoint" and optimizer is not None:
-        msg = "optimizer: at='midpoint' is of an SGD step; pass one or the other"
+    if learning_rate is not None and at == "start":
+        msg = "learning_rate: an optimizer has its own; leave it out"
         raise ValueError(msg)
-    if at == "midpoint" and (learning_rate is None or not learning_rate > 0):
-        got = repr(learning_rate)
-        msg = f"learning_rate: at='midpoint' needs the positive learning rate of its step, got {got}"
-        raise ValueError(msg)
-    if at == "start" and learning_rate is not None:
-        msg = "learning_rate: scores at the start are per unit learning rate; leave it out"
+    if learning_rate is not None and not learning_rate > 0:
+        msg = f"learning_rate: expected a positive number, got {learning_rate!r}"
         raise ValueError(msg)
     if max_norm is not None and (optimizer is None or not max_norm > 0):
         msg = f"max_norm: expected a positive norm together with an optimizer, got {max_norm!r}"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core import _adapters
 from lai_torch._curation.passes.full import Whole
 from lai_torch._curation.passes.selective import Selective
 from lai_torch._curation.scorers.base import TraceScorer
@@ -21,7 +22,7 @@ WAYS = ("selective", "whole")
 
 
 @dataclass(frozen=True)
-class SelfCheck:
+class SelfCheck(_adapters.SelfCheck):
     """How far Ghost's kernel is from the inner products of gradients taken one sample at a time.
 
     Attributes
@@ -38,8 +39,6 @@ class SelfCheck:
         key bias has none but rounding), relative to these. None where no way was named.
     """
 
-    relative_error: float
-    layers: Mapping[str, float]
     backward: Mapping[str, float] | None = None
 
 

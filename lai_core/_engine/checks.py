@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -66,16 +67,20 @@ def check_vector(name: str, array: Array, length: int | None = None) -> Namespac
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise unless `value` is one of `choices`.
+    """Raise unless `value` is one of `choices`, naming the nearest one.
 
     Raises
     ------
     ValueError
         If it is not.
     """
-    if value not in choices:
-        msg = f"{name}: expected one of {listed(choices)}, got {value!r}"
-        raise ValueError(msg)
+    if isinstance(value, str) and value in choices:
+        return
+    written = value.lower().replace("-", "_") if isinstance(value, str) else ""
+    near = get_close_matches(written, choices, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    msg = f"{name}: expected one of {listed(choices)}, got {value!r}{meant}"
+    raise ValueError(msg)
 
 
 def check_number(

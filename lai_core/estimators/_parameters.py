@@ -13,6 +13,7 @@ from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators._positions import arranged
+from lai_core.estimators.catalogue import Estimator
 from lai_core.records.base import Record, Trace
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
@@ -29,11 +30,11 @@ def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
     return _collected(trace.layers[-1:], work)
 
 
-def seen_gradients(estimator: str, trace: Trace, work: Workspace, positions: str) -> Gradients:
-    """Return the gradients that `ghost`, `lai` or `lli` sees of one side."""
-    if estimator == "lai":
+def seen_gradients(estimator: Estimator, trace: Trace, work: Workspace, positions: str) -> Gradients:
+    """Return the gradients that an estimator sees of one side."""
+    if estimator.parameters == "readouts":
         return lai_gradients(trace, work, positions)
-    return {"ghost": ghost_gradients, "lli": lli_gradients}[estimator](trace, work)
+    return (lli_gradients if estimator.parameters == "last" else ghost_gradients)(trace, work)
 
 
 def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:

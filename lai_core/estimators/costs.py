@@ -7,18 +7,17 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import itemsize
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, check_lai_trace
+from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.records.base import Trace
-from lai_core.records.compatible import Needs, check_pair, check_trace
+from lai_core.records.compatible import check_pair, check_trace
 
 __all__ = ["Route", "ScoringCost", "cost_ratio", "list_routes", "pairwise_cost", "summary_cost"]
-
-ESTIMATORS = ("ghost", "lai", "lli")
 
 MEANINGS = {
     "tokens": "exact pairs of positions: Ghost of LAI's virtual readouts",
@@ -146,13 +145,13 @@ def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> 
     >>> summary_cost(trace, "lai"), summary_cost(trace, "lai", positions="mean")
     (210, 42)
     """
-    check_choice("estimator", estimator, ESTIMATORS)
-    work = check_trace("trace", trace, _needed(estimator), DEFAULT_MEMORY_BUDGET)
-    if estimator == "lai":
+    asked = find_estimator(estimator, among=PAIRWISE)
+    work = check_trace("trace", trace, asked.gradients, DEFAULT_MEMORY_BUDGET)
+    if asked.positions:
         check_lai_trace(trace, work, positions, "trace")
     return sum(
         use.total_cost()
-        for uses in estimators.seen_gradients(estimator, trace, work, positions).values()
+        for uses in estimators.seen_gradients(asked, trace, work, positions).values()
         for use in uses
     )
 
@@ -184,13 +183,13 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
     ValueError
         If a trace is unsound, two do not fit, or an option is unknown or unfit.
     """
-    check_choice("estimator", estimator, ESTIMATORS)
-    if estimator == "lai":
+    asked = find_estimator(estimator, among=PAIRWISE)
+    if asked.positions:
         work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
     else:
-        work = check_pair(validation, training, _needed(estimator), DEFAULT_MEMORY_BUDGET)
+        work = check_pair(validation, training, asked.gradients, DEFAULT_MEMORY_BUDGET)
     theirs, ours = (
-        estimators.seen_gradients(estimator, trace, work, positions) for trace in (validation, training)
+        estimators.seen_gradients(asked, trace, work, positions) for trace in (validation, training)
     )
     return sum(
         left.pairwise_cost(right)
@@ -292,7 +291,3 @@ def _held(trace: Trace, work: Workspace) -> int:
     read: list[Any] = [layer.embedding(work.xp) for layer in trace.layers]
     read = [array for array in [*read, trace.layers[-1].output_gradients] if array is not None]
     return sum(prod(array.shape) * itemsize(work.xp, array.dtype) for array in read)
-
-
-def _needed(estimator: str) -> Needs:
-    return "all" if estimator == "ghost" else "output"

@@ -10,9 +10,10 @@ from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, check_lai_trace, readout_scales
+from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
-from lai_core.records.compatible import Needs, check_layouts, check_pair, check_same_samples, check_trace
+from lai_core.records.compatible import check_layouts, check_pair, check_same_samples, check_trace
 
 
 def ghost_scores(
@@ -234,7 +235,7 @@ def _scores(
 def _check_summary(
     summary: ValidationSummary, training: Any, estimator: str, exclude_self: bool, memory_budget: int
 ) -> Workspace:
-    needs: Needs = "all" if estimator == "ghost" else "output"
+    needs = find_estimator(estimator).gradients
     work = check_trace("training", training, needs, memory_budget)
     if summary.estimator != estimator:
         msg = f"validation: expected a summary for {estimator!r}, got one for {summary.estimator!r}"

@@ -11,10 +11,11 @@ from lai_core._engine.positions import number_of_positions
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_trace
 from lai_core.estimators._positions import POSITIONS
+from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
 from lai_core.records.base import Trace
-from lai_core.records.compatible import Layouts, Needs, check_equal_layouts, check_trace, layouts
+from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts
 
-SUMMARIZED = ("ghost", "lai", "lli", "preconditioned_lai")
+SUMMARIZED = tuple(each for each in CATALOGUE if each.summary and not each.fits_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +130,16 @@ def summarize(
     >>> lai.summarize(parts, "lai").samples
     10
     """
-    check_choice("estimator", estimator, SUMMARIZED)
+    asked = find_estimator(estimator, among=SUMMARIZED)
     check_choice("positions", positions, POSITIONS)
-    estimator = "lai" if estimator == "preconditioned_lai" else estimator
+    kept = find_estimator(asked.summary)
     parts: Any = (validation,) if isinstance(validation, Trace) else validation
     if not isinstance(parts, Iterable):
         msg = f"validation: expected a Trace or an iterable of traces, got {type(validation).__name__}"
         raise TypeError(msg)
     summary: Any = None
     for part in parts:
-        one = _summarize(part, estimator, positions, memory_budget)
+        one = _summarize(part, kept, positions, memory_budget)
         summary = one if summary is None else summary + one
     if summary is None:
         msg = "validation: expected at least one trace, got an empty iterable"
@@ -146,10 +147,9 @@ def summarize(
     return summary
 
 
-def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int) -> ValidationSummary:
-    needs: Needs = "all" if estimator == "ghost" else "output"
-    work = check_trace("validation", trace, needs, memory_budget)
-    if estimator == "lai":
+def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget: int) -> ValidationSummary:
+    work = check_trace("validation", trace, estimator.gradients, memory_budget)
+    if estimator.positions:
         has_positions = number_of_positions(trace.layers[-1].output_gradients) > 1
         among = ("tokens", "mean") if has_positions else POSITIONS
         check_lai_trace(trace, work, positions, "validation", among)
@@ -164,18 +164,18 @@ def _summarize(trace: Trace, estimator: str, positions: str, memory_budget: int)
         raise estimators.nothing_seen("validation")
     _check_size(gradients, work, estimator)
     return ValidationSummary(
-        estimator,
-        positions if estimator == "lai" else None,
+        estimator.name,
+        positions if estimator.positions else None,
         estimators.totals(gradients, work),
         trace.layers[0].samples(),
-        layouts(trace, needs),
+        layouts(trace, estimator.gradients),
     )
 
 
-def _check_size(gradients: estimators.Gradients, work: Workspace, estimator: str) -> None:
+def _check_size(gradients: estimators.Gradients, work: Workspace, estimator: Estimator) -> None:
     entries: dict[Hashable, int] = {key: uses[0].total_entries() for key, uses in gradients.items()}
     needed = sum(entries.values()) * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:
-        smaller = "" if estimator == "lli" else ", or summarize 'lli'"
+        smaller = "" if estimator.parameters == "last" else ", or summarize 'lli'"
         way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
         raise over_budget("the summary", needed, work.memory_budget, way_out)

@@ -8,7 +8,8 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
 from lai_core.records.base import Record, Trace, where
 
-Needs = Literal["output", "all"]
+Needs = Literal["output", "all"] | None
+"""Of which layers a trace must hold output gradients: the last one, or all."""
 
 
 def _arrays(role: str, trace: Trace) -> dict[str, Array]:
@@ -50,7 +51,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
             raise ValueError(msg)
         check_weight_key(here, layer)
         last = index == len(trace.layers) - 1
-        if layer.output_gradients is None and (last or needs == "all"):
+        if layer.output_gradients is None and (needs == "all" or (last and needs == "output")):
             of = "the last layer" if needs == "output" else "every layer (trace with gradients='all')"
             msg = f"{here}.output_gradients: expected output gradients of {of}, got None"
             raise ValueError(msg)

@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown positions": (
         lambda: lai.lai_kernel(one(), one(), positions="token"),
         ValueError,
-        "positions: expected one of 'tokens', 'mean', 'flatten', got 'token'",
+        "positions: expected one of 'tokens', 'mean', 'flatten', got 'token'; did you mean 'tokens'?",
     ),
     "positions that do not fit": (
         lambda: lai.lai_kernel(TOKENS, TOKENS),
@@ -227,7 +227,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown estimator": (
         lambda: lai.summarize(one(), "ghosts"),
         ValueError,
-        "estimator: expected one of 'ghost', 'lai', 'lli', 'preconditioned_lai', got 'ghosts'",
+        "estimator: expected one of 'ghost', 'lai', 'lli', 'preconditioned_lai', got 'ghosts'; "
+        "did you mean 'ghost'?",
     ),
     "nothing to summarize": (
         lambda: lai.summarize([], "lai"),

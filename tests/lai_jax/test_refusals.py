@@ -221,7 +221,7 @@ def test_bad_input_is_named(case):
 
 
 def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
-    monkeypatch.setattr("lai_jax._recording.plan.BUDGET", 100)
+    monkeypatch.setattr("lai_jax._recording.plan.GRADIENT_BUDGET", 100)
 
     def apply(params, inputs):
         return inputs @ (2 * params["o"])

@@ -275,7 +275,7 @@ def test_nothing_is_left_behind():
     [
         ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
         ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),
-        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs the positive learning rate"),
+        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs the learning rate"),
         ({"learning_rate": 0.1}, ValueError, "learning_rate: scores at the start are per unit learning rate"),
         ({"max_norm": 1.0}, ValueError, "max_norm: expected a positive norm together with an optimizer"),
         ({"optimizer": torch.optim.RMSprop}, TypeError, "optimizer: expected one of SGD, Adam, AdamW"),

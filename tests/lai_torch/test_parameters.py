@@ -138,7 +138,7 @@ def test_coverage_says_what_is_explained_frozen_and_not():
 
 
 def test_built_gradients_that_are_too_large_are_refused(monkeypatch):
-    monkeypatch.setattr("lai_torch._recording.per_sample.BUDGET", 100)
+    monkeypatch.setattr("lai_torch._recording.per_sample.GRADIENT_BUDGET", 100)
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))).double()
     with pytest.raises(
         ValueError, match=r"per-sample gradients of .*original1.* that fit 100 bytes, they take"

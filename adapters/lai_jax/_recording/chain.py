@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lai_core._adapters import not_a_chain
 from lai_jax._program.model import Model
 from lai_jax._program.program import Operation, Program, Site
 from lai_jax._recording.arrays import has_positions, product_axes
@@ -63,20 +64,20 @@ def _check_layer(use: Use, outside: bool, samples: int) -> None:
     site = use.site
     shape = tuple(site.eqn.invars[site.data].aval.shape)
     if site.kind == "convolution":
-        raise no_chain(use.name, "goes into a convolution")
+        raise not_a_chain(use.name, "goes into a convolution")
     if not outside:
-        raise no_chain(use.name, "is inside a loop, a branch or a recomputation")
+        raise not_a_chain(use.name, "is inside a loop, a branch or a recomputation")
     if len(shape) != 2 or has_positions(site, samples):
-        raise no_chain(use.name, f"has shape {shape}, not (n, d)")
+        raise not_a_chain(use.name, f"has shape {shape}, not (n, d)")
     if product_axes(site).weight_groups:
-        raise no_chain(use.name, "meets several matrices side by side")
+        raise not_a_chain(use.name, "meets several matrices side by side")
 
 
 def _link(program: Program, found: Mapping[Site, Operation], before: Use, after: Use) -> Link:
     start = found[before.site].outputs[0]
     end, weight = (found[after.site].inputs[place] for place in (after.site.data, after.site.parameter))
     if program.values[end].layers != {before.site} or len(program.values[start].shape) != 2:
-        raise no_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
+        raise not_a_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
     reached, forward = {start}, []
     for operation in program.operations:
         if reached.intersection(operation.inputs):
@@ -90,11 +91,4 @@ def _link(program: Program, found: Mapping[Site, Operation], before: Use, after:
     made = {slot for operation in between for slot in operation.outputs}
     return Link(
         before, after, start, end, weight, tuple(between[::-1]), tuple(sorted(wanted - made - {start}))
-    )
-
-
-def no_chain(name: str, what: str) -> ValueError:
-    return ValueError(
-        f"layer {name!r}: gate-corrected LAI expects linear layers on (n, d), one after the other with "
-        f"elementwise functions between them; its input {what}; use estimator='lai', or 'ghost'"
     )

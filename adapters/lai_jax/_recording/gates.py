@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
+from lai_core._adapters import not_a_chain
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_jax._program.evaluate import perform, run
 from lai_jax._program.model import Model
@@ -22,7 +23,7 @@ from lai_jax._program.sample_axis import Rows, split
 from lai_jax._program.tail import output_gradients, tail_after
 from lai_jax._recording.arrays import product_axes
 from lai_jax._recording.assemble import Measured, records_of
-from lai_jax._recording.chain import Link, no_chain
+from lai_jax._recording.chain import Link
 from lai_jax._recording.plan import Plan
 
 _CALLS = (
@@ -56,11 +57,11 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         (reached,) = _through(backward, [_layout(values.shape, link.after.site.rows)])
     except _MixesError as error:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
-        raise no_chain(link.after.name, what) from None
+        raise not_a_chain(link.after.name, what) from None
     rows = link.before.site.output_rows
     if reached != _layout(slots[link.start].shape, rows):
         what = f"does not come from the output of layer {link.before.name!r} alone"
-        raise no_chain(link.after.name, what)
+        raise not_a_chain(link.after.name, what)
     (gates,) = pull(jnp.ones_like(values))
     return split(gates, rows, model.samples).reshape((model.samples, -1))[: model.real]
 

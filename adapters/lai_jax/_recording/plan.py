@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
 from lai_jax._program.model import Model, final_layers
 from lai_jax._program.program import Site
@@ -16,9 +17,6 @@ from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
 from lai_jax._recording.biases import fused_biases
 from lai_jax._recording.uses import Iteration, Use
-
-BUDGET = 1 << 31
-"""Bytes that the per-sample gradients of one parameter may take where they must be built: 2 GiB."""
 
 
 @dataclass
@@ -78,12 +76,12 @@ def _too_large(model: Model, leaf: int) -> str | None:
     """Say why the per-sample gradients of a leaf cannot be built; None if they can."""
     value = model.parameters[leaf]
     entries, each = math.prod(jnp.shape(value)), jnp.result_type(value).itemsize
-    if model.samples * entries * each <= BUDGET:
+    if model.samples * entries * each <= GRADIENT_BUDGET:
         return None
     return (
         f"params: the gradient of {model.names[leaf]!r} has no factors where it is used, and as a "
-        f"whole takes {model.samples} x {entries} numbers, more than {BUDGET} bytes; trace fewer samples at "
-        f"once, or pass partial=True to leave it out; {INSTEAD}"
+        f"whole takes {model.samples} x {entries} numbers, more than {GRADIENT_BUDGET} bytes; trace fewer "
+        f"samples at once, or pass partial=True to leave it out; {INSTEAD}"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lai_core._adapters import not_a_chain
 from lai_torch._recording.probes import nearest
 from lai_torch._recording.sample_axis import differ, powers_of_two
 from lai_torch._recording.uses import Use
@@ -30,13 +31,13 @@ def gates_between(
         If `inputs` is not the output of the layer before, put through a function entry by entry.
     """
     if not inputs.requires_grad or nearest(inputs) != [before.tap]:
-        raise _no_chain(name, f"does not come from the output of layer {before.name!r} alone")
+        raise not_a_chain(name, f"does not come from the output of layer {before.name!r} alone")
     powers = powers_of_two(inputs, kinds)
     underflow = max(torch.finfo(kind).tiny for kind in kinds)
     ones, scaled = (_pulled(before, inputs, factor, anchors) for factor in (torch.ones_like(inputs), powers))
     before.tap.gradient = None
     if ones.shape != inputs.shape or differ(scaled, powers * ones, underflow * powers):
-        raise _no_chain(name, f"mixes entries of the output of layer {before.name!r}")
+        raise not_a_chain(name, f"mixes entries of the output of layer {before.name!r}")
     return ones
 
 
@@ -49,12 +50,12 @@ def check_rows(inputs: Tensor, samples: int, name: str) -> None:
         If it has another shape.
     """
     if tuple(inputs.shape[:-1]) != (samples,):
-        raise _no_chain(name, f"has shape {tuple(inputs.shape)}, not ({samples}, d)")
+        raise not_a_chain(name, f"has shape {tuple(inputs.shape)}, not ({samples}, d)")
 
 
 def refused(name: str) -> ValueError:
     """Build the error of a layer that is no matrix."""
-    return _no_chain(name, "goes into a convolution")
+    return not_a_chain(name, "goes into a convolution")
 
 
 def _pulled(before: Use, inputs: Tensor, factor: Tensor, anchors: Sequence[Tensor]) -> Tensor:
@@ -63,10 +64,3 @@ def _pulled(before: Use, inputs: Tensor, factor: Tensor, anchors: Sequence[Tenso
     torch.autograd.grad(inputs, list(anchors), factor, retain_graph=True, allow_unused=True)
     found = before.tap.gradient
     return torch.zeros_like(inputs) if found is None else found
-
-
-def _no_chain(name: str, what: str) -> ValueError:
-    return ValueError(
-        f"layer {name!r}: gate-corrected LAI expects linear layers on (n, d), one after the other with "
-        f"elementwise functions between them; its input {what}; use estimator='lai', or 'ghost'"
-    )

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import grad
 
+from lai_core._adapters import GRADIENT_BUDGET
 from lai_torch._recording.record import Recording
 from lai_torch._recording.sample_axis import Layout, by_sample
 from lai_torch._recording.uses import Source, Use
-
-BUDGET = 2**30
-"""Bytes that the built gradients of one parameter may take."""
 
 _CONVOLUTIONS = {3: grad.conv1d_weight, 4: grad.conv2d_weight, 5: grad.conv3d_weight}
 
@@ -26,11 +24,11 @@ def built(recording: Recording, name: str) -> Tensor:
     """
     parameter = recording.parameters[name]
     needed = recording.samples * parameter.numel() * parameter.element_size()
-    if needed > BUDGET:
+    if needed > GRADIENT_BUDGET:
         msg = (
-            f"model: expected per-sample gradients of {name!r} that fit {BUDGET} bytes, they take {needed}: "
-            "it is computed from other parameters, or used in ways that share no record; trace fewer samples "
-            "at once, freeze it, or use lai_torch.exact_scores"
+            f"model: expected per-sample gradients of {name!r} that fit {GRADIENT_BUDGET} bytes, they take "
+            f"{needed}: it is computed from other parameters, or used in ways that share no record; trace "
+            "fewer samples at once, freeze it, or use lai_torch.exact_scores"
         )
         raise ValueError(msg)
     total = parameter.new_zeros((recording.samples, *parameter.shape))

@@ -1,0 +1,150 @@
+"""What the adapters say alike: results, refusals, defaults and one budget. For them, not for users."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool, Float
+
+from lai_core._engine.checks import check_choice as check_choice
+from lai_core._engine.namespace import Array, namespace_of
+from lai_core.calibration import block_weights
+from lai_core.estimators.checks import fitting_positions
+from lai_core.estimators.kernels import ghost_kernel, lai_kernel
+from lai_core.records.base import Record, Trace
+
+GRADIENT_BUDGET = 2**31
+"""Bytes that the per-sample gradients of one parameter may take, where they are materialised: 2 GiB.
+
+Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
+no record factors has no smaller form.
+"""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which parameters Ghost explains of a model on one batch.
+
+    Attributes
+    ----------
+    share
+        Share of all trainable scalars that Ghost explains, from 0 to 1.
+    parameters
+        How many trainable scalars there are.
+    explained
+        Of each explained parameter, how it is used; nothing where the losses do not depend on it.
+    unexplained
+        Of each other trainable parameter, why not.
+    frozen
+        Names of the weights that LAI sees and that do not train.
+    """
+
+    share: float
+    parameters: int
+    explained: Mapping[str, tuple[str, ...]]
+    unexplained: Mapping[str, str]
+    frozen: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """How far Ghost's kernel is from the inner products of gradients taken one sample at a time.
+
+    Attributes
+    ----------
+    relative_error
+        `max |K - K_ref| / max |K_ref|` over all parameters together.
+    layers
+        The same for the parameters of one record, or of records that share one.
+    """
+
+    relative_error: float
+    layers: Mapping[str, float]
+
+
+def check_batch(role: str, batch: Any) -> None:
+    """Raise unless a batch is a pair of inputs and targets.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    if not isinstance(batch, tuple) or len(batch) != 2:
+        msg = f"{role}: expected a pair (inputs, targets), got {type(batch).__name__}"
+        raise TypeError(msg)
+
+
+def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: Any) -> None:
+    """Raise unless the options of `exact_scores` are known and go together.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    check_choice("at", at, ("start", "midpoint"))
+    check_choice("reduction", reduction, ("mean", "sum"))
+    if at == "midpoint" and optimizer is not None:
+        msg = "optimizer: at='midpoint' is of an SGD step; pass one or the other"
+        raise ValueError(msg)
+    if at == "midpoint" and learning_rate is None:
+        msg = "learning_rate: at='midpoint' needs the learning rate of its step, got None"
+        raise ValueError(msg)
+    if at == "start" and optimizer is None and learning_rate is not None:
+        msg = "learning_rate: scores at the start are per unit learning rate; leave it out"
+        raise ValueError(msg)
+
+
+def default_positions(trace: Trace) -> str:
+    """Return the meaning of positions where none is named: `tokens` if every layer fits, else `mean`."""
+    return "tokens" if "tokens" in fitting_positions(trace) else "mean"
+
+
+def not_a_chain(layer: str, what: str) -> ValueError:
+    """Build the error of a layer whose input (`what`) keeps a model from being a chain with gates."""
+    return ValueError(
+        f"layer {layer!r}: gate-corrected LAI expects linear layers on (n, d), one after the other with "
+        f"elementwise functions between them; its input {what}; use estimator='lai', or 'ghost'"
+    )
+
+
+def computed_weight(layer: str) -> ValueError:
+    """Build the error of a layer whose part of Ghost is no use of a parameter of its own."""
+    return ValueError(
+        f"estimator: 'calibrated_lai' expects layers whose weight is a parameter, {layer!r} has one that is "
+        "computed from others or used in several ways; use estimator='lai', which weighs all layers alike, "
+        "or 'ghost'"
+    )
+
+
+def layer_parts(
+    record: Record, last: Record, positions: str, *, trains: bool
+) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
+    """Return one layer's part of LAI's kernel of a batch with itself, and of Ghost's.
+
+    Ghost's is that of this one use of the layer's parameters; nothing where they do not train.
+    """
+    alone = record is last
+    pair = Trace([last] if alone else [record, last])
+    lai = lai_kernel(pair, pair, positions=positions, layer_weights=[1.0] if alone else [1.0, 0.0])
+    if not trains:
+        return lai, namespace_of({"lai": lai}).zeros_like(lai)
+    single = Trace([record])
+    return lai, ghost_kernel(single, single)
+
+
+def fitted_weights(
+    parts: Iterable[tuple[Float[Array, "n n"], Float[Array, "n n"]]], counted: Bool[Array, "n n"]
+) -> Float[Array, " L"]:
+    """Return each layer's least-squares slope of Ghost's part on LAI's, over the `counted` pairs.
+
+    A sample's pair with itself should not count: its products are squared norms, while scores are made of
+    products of different samples.
+    """
+    xp = namespace_of({"counted": counted})
+    sides = zip(*parts, strict=True)
+    lai, ghost = (
+        xp.stack([xp.where(counted, part, xp.zeros_like(part)) for part in side], axis=0) for side in sides
+    )
+    return block_weights(lai, ghost)

@@ -1,0 +1,197 @@
+"""Every estimator by name: what it sees, what it needs and what it goes with.
+
+Adapters check their options against this catalogue, and the tables of the documentation are made of it,
+so that what an estimator can do is said once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from lai_core._engine.checks import check_choice
+from lai_core.records.compatible import Needs
+
+FIRST_ORDER = "decrease of the summed validation loss per unit learning rate and unit weight of the sample"
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """One estimator: the facts about it, and what follows from them.
+
+    Attributes
+    ----------
+    name
+        What it is called everywhere.
+    parameters
+        Which parameters it sees: those of all `traced` layers, the `last` layer's, LAI's virtual
+        `readouts` from every layer's input, or `all` of the model's, which needs no trace.
+    keeps
+        What is kept of a validation set: a `summary` of it, the `traces` of its samples, its
+        summed `gradient`, or its `samples` as they are.
+    meaning
+        What it sees, in a line.
+    cost
+        What it costs beside plain training, in a line.
+    unit
+        The unit of its scores.
+    second_moment
+        Whether it needs the running second moment of the last layer's output gradients.
+    gates
+        Whether it needs the derivatives of the activations between layers.
+    fits_weights
+        Whether layer weights are fitted for it on validation samples.
+    learning_rate
+        Whether it needs the learning rate of the step to come.
+    """
+
+    name: str
+    parameters: Literal["traced", "last", "readouts", "all"]
+    keeps: Literal["summary", "traces", "gradient", "samples"]
+    meaning: str
+    cost: str
+    unit: str = FIRST_ORDER
+    second_moment: bool = False
+    gates: bool = False
+    fits_weights: bool = False
+    learning_rate: bool = False
+
+    @property
+    def gradients(self) -> Needs:
+        """Output gradients it needs: those of `all` layers, or of the `output` alone; None: no trace."""
+        if self.parameters == "all":
+            return None
+        return "all" if self.parameters == "traced" else "output"
+
+    @property
+    def summary(self) -> str | None:
+        """The estimator whose `ValidationSummary` it is scored against; None where there is none."""
+        if self.keeps != "summary":
+            return None
+        return {"traced": "ghost", "last": "lli"}.get(self.parameters, "lai")
+
+    @property
+    def positions(self) -> bool:
+        """Whether the meaning of positions is a choice: the others are exact, or have none."""
+        return self.parameters == "readouts" and not self.gates
+
+    @property
+    def layer_weights(self) -> bool:
+        """Whether each layer may have a weight: a sum over readouts, one per layer."""
+        return self.positions
+
+    @property
+    def sketch(self) -> bool:
+        """Whether output gradients may be sketched: the score is linear in their products as they are."""
+        return self.positions and not self.second_moment
+
+    @property
+    def shared_forward(self) -> bool:
+        """Whether training's own forward pass and the output's gradient are all that it needs."""
+        return self.gradients == "output" and not self.gates
+
+    @property
+    def chunks(self) -> bool:
+        """Whether parts of a batch score as the batch does: no moment of it, no step on it comes first."""
+        return not (self.second_moment or self.learning_rate)
+
+    @property
+    def batch_as_validation(self) -> bool:
+        """Whether a batch may be scored against itself: no weights are fitted on a set that is held out."""
+        return not self.fits_weights
+
+    @property
+    def exclude_self(self) -> bool:
+        """Whether a sample may be left out of its own score: only pairs of traced samples come apart."""
+        return self.batch_as_validation and self.gradients is not None
+
+
+CATALOGUE = (
+    Estimator(
+        "ghost", "traced", "summary", "every traced parameter, exactly", "more than plain training: see below"
+    ),
+    Estimator(
+        "lai",
+        "readouts",
+        "summary",
+        "virtual readouts of every layer's input",
+        "little more than one forward pass",
+    ),
+    Estimator(
+        "lli", "last", "summary", "the last layer, exactly", "as `lai`, without the inner layers' inputs"
+    ),
+    Estimator(
+        "preconditioned_lai",
+        "readouts",
+        "summary",
+        "as `lai`, with output gradients rescaled",
+        "as `lai`",
+        unit="that decrease in the rescaled metric",
+        second_moment=True,
+    ),
+    Estimator(
+        "gate_lai",
+        "readouts",
+        "traces",
+        "as `lai`, each pair of samples corrected for what activations pass back; chains of linear layers",
+        "as `lai`, but grows with the validation set",
+        gates=True,
+    ),
+    Estimator(
+        "calibrated_lai",
+        "readouts",
+        "summary",
+        "as `lai`, layer weights fitted to Ghost on validation samples",
+        "as `lai`, and Ghost's on a part of the validation set at each refresh",
+        fits_weights=True,
+    ),
+    Estimator(
+        "exact",
+        "all",
+        "gradient",
+        "every parameter of any architecture (`exact_scores`)",
+        "one forward-mode pass",
+    ),
+    Estimator(
+        "midpoint",
+        "all",
+        "samples",
+        "as `exact`, half a step ahead",
+        "as `exact`, and the validation gradient anew at each step",
+        learning_rate=True,
+    ),
+)
+"""All estimators, the two of the paper first."""
+
+PAIRWISE = tuple(each for each in CATALOGUE if each.name == each.summary)
+"""Those whose kernels are inner products of gradients as they are: `ghost`, `lai`, `lli`."""
+
+
+def find_estimator(name: object, *, among: Iterable[Estimator] = CATALOGUE) -> Estimator:
+    """Return an estimator by its name.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    among
+        Those to choose from.
+
+    Returns
+    -------
+    Estimator
+        The one of that name.
+
+    Raises
+    ------
+    ValueError
+        If there is none, naming the nearest one.
+
+    Examples
+    --------
+    >>> from lai_core.estimators.catalogue import find_estimator
+    >>> find_estimator("lai").gradients
+    'output'
+    """
+    named = {estimator.name: estimator for estimator in among}
+    check_choice("estimator", name, tuple(named))
+    return named[str(name)]

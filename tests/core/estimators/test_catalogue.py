@@ -1,0 +1,105 @@
+"""The catalogue says of each estimator what the code does with it."""
+
+import re
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core.estimators.catalogue import CATALOGUE, PAIRWISE, find_estimator
+from lai_core.estimators.costs import summary_cost
+
+NAMES = tuple(each.name for each in CATALOGUE)
+
+GOES_WITH = {
+    "gradients": "all output output output output output - -",
+    "summary": "ghost lai lli lai - lai - -",
+    "positions": "- yes - yes - yes - -",
+    "layer_weights": "- yes - yes - yes - -",
+    "sketch": "- yes - - - yes - -",
+    "shared_forward": "- yes yes yes - yes - -",
+    "chunks": "yes yes yes - yes yes yes -",
+    "batch_as_validation": "yes yes yes yes yes - yes yes",
+    "exclude_self": "yes yes yes yes yes - - -",
+    "second_moment": "- - - yes - - - -",
+    "gates": "- - - - yes - - -",
+    "fits_weights": "- - - - - yes - -",
+    "learning_rate": "- - - - - - - yes",
+}
+
+
+def made() -> lai.Trace:
+    layer = lai.LayerTrace(np.ones((5, 3)), np.ones((5, 4)))
+    return lai.Trace([layer, lai.LayerTrace(np.ones((5, 4)), np.ones((5, 2)))])
+
+
+def test_the_estimators_are_those_of_the_contract():
+    assert NAMES == (
+        "ghost",
+        "lai",
+        "lli",
+        "preconditioned_lai",
+        "gate_lai",
+        "calibrated_lai",
+        "exact",
+        "midpoint",
+    )
+
+
+@pytest.mark.parametrize("fact", GOES_WITH)
+def test_each_fact_stands_in_the_table(fact):
+    written = {None: "-", False: "-", True: "yes"}
+    found = [written.get(getattr(each, fact), getattr(each, fact)) for each in CATALOGUE]
+    assert found == GOES_WITH[fact].split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_core_sums_up_those_that_have_a_summary_of_their_own(name):
+    estimator = find_estimator(name)
+    if estimator.summary is None or estimator.fits_weights:
+        with pytest.raises(ValueError, match="estimator: expected one of"):
+            lai.summarize(made(), name)
+    else:
+        summary = lai.summarize(made(), name)
+        assert summary.estimator == estimator.summary
+        assert (summary.positions is not None) == estimator.positions
+
+
+@pytest.mark.parametrize("estimator", PAIRWISE, ids=lambda each: each.name)
+def test_an_estimator_needs_the_output_gradients_it_says(estimator):
+    first, last = made().layers
+    bare = lai.Trace([lai.LayerTrace(first.activations), last])
+    if estimator.gradients == "all":
+        with pytest.raises(ValueError, match="expected output gradients of every layer"):
+            summary_cost(bare, estimator.name)
+    else:
+        assert summary_cost(bare, estimator.name) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("LAI", "lai"),
+        ("gate-lai", "gate_lai"),
+        ("Calibrated_LAI", "calibrated_lai"),
+        ("midpoints", "midpoint"),
+    ],
+)
+def test_a_near_miss_is_told_what_was_meant(name, meant):
+    with pytest.raises(ValueError, match=rf"^estimator: expected one of .*{re.escape(repr(name))}; did you"):
+        find_estimator(name)
+    with pytest.raises(ValueError, match=rf"did you mean '{meant}'\?$"):
+        find_estimator(name)
+
+
+@pytest.mark.parametrize("name", ["shapley", None, 3, ("lai",)])
+def test_what_resembles_nothing_gets_the_list_alone(name):
+    with pytest.raises(ValueError, match=rf"'midpoint', got {re.escape(repr(name))}$"):
+        find_estimator(name)
+
+
+def test_each_estimator_says_what_it_is_in_a_line():
+    for each in CATALOGUE:
+        for line in (each.meaning, each.cost, each.unit):
+            assert line, each.name
+            assert "\n" not in line, each.name
