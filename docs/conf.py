@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "anchors",
     "equation_index",
+    "estimator_tables",
     "public_modules",
     "source_pages",
     "statements",

@@ -2,6 +2,9 @@
 
 import importlib.util
 
+import pytest
+
+from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
 
 
@@ -24,6 +27,13 @@ def test_links_that_lead_nowhere_are_named(tmp_path):
         "index.html: missing.html",
         "index.html: theory/noise.html#nowhere",
     ]
+
+
+@pytest.mark.parametrize("name", ["choosing", "options"])
+def test_the_tables_of_estimators_have_a_row_for_each(name):
+    _, _, *rows = extension("estimator_tables").table(name)
+    assert [row.split("`")[1] for row in rows] == [each.name for each in CATALOGUE]
+    assert len({row.count("|") for row in rows}) == 1
 
 
 def test_nothing_on_the_site_is_fetched_from_elsewhere():
