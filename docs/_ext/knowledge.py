@@ -23,6 +23,14 @@ def _read(name: str) -> dict:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+def hypotheses(entry) -> str:
+    """Say what is assumed: by the statement, or by the text where that does not make it true."""
+    if entry.given == "none":
+        return "*No assumption.*"
+    printed = entry.verdict in {"false as printed", "schematic"}
+    return f"*{'The text assumes' if printed else 'Assume'}:* {entry.given}."
+
+
 class Known:
     """The ledger, the links and the outcomes of the last full run, read once for a build."""
 

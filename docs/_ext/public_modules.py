@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from knowledge import hypotheses, known_of
 from sphinx.util.docutils import SphinxDirective
 
 from tests.support import ledger
+
+MATHEMATICS = re.compile(r"\$([^$]+)\$")
 
 
 class PublicModules(SphinxDirective):
@@ -79,9 +83,19 @@ def plain_property(app, what, name, obj, options, lines):
         lines.insert(0, "")
 
 
+def assumed(app, what, name, obj, options, lines):
+    """Put below each statement that a function implements what the ledger says is assumed."""
+    entries = known_of(app.env).entries
+    text = "\n".join(lines)
+    for slug in dict.fromkeys(ledger.implemented(text)):
+        given = MATHEMATICS.sub(r":math:`\1`", hypotheses(entries[slug]))
+        lines += ["", f":eq:`{slug}`. {given}"]
+
+
 def setup(app):
     """Register the directives, and look at docstrings before napoleon does."""
     app.add_directive("public-modules", PublicModules)
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
+    app.connect("autodoc-process-docstring", assumed, priority=900)  # after napoleon's sections
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,17 @@ from __future__ import annotations
 import re
 
 from docutils import nodes
-from knowledge import NAMES, anchor, formula_address, formula_anchor, known_of, node_page, short
+from docutils.statemachine import StringList
+from knowledge import (
+    NAMES,
+    anchor,
+    formula_address,
+    formula_anchor,
+    hypotheses,
+    known_of,
+    node_page,
+    short,
+)
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -72,6 +82,8 @@ class Verdict(SphinxDirective):
         )
         head += nodes.literal("", slug, classes=["verdict-slug"])
         box += head
+        assumed = StringList([hypotheses(entry)], source=slug)
+        self.state.nested_parse(assumed, self.content_offset, box)
         self.state.nested_parse(self.content, self.content_offset, box)
         box += self._rows(slug, entry, known)
         return [box]

@@ -18,6 +18,7 @@ source = ["equation"]
 place = "Eq. 1"
 kind = "identity"
 verdict = "exact"
+given = "none"
 
 [wrong]
 title = "Half of a sum, printed with a minus"
@@ -25,6 +26,7 @@ source = ["display"]
 place = "below Eq. 1"
 kind = "identity"
 verdict = "false as printed"
+given = "none"
 corrected = ["half"]
 """
 
@@ -113,6 +115,7 @@ MACHINERY = [
     "tests/support/ledger_plugin.py",
     "proofs/__init__.py",
     "proofs/_harness.py",
+    "proofs/_solver.py",
     "proofs/conftest.py",
 ]
 
@@ -163,6 +166,12 @@ BREAKS = {
         "test_counterexample_to",
         "test_of",
         "wrong: false as printed, and no test with 'counterexample' in its name",
+    ),
+    "hypotheses left out": (
+        "docs/equations.toml",
+        'verdict = "exact"\ngiven = "none"',
+        'verdict = "exact"\ngiven = ""',
+        "half: does not say what is assumed",
     ),
     "verdict mistyped": ("docs/equations.toml", '"exact"', '"true"', "half: verdict 'true' is none of"),
     "kind mistyped": ("docs/equations.toml", '"identity"', '"lemma"', "half: kind 'lemma' is none of"),

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic")
 SOURCES = ("equation", "display", "assumption", "text", "new")
 KINDS = ("definition", "identity", "bound", "claim", "assumption")
-FIELDS = {"title", "source", "place", "kind", "verdict", "corrected", "reason"}
+FIELDS = {"title", "source", "place", "kind", "verdict", "given", "corrected", "reason"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
 _ROLE = re.compile(r":eq:`([^`]+)`")
@@ -41,6 +41,7 @@ class Entry:
     place: str
     kind: str
     verdict: str
+    given: str
     corrected: tuple[str, ...] = ()
     reason: str = ""
 
@@ -108,6 +109,8 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
         yield f"{slug}: kind {entry.kind!r} is none of {KINDS}"
     if not entry.source or not set(entry.source) <= set(SOURCES):
         yield f"{slug}: source {entry.source} is not among {SOURCES}"
+    if not entry.given.strip():
+        yield f'{slug}: does not say what is assumed; "none" if nothing is'
     if entry.reason and entry.source != ("text",):
         yield f"{slug}: only a claim in running text may carry a reason instead of a proof"
     if entry.verdict == "false as printed" and not entry.corrected:
@@ -147,9 +150,13 @@ def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tup
     module = ".".join(part for part in parts if not part.startswith("_"))
     for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
         home = "lai_core" if name.partition(".")[0] in exported else module
-        for listed in _IMPLEMENTS.findall(ast.get_docstring(node) or ""):
-            for slug in _ROLE.findall(listed):
-                yield slug, f"{home}.{name}"
+        for slug in implemented(ast.get_docstring(node) or ""):
+            yield slug, f"{home}.{name}"
+
+
+def implemented(docstring: str) -> list[str]:
+    """List the slugs that a docstring says its function implements."""
+    return [slug for listed in _IMPLEMENTS.findall(docstring) for slug in _ROLE.findall(listed)]
 
 
 def exported_names(path: Path) -> set[str]:
