@@ -11,7 +11,7 @@ COSTS = click.Choice(["torch", "jax", "peers"])
 
 def _run(module: str) -> None:
     """Import late: one benchmark needs torch, another jax."""
-    run: Callable[[], dict] = import_module(f"benchmarks.{module}").run
+    run: Callable[[], None] = import_module(f"benchmarks.{module}").run
     run()
 
 

@@ -1,11 +1,9 @@
 """A curated JAX step beside a plain one: operations by XLA's count, seconds, memory, in one run."""
 
-import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,18 +12,15 @@ import lai_jax
 import numpy as np
 import optax
 from jax import lax
-from rich.console import Console
-from rich.table import Table
 
 import lai_core as lai
-from benchmarks.jax_parts import attention, block_params, layer_norm
-from benchmarks.machine import machine
+from benchmarks import report
+from workloads.jax_parts import attention, block_params, layer_norm
 
 BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}
 """Operations over a plain step, at half kept."""
 KEPT = 0.5
 REPEATS = 3
-OUT = Path("build/cost-jax.json")
 
 
 @dataclass(frozen=True)
@@ -202,32 +197,26 @@ def measure(work: Work) -> dict[str, dict[str, float]]:
     return {name: {f"{what}_ratio": row[what] / plain[what] for what in row} for name, row in figures.items()}
 
 
-def run() -> dict[str, Any]:
+def run() -> None:
     """Measure both models, print the table, write `build/cost-jax.json`."""
     found = {name: measure(build()) for name, build in MODELS.items()}
-    table = Table("model", "method", "flops", "seconds", "memory", "bound", title="Over a plain step")
-    for model, rows in found.items():
-        for method, row in rows.items():
-            figures = (f"{row[f'{what}_ratio']:.3f}" for what in ("flops", "seconds", "memory"))
-            table.add_row(model, method, *figures, f"{BOUNDS[method]:.2f}" if method in BOUNDS else "")
-    Console().print(table)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=2) + "\n")
-    bench = OUT.parent / "bench" / "cost-jax.json"
-    bench.parent.mkdir(parents=True, exist_ok=True)
-    bench.write_text(
-        json.dumps(
-            {"figures": found, "bounds": BOUNDS, "kept": KEPT, "machine": machine("jax", "optax")}, indent=2
-        )
-        + "\n"
+    report.table(
+        "over a plain step",
+        ("model", "method", "flops", "seconds", "memory", "bound"),
+        (
+            (
+                model,
+                method,
+                *(f"{row[f'{what}_ratio']:.3f}" for what in ("flops", "seconds", "memory")),
+                f"{BOUNDS[method]:.2f}" if method in BOUNDS else "",
+            )
+            for model, methods in found.items()
+            for method, row in methods.items()
+        ),
     )
     failed = [
-        f"{model} {method}"
-        for model, rows in found.items()
-        for method, limit in BOUNDS.items()
-        if rows[method]["flops_ratio"] > limit
+        f"{model} {line}"
+        for model, methods in found.items()
+        for line in report.over({name: row["flops_ratio"] for name, row in methods.items()}, BOUNDS)
     ]
-    if failed:
-        Console().print(f"[red]over the bound: {', '.join(failed)}")
-        raise SystemExit(1)
-    return found
+    report.close("cost-jax", found, BOUNDS, failed, packages=("jax", "optax"), contract=found, kept=KEPT)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.torch_models import classification, labels, next_token, resnet18
+from workloads.torch_parts import classification, labels, next_token, resnet18
 
 Side = tuple[Any, Tensor]
 """Inputs, a tensor or keyword arguments, and targets."""

@@ -4,22 +4,18 @@ Where opacus is installed, what a user would pick instead of Ghost is measured o
 """
 
 import importlib.util
-import json
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import lai_torch
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import report
 from benchmarks.cost_models import MODELS, Work
-from benchmarks.meters_torch import HALF, forward, measure, operations, plain_step
+from benchmarks.meters_torch import HALF, forward, measure, plain_step
+from workloads.operations import operations
 
-OUT = Path("build/cost-torch.json")
 BOUNDS = {
     ("resnet18", "lai_cached", "flops_ratio"): 0.86,
     ("resnet18", "lai_fresh", "flops_ratio"): 1.53,
@@ -113,45 +109,36 @@ def over(plain: dict[str, float], step: dict[str, float]) -> dict[str, float]:
 
 def show(figures: Figures) -> None:
     """Print the table, and what it cannot hold."""
-    table = Table(
-        "model",
-        "method",
-        "operations",
-        "seconds",
-        "memory",
-        title="over plain training, half kept",
-        caption="\n".join(figures.remarks),
-        caption_justify="left",
+    scoring = (
+        f"scoring {name} from a cached summary: {ratio:.3f} forward passes"
+        for name, ratio in figures.scoring.items()
     )
-    for name, methods in figures.ratios.items():
-        for method, row in methods.items():
-            table.add_row(name, method, *(f"{ratio:.3f}" for ratio in row.values()))
-    Console().print(table)
-    for name, ratio in figures.scoring.items():
-        Console().print(f"scoring {name} from a cached summary: {ratio:.3f} forward passes")
-    Console().print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)")
+    report.table(
+        "over plain training, half kept",
+        ("model", "method", "operations", "seconds", "memory"),
+        (
+            (name, method, *(f"{ratio:.3f}" for ratio in row.values()))
+            for name, methods in figures.ratios.items()
+            for method, row in methods.items()
+        ),
+        [*figures.remarks, *scoring],
+    )
 
 
-def write(path: Path, figures: Figures) -> None:
-    """Write the ratios."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(figures.ratios, indent=2) + "\n")
-
-
-def run() -> dict[str, Any]:
+def run() -> None:
     """Measure every model and method, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
     figures = compare(MODELS, METHODS)
     show(figures)
-    write(OUT, figures)
-    found = figures.ratios
-    failed = [
-        f"{' '.join(key)} {found[key[0]][key[1]][key[2]]:.3f} > {bound}"
-        for key, bound in BOUNDS.items()
-        if not found[key[0]][key[1]][key[2]] <= bound
-    ]
-    if not figures.scoring["resnet18"] <= SCORING_BOUND:
-        failed.append(f"scoring resnet18 {figures.scoring['resnet18']:.3f} > {SCORING_BOUND}")
-    if failed:
-        raise SystemExit("cost torch: " + "; ".join(failed))
-    return found
+    bounds = {" ".join(key): bound for key, bound in BOUNDS.items()} | {"scoring resnet18": SCORING_BOUND}
+    found = {" ".join(key): figures.ratios[key[0]][key[1]][key[2]] for key in BOUNDS}
+    found |= {f"scoring {name}": ratio for name, ratio in figures.scoring.items()}
+    report.close(
+        "cost-torch",
+        {"ratios": figures.ratios, "scoring": figures.scoring},
+        bounds,
+        report.over(found, bounds),
+        packages=("torch", "transformers"),
+        contract=figures.ratios,
+        threads=torch.get_num_threads(),
+    )

@@ -14,33 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 import lai_core as lai
 from benchmarks.cost_models import Work
+from workloads.operations import Operations
 
 HALF = functools.partial(lai.keep_top, fraction=0.5)
-
-
-class Operations(TorchDispatchMode):
-    """Counts the floating-point operations of products and convolutions, as torch's counter does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = 0
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Let captured graphs run under it: it changes nothing."""
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count."""
-        out = func(*args, **(kwargs or {}))
-        if (formula := flop_registry.get(func._overloadpacket)) is not None:
-            self.total += formula(*args, **(kwargs or {}), out_val=out)
-        return out
 
 
 class PeakBytes(TorchDispatchMode):
@@ -98,13 +78,6 @@ def forward(work: Work) -> None:
     """Run the model once on the batch."""
     with torch.no_grad():
         work.losses(*work.batch)
-
-
-def operations(run: Callable[[], Any]) -> int:
-    """Return the floating-point operations of a call."""
-    with Operations() as counter:
-        run()
-    return counter.total
 
 
 def measure(work: Work, run: Callable[[], Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:

@@ -1,24 +1,21 @@
 """What LAI costs on a language model by each route, and how near each comes to exact pairs of tokens."""
 
 import functools
-import json
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import lai_torch
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import lai_core as lai
+from benchmarks import report
 from benchmarks.cost_models import Work, gpt_neo_small
-from benchmarks.meters_torch import Operations, PeakBytes, forward, plain_step
+from benchmarks.meters_torch import PeakBytes, forward, plain_step
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
+from workloads.operations import Operations
 
-OUT = Path("build/language-routes-torch.json")
 WIDTHS = (8, 32, 48, 128)
 DRAWS = 20
 AIM = 0.95
@@ -92,8 +89,8 @@ def measured(score: Score, once: int) -> tuple[float, int]:
     return counter.total / once, tracker.peak
 
 
-def run() -> dict[str, dict[str, Any]]:
-    """Measure every route, print the table, write `build/language-routes-torch.json`.
+def run() -> None:
+    """Measure every route, print the table, write `build/bench/routes-torch.json`.
 
     Raises
     ------
@@ -119,14 +116,14 @@ def run() -> dict[str, dict[str, Any]]:
             "correlation_expected": expected,
         }
     show(found)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=2) + "\n")
-    wrong = [name for name, row in found.items() if abs(row["forwards"] / row["forwards_stated"] - 1) > 0.02]
-    if wrong:
-        raise SystemExit(f"language routes: other costs than stated for {', '.join(wrong)}")
+    failed = [
+        f"{name}: {row['forwards']:.3f} forward passes, stated {row['forwards_stated']:.3f}"
+        for name, row in found.items()
+        if not abs(row["forwards"] / row["forwards_stated"] - 1) <= 0.02
+    ]
     if not best(found) > AIM:
-        raise SystemExit(f"language routes: correlation {best(found):.3f} within a quarter of a forward pass")
-    return found
+        failed.append(f"correlation {best(found):.3f} within a quarter of a forward pass")
+    report.close("routes-torch", found, AIM, failed, packages=("torch", "transformers"))
 
 
 def best(found: dict[str, dict[str, Any]]) -> float:
@@ -137,16 +134,18 @@ def best(found: dict[str, dict[str, Any]]) -> float:
 
 def show(found: dict[str, dict[str, Any]]) -> None:
     """Print the table."""
-    title = f"LAI on a language model, {DRAWS} draws of each sketch"
-    columns = ("route", "forwards", "stated", "peak MB", "correlation", "lowest", "expected")
-    table = Table(*columns, title=title)
-    for name, row in found.items():
-        figures = [f"{row[key]:.3f}" for key in ("forwards", "forwards_stated")]
-        figures.append(f"{row['bytes'] / 1e6:.1f}")
-        figures += [
-            "" if row[key] is None else f"{row[key]:.3f}"
-            for key in ("correlation", "correlation_lowest", "correlation_expected")
+
+    def figures(row: dict[str, Any]) -> list[str]:
+        correlations = (row[key] for key in ("correlation", "correlation_lowest", "correlation_expected"))
+        return [
+            *(f"{row[key]:.3f}" for key in ("forwards", "forwards_stated")),
+            f"{row['bytes'] / 1e6:.1f}",
+            *("" if one is None else f"{one:.3f}" for one in correlations),
         ]
-        table.add_row(name, *figures)
-    Console().print(table)
-    Console().print(f"best sketch within a quarter of a forward pass: correlation {best(found):.3f}")
+
+    report.table(
+        f"LAI on a language model, {DRAWS} draws of each sketch",
+        ("route", "forwards", "stated", "peak MB", "correlation", "lowest", "expected"),
+        ((name, *figures(row)) for name, row in found.items()),
+        [f"best sketch within a quarter of a forward pass: correlation {best(found):.3f}"],
+    )

@@ -1,18 +1,15 @@
 """Scoring one batch from a summary costs the same whatever the size of the validation set was."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import lai_core as lai
-from benchmarks.machine import machine
+from benchmarks import report
 
 WIDTHS = (256, 256, 256, 10)
 BATCH = 128
@@ -49,7 +46,7 @@ def pairwise_seconds(n_val: int, training: lai.Trace) -> float:
     return sum(seconds(lambda part=part: lai.lai_kernel(part, training)) for part in parts(n_val))
 
 
-def run() -> dict:
+def run() -> None:
     """Measure, print the table, write `build/bench/scale.json`.
 
     Raises
@@ -74,50 +71,36 @@ def run() -> dict:
     from_summary = {n: median(times) for n, times in timings.items()}
     pairwise = {n: pairwise_seconds(n, training) for n in SIZES}
     ratio = median(last / first for first, last in zip(timings[SIZES[0]], timings[SIZES[-1]], strict=True))
-    found = {
-        "widths": WIDTHS,
-        "batch": BATCH,
-        "seconds": {
-            str(n): {"summary": from_summary[n], "pairwise": pairwise[n], "summarize": summarizing[n]}
-            for n in SIZES
-        },
-        "ratio": ratio,
-        "bound": BOUND,
-        "machine": machine("numpy"),
-    }
-    _write(found)
-    _show(from_summary, pairwise, summarizing, ratio)
-    if ratio > BOUND:
-        raise SystemExit(f"scale: expected a ratio of at most {BOUND}, measured {ratio:.3f}")
-    return found
-
-
-def _write(found: dict) -> None:
-    path = Path("build/bench/scale.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=2) + "\n")
-
-
-def _show(
-    from_summary: dict[int, float], pairwise: dict[int, float], summarizing: dict[int, float], ratio: float
-) -> None:
-    table = Table(title=f"Time to score one batch of {BATCH}, widths {', '.join(map(str, WIDTHS))}")
-    headings = (
-        "validation samples",
-        "from a summary [ms]",
-        "all pairs [ms]",
-        "pairs / summary",
-        "making the summary [ms]",
+    report.table(
+        f"Time to score one batch of {BATCH}, widths {', '.join(map(str, WIDTHS))}",
+        (
+            "validation samples",
+            "from a summary [ms]",
+            "all pairs [ms]",
+            "pairs / summary",
+            "making the summary [ms]",
+        ),
+        (
+            (
+                f"{n:,}",
+                f"{taken * 1e3:.3f}",
+                f"{pairwise[n] * 1e3:.2f}",
+                f"{pairwise[n] / taken:.1f}",
+                f"{summarizing[n] * 1e3:.1f}",
+            )
+            for n, taken in from_summary.items()
+        ),
+        [f"from a summary, last / first: {ratio:.3f} (at most {BOUND})"],
     )
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for n, taken in from_summary.items():
-        table.add_row(
-            f"{n:,}",
-            f"{taken * 1e3:.3f}",
-            f"{pairwise[n] * 1e3:.2f}",
-            f"{pairwise[n] / taken:.1f}",
-            f"{summarizing[n] * 1e3:.1f}",
-        )
-    table.caption = f"from a summary, last / first: {ratio:.3f} (at most {BOUND})"
-    Console().print(table)
+    timed = {
+        n: {"summary": from_summary[n], "pairwise": pairwise[n], "summarize": summarizing[n]} for n in SIZES
+    }
+    report.close(
+        "scale",
+        {"seconds": timed, "ratio": ratio},
+        BOUND,
+        report.over({"ratio": ratio}, {"ratio": BOUND}),
+        packages=("numpy",),
+        widths=WIDTHS,
+        batch=BATCH,
+    )

@@ -2,13 +2,13 @@
 
 import pytest
 
-from benchmarks import exactness_jax
-from benchmarks.jax_models import MODELS
+from workloads import jax_exactness
+from workloads.jax_models import MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_ghost_is_exact_and_covers_everything(name):
-    found = exactness_jax.measure(MODELS[name])
+    found = jax_exactness.measure(MODELS[name])
     assert found["relative_error"] <= 1e-10
     assert found["coverage"] == 1.0
 

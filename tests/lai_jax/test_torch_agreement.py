@@ -11,14 +11,15 @@ import optax
 import pytest
 import torch
 
-from benchmarks import agreement
+from workloads import agreement
+from workloads.pairs import PAIRS
 
 TX = optax.sgd(0.1)
 
 
-@pytest.mark.parametrize("name", agreement.PAIRS)
+@pytest.mark.parametrize("name", PAIRS)
 def test_torch_and_jax_agree(name):
-    found = agreement.measure(agreement.PAIRS[name])
+    found = agreement.measure(PAIRS[name])
     assert found["relative_error"] <= 1e-10
     assert found["coverage"] == 1.0
 
@@ -38,7 +39,7 @@ def test_torch_and_jax_agree(name):
     ],
 )
 def test_curated_steps_agree(name, estimator, options):
-    pair = agreement.PAIRS[name]()
+    pair = PAIRS[name]()
     validation, batch = pair.batches
     curator = lai_torch.Curator(
         pair.module,
@@ -73,9 +74,9 @@ def test_curated_steps_agree(name, estimator, options):
         np.testing.assert_allclose(given.layer_weights, theirs.layer_weights.numpy(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", agreement.PAIRS)
+@pytest.mark.parametrize("name", PAIRS)
 def test_routes_agree(name):
-    pair = agreement.PAIRS[name]()
+    pair = PAIRS[name]()
     batch = pair.batches[0]
     theirs = lai_torch.routes(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), sketches=[2])
     ours = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])

@@ -11,9 +11,9 @@ import pytest
 from jax import lax
 
 import lai_core as lai
-from benchmarks import jax_models, jax_parts
 from tests.lai_jax.oracle import drawn, labels, squares
 from tests.lai_jax.support import HALF
+from workloads import jax_models, jax_parts
 
 
 def dense(params, inputs):

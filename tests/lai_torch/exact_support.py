@@ -4,8 +4,8 @@ import lai_torch
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.oracle import exact_kernel
 from tests.lai_torch.support import LOSS, randn
+from workloads.torch_oracle import exact_kernel
 
 __all__ = ["LOSS", "N", "check_exact", "labels", "randn"]
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import exactness_torch, transformer_models
-from tests.lai_torch.oracle import per_sample_gradients
 from tests.lai_torch.support import LOSS, data
+from workloads import torch_models, transformer_models
+from workloads.torch_oracle import per_sample_gradients
+from workloads.torch_parts import doubled
 
 N = 5
 
@@ -25,10 +26,8 @@ def network():
     "name", ["cnn_groups", "transformer_encoder", "cross_attention", "gpt2", "llama", "convnext"]
 )
 def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
-    case = exactness_torch.doubled(exactness_torch.MODELS[name]())
-    gradients = per_sample_gradients(
-        case.model, case.loss, case.inputs, case.targets, exactness_torch.SAMPLES
-    )
+    case = doubled(torch_models.MODELS[name]())
+    gradients = per_sample_gradients(case.model, case.loss, case.inputs, case.targets, torch_models.SAMPLES)
     batch = case.inputs, case.targets
     found = lai_torch.exact_scores(case.model, case.loss, batch, batch)
     tolerance = 1e-5 if name == "llama" else 1e-9
@@ -302,7 +301,7 @@ def test_a_batch_must_be_a_pair_and_something_must_train():
 
 
 def test_selfcheck_compares_with_one_backward_pass_a_sample():
-    case = exactness_torch.doubled(transformer_models.gpt2())
+    case = doubled(transformer_models.gpt2())
     found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
     assert found.relative_error < 1e-12
     assert max(found.layers.values()) < 1e-12

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.oracle import exact_kernel, per_sample_gradients
 from tests.lai_torch.support import HALF, LOSS
+from workloads.torch_oracle import exact_kernel, per_sample_gradients
 
 N = 5
 

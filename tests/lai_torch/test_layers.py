@@ -8,18 +8,19 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
-from benchmarks import exactness_torch, transformer_models
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
-from tests.lai_torch.oracle import exact_kernel
+from workloads import torch_exactness, torch_models, transformer_models
+from workloads.torch_oracle import exact_kernel
+from workloads.torch_parts import doubled
 
 # the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
-ARCHITECTURES = sorted(set(exactness_torch.MODELS) - {"resnet18_32"})
+ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_architectures_are_exact_over_all_parameters(name):
-    found = exactness_torch.measure(exactness_torch.MODELS[name])
-    assert found["relative_error"] <= exactness_torch.bound(name)
+    found = torch_exactness.measure(torch_models.MODELS[name])
+    assert found["relative_error"] <= torch_exactness.bound(name)
     assert found["coverage"] == 1.0
 
 
@@ -45,7 +46,7 @@ def test_a_residual_net_with_running_statistics_is_exact():
 
 
 def test_a_scored_summary_of_chunks_is_the_kernel_summed():
-    case = exactness_torch.doubled(transformer_models.gpt2())
+    case = doubled(transformer_models.gpt2())
     trace = lai_torch.trace(case.model, case.loss, case.inputs, case.targets, gradients="all")
     parts = [
         lai_torch.trace(

@@ -11,8 +11,8 @@ from lai_torch._curation.scorers.base import TraceScorer
 from torch import nn
 
 import lai_core as lai
-from benchmarks.meters_torch import Operations
 from tests.lai_torch.support import LOSS
+from workloads.operations import Operations
 
 N = 8
 

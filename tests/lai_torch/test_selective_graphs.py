@@ -10,8 +10,8 @@ from lai_torch._curation.passes.selective import Selective
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import exactness_torch
 from tests.lai_torch.selective_support import HALF, LOSS, Body, N, batch
+from workloads import torch_models
 
 
 class Projected(Body):
@@ -121,9 +121,9 @@ PARAMETERS = {
     "normed": (normed, (4,)),
     "normed_last": (functools.partial(normed, last=True), (4,)),
     "left": (Left, (4,)),
-    "attention": (lambda: exactness_torch.CrossAttention(None), ((3, 8), (5, 8))),
-    "attention_widths": (lambda: exactness_torch.CrossAttention(6), ((3, 8), (5, 6))),
-    "parametrized": (exactness_torch.Parametrized, (6,)),
+    "attention": (lambda: torch_models.CrossAttention(None), ((3, 8), (5, 8))),
+    "attention_widths": (lambda: torch_models.CrossAttention(6), ((3, 8), (5, 6))),
+    "parametrized": (torch_models.Parametrized, (6,)),
 }
 
 

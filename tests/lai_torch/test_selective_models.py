@@ -12,21 +12,22 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks import selective_torch
 from tests.lai_torch.selective_support import LOSS, Body, N, T, batch
+from workloads import torch_masked
+from workloads.torch_training import MODELS, prepared
 
 
-@pytest.mark.parametrize("name", selective_torch.MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
-    found = selective_torch.measure(selective_torch.MODELS[name], steps=5)
-    assert found["relative_error"] < selective_torch.bound(name)
+    found = torch_masked.measure(MODELS[name], steps=5)
+    assert found["relative_error"] < torch_masked.bound(name)
     assert found["captures"] == 1
     assert found["flops_ratio"] < 0.74
 
 
 @pytest.mark.parametrize("name", ["pooled_convolution", "gpt2", "encoder", "lora", "mapping"])
 def test_scores_are_those_of_an_eager_trace(name):
-    case = selective_torch.prepared(selective_torch.MODELS[name])
+    case = prepared(MODELS[name])
     case.model.eval()
     trace, losses = Selective(case.model, case.loss).forward(case.inputs, case.targets)
     expected = lai_torch.trace(case.model, case.loss, case.inputs, case.targets)

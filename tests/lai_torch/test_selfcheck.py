@@ -9,9 +9,9 @@ from lai_torch._captured.sample_axis import Place
 from lai_torch._curation.passes.full import Whole
 from torch import nn
 
-from benchmarks.selective_torch import bert, encoder, prepared
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS
+from workloads.torch_training import bert, encoder, prepared
 
 N = 6
 

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.oracle import exact_kernel
 from tests.lai_torch.support import LOSS
+from workloads.torch_oracle import exact_kernel
 
 N = 6
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from benchmarks.meters_torch import Operations
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS
+from workloads.operations import Operations
 
 N = 9
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from benchmarks import peer_torch
 from benchmarks.cost_models import Work
-from benchmarks.torch_models import resnet18
 from tests.peers.cases import SAMPLE_LOSSES
+from workloads.torch_parts import resnet18
 
 
 def convolutional() -> Work:

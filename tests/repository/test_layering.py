@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("lai_core", "proofs", "experiments", "benchmarks")
+PARTS = ("lai_core", "proofs", "experiments", "benchmarks", "workloads", "tests")
 
 VIOLATIONS = {
     "lai_core imports no framework, no adapter and no study": ("lai_core/leak.py", "import numpy"),
@@ -22,6 +22,8 @@ VIOLATIONS = {
     ),
     "lai_torch's doors stand on its rooms": ("lai_torch/_model/leak.py", "import lai_torch.trace"),
     "lai_jax's doors stand on its rooms": ("lai_jax/_program/leak.py", "import lai_jax._recording.plan"),
+    "what tests and benchmarks share stands on neither": ("workloads/leak.py", "import benchmarks.report"),
+    "tests of the library do not stand on benchmarks": ("tests/support/leak.py", "import benchmarks.report"),
     "no room and no file imports in a circle": (
         "lai_torch/_model/batch.py",
         "import lai_torch._model.functional",

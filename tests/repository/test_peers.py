@@ -48,7 +48,7 @@ def test_a_folder_that_is_no_longer_left_out_would_be_seen(project):
 def importing_a_peer(root: Path) -> set[str]:
     """Return the files that import a peer."""
     found = set()
-    for folder in ("lai_core", "adapters", "tests", "proofs", "benchmarks", "experiments"):
+    for folder in ("lai_core", "adapters", "tests", "proofs", "benchmarks", "experiments", "workloads"):
         for path in (root / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -1,4 +1,4 @@
-"""The same weights in Torch and in JAX: the same traces and the same scores."""
+"""Models with the same weights in Torch and in JAX."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,16 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import lai_jax
-import lai_torch
 import numpy as np
 import torch
 from jax import lax
 from torch import nn
 from torch.nn import functional
 
-import lai_core as lai
-from benchmarks.jax_parts import layer_norm
+from workloads.jax_parts import layer_norm
 
 SAMPLES = (5, 4)
 
@@ -171,62 +168,3 @@ def gpt() -> Pair:
 
 
 PAIRS: dict[str, Callable[[], Pair]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
-
-
-def traces(pair: Pair) -> tuple[list[Any], list[Any]]:
-    """Trace both batches in both frameworks."""
-    ours = [
-        lai_torch.trace(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), gradients="all")
-        for batch in pair.batches
-    ]
-    theirs = [
-        jax.jit(
-            lambda params, batch: lai_jax.trace(pair.apply, params, pair.jax_loss, *batch, gradients="all")
-        )(pair.params, tuple(map(jnp.asarray, batch)))
-        for batch in pair.batches
-    ]
-    return ours, theirs
-
-
-def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
-    """Return the largest relative difference of any layer's arrays, kernel or score."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        pair = build()
-    ours, theirs = traces(pair)
-    errors = [_difference(*both) for sides in zip(ours, theirs, strict=True) for both in _arrays(*sides)]
-    for kernel, score, options in (
-        (lai.ghost_kernel, lai.ghost_scores, {}),
-        (lai.lai_kernel, lai.lai_scores, {"positions": "mean"}),
-        (lai.lli_kernel, lai.lli_scores, {}),
-    ):
-        errors += [
-            _difference(function(*ours, **options), function(*theirs, **options))
-            for function in (kernel, score)
-        ]
-    batch = tuple(map(jnp.asarray, pair.batches[0]))
-    covered = lai_jax.coverage(pair.apply, pair.params, pair.jax_loss, *batch)
-    return {
-        "relative_error": max(errors),
-        "coverage": covered.share,
-        "parameters": covered.parameters,
-    }
-
-
-def _arrays(ours: lai.Trace, theirs: lai.Trace) -> list[tuple[Any, Any]]:
-    """Pair the arrays of the records that LAI sees, in the order in which the model uses them."""
-    left, right = (
-        [record for record in trace.layers if hasattr(record, "activations")] for trace in (ours, theirs)
-    )
-    pairs = []
-    for mine, other in zip(left, right, strict=True):
-        pairs += [(mine.activations, other.activations), (mine.output_gradients, other.output_gradients)]
-    return pairs
-
-
-def _difference(left: Any, right: Any) -> float:
-    """Return the largest difference of two arrays over the largest entry."""
-    left, right = (
-        np.asarray(side.detach() if isinstance(side, torch.Tensor) else side) for side in (left, right)
-    )
-    return float(np.abs(left - right).max() / np.abs(left).max())

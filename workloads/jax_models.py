@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
-from benchmarks.jax_parts import (
+from workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
+from workloads.jax_parts import (
     CLASSES,
     Model,
     apply_block,

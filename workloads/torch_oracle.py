@@ -6,13 +6,25 @@ import torch
 from torch import Tensor, nn
 
 
+def rows(tree: Any, index: slice, samples: int) -> Any:
+    """Cut some samples out of a nested batch."""
+    if isinstance(tree, Tensor):
+        return tree[index] if tree.ndim and tree.shape[0] == samples else tree
+    if isinstance(tree, dict):
+        return {key: rows(value, index, samples) for key, value in tree.items()}
+    return tuple(rows(part, index, samples) for part in tree) if isinstance(tree, tuple) else tree
+
+
 def sample(tree: Any, index: int, samples: int) -> Any:
     """Sample `index` of a nested batch, as a batch of one."""
-    if isinstance(tree, Tensor):
-        return tree[index : index + 1] if tree.ndim and tree.shape[0] == samples else tree
-    if isinstance(tree, dict):
-        return {key: sample(value, index, samples) for key, value in tree.items()}
-    return tuple(sample(part, index, samples) for part in tree) if isinstance(tree, tuple) else tree
+    return rows(tree, slice(index, index + 1), samples)
+
+
+def called(model: nn.Module, inputs: Any) -> Any:
+    """Call a model on a tensor, or on several by place or by name."""
+    if isinstance(inputs, dict):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
 
 
 def per_sample_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any, samples: int) -> Tensor:
@@ -21,10 +33,7 @@ def per_sample_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any,
     found = []
     for index in range(samples):
         one = sample(inputs, index, samples)
-        outputs = (
-            model(one) if isinstance(one, Tensor) else model(**one) if isinstance(one, dict) else model(*one)
-        )
-        value = loss(outputs, sample(targets, index, samples)).sum()
+        value = loss(called(model, one), sample(targets, index, samples)).sum()
         gradients = torch.autograd.grad(value, parameters, allow_unused=True)
         pairs = zip(gradients, parameters, strict=True)
         found.append(torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs]))

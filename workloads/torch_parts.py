@@ -1,5 +1,6 @@
 """Small random models of real architectures, each with a batch and a loss per sample."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,19 @@ class Case:
     loss: Callable[[Any, Any], Tensor]
     inputs: Any
     targets: Any
+
+
+def doubled(case: Case) -> Case:
+    """Return the case in float64 and eval mode."""
+
+    def double(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {key: double(value) for key, value in tree.items()}
+        if isinstance(tree, tuple):
+            return tuple(double(part) for part in tree)
+        return tree.double() if isinstance(tree, Tensor) and tree.is_floating_point() else tree
+
+    return Case(copy.deepcopy(case.model).double().eval(), case.loss, double(case.inputs), case.targets)
 
 
 def classification(outputs: Any, targets: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from benchmarks.torch_models import CLASSES, Case, LowRank, classification, labels, next_token
+from workloads.torch_parts import CLASSES, Case, LowRank, classification, labels, next_token
 
 SAMPLES = 4
 

@@ -1,0 +1,37 @@
+"""What JAX itself says: one gradient a sample, in a plain loop, of the user's own function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Batch = tuple[Any, Any]
+
+
+def one(tree: Any, index: int) -> Any:
+    """Cut one sample out of a batch, as a batch of one."""
+    return jax.tree.map(lambda leaf: leaf[index : index + 1], tree)
+
+
+def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
+    """Pass inputs as the adapter promises to."""
+    if isinstance(inputs, dict):
+        return apply(params, **inputs)
+    return apply(params, *inputs) if isinstance(inputs, tuple) else apply(params, inputs)
+
+
+def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> jax.Array:
+    """Each sample's gradient of all floating-point parameters, `(n, size)`."""
+
+    def single(params: Any, inputs: Any, targets: Any) -> jax.Array:
+        return loss(call(apply, params, inputs), targets)[0]
+
+    gradient = jax.jit(jax.grad(single, allow_int=True))
+    rows = []
+    for index in range(jax.tree.leaves(batch[1])[0].shape[0]):
+        parts = jax.tree.leaves(gradient(params, *one(batch, index)))
+        rows.append(
+            jnp.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
+        )
+    return jnp.stack(rows)
