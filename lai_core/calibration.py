@@ -1,27 +1,20 @@
 r"""Layer weights: `sum_z beta^(L) sum_l w_l alpha^(l)` with w chosen so that LAI approximates Ghost.
 
 LAI is w = 1, LLI is w = 0 below the last layer. What is returned here goes into `layer_weights` of
-`lai_core.lai_scores`. Weights that are not negative keep LAI a positive semidefinite kernel.
+`lai_core.lai_scores`. Weights that are not negative keep LAI a positive semidefinite kernel;
+`lai_core.bounds.decay_powers` are the largest for which the printed bound holds.
+
+A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
 """
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array
-from lai_core._theory.layerwise import (
-    Constant,
-    J,
-    Z,
-    check_axes,
-    check_constant,
-    check_depth,
-    check_layerwise,
-    decay_powers,
-    quotient,
-)
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import quotient
+from lai_core._theory.arrays import checked
 
 __all__ = [
-    "admissible_weights",
     "block_weights",
     "decoupled_weights",
     "least_squares_weights",
@@ -31,36 +24,8 @@ __all__ = [
 ]
 
 
-def admissible_weights(rho: Constant, depth: int) -> tuple[Constant, ...]:
-    r"""Compute the largest layer weights for which the printed geometric bound holds.
-
-    Implements :eq:`admissible-weights`: :math:`|b - w_l| \le \rho^{2(L-l)}` for every ratio b between 0
-    and :math:`\rho^{2(L-l)}` if and only if :math:`0 \le w_l \le \rho^{2(L-l)}`. LLI (0) is inside, LAI
-    (1) outside.
-
-    Parameters
-    ----------
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    tuple
-        The upper ends for l = 1, ..., L, of the kind of `rho`, except the last, which is 1.0.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `rho` is negative or `depth` not positive.
-    """
-    return tuple(decay_powers(check_constant("rho", rho), check_depth(depth)))
-
-
-def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"]) -> Float[Array, " L"]:
+@checked
+def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Float[Array, " L"]:
     r"""Compute the layer weights whose worst error over all ratios between two bounds is smallest.
 
     Implements :eq:`minimax-weights`: :math:`w_l = (m^{(l)} + M^{(l)})/2`. Under A1, A3 and non-expansive
@@ -69,29 +34,24 @@ def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"]) -> Float[
     Parameters
     ----------
     low, high
-        Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`, `(L,)`; the last row is 1 in truth.
+        Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`, the bottom layer first; the last one is 1
+        in truth.
 
     Returns
     -------
     array
-        `(L,)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        The weights, the middles of the bounds.
     """
-    _, (low, high) = check_axes({"low": (low, ("L",)), "high": (high, ("L",))})
     return (low + high) * 0.5
 
 
+@checked
 def minimax_bound(
     alpha: Float[Array, "L n_val n_train"],
     beta_last: Float[Array, "n_val n_train"],
     low: Float[Array, " L"],
     high: Float[Array, " L"],
+    /,
 ) -> Float[Array, " n_train"]:
     r"""Bound the gap between Ghost and LAI with the `minimax_weights`.
 
@@ -101,37 +61,24 @@ def minimax_bound(
     Parameters
     ----------
     alpha
-        Embedding similarities, `(L, n_val, n_train)`, of any sign.
+        Embedding similarities, of any sign.
     beta_last
-        Gradient similarities of the last layer, `(n_val, n_train)`.
+        Gradient similarities of the last layer.
     low, high
-        Bounds on the ratios, `(L,)`.
+        Bounds on the ratios.
 
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference of the two scores.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        At least the absolute difference of the two scores.
     """
-    named = {
-        "alpha": (alpha, ("L", Z, J)),
-        "beta_last": (beta_last, (Z, J)),
-        "low": (low, ("L",)),
-        "high": (high, ("L",)),
-    }
-    xp, (alpha, beta, low, high) = check_axes(named)
-    half = (high - low)[:, None, None] * 0.5
-    return xp.sum(xp.sum(xp.abs(alpha) * half, axis=0) * xp.abs(beta), axis=0)
+    xp, half = xp_of(alpha), (high - low)[:, None, None] * 0.5
+    return xp.sum(xp.sum(xp.abs(alpha) * half, axis=0) * xp.abs(beta_last), axis=0)
 
 
+@checked
 def least_squares_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], *, ridge: float = 0.0
+    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /, *, ridge: float = 0.0
 ) -> Float[Array, " L"]:
     r"""Fit layer weights to Ghost's kernel by least squares over all pairs.
 
@@ -142,7 +89,7 @@ def least_squares_weights(
     Parameters
     ----------
     alpha, beta
-        Similarities of layer inputs and of output gradients, `(L, n_val, n_train)`.
+        Similarities of layer inputs and of output gradients.
     ridge
         Pull towards LAI, all weights 1, in units of the mean squared column: embeddings of different
         layers are alike, and without it weights may be large and of both signs.
@@ -150,14 +97,7 @@ def least_squares_weights(
     Returns
     -------
     array
-        `(L,)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `ridge` is negative.
+        The weights, of either sign.
 
     Examples
     --------
@@ -169,19 +109,20 @@ def least_squares_weights(
     array([0.5, 1. ])
     """
     check_number("ridge", ridge, at_least=0.0)
-    xp, (alpha, beta) = check_layerwise({"alpha": alpha, "beta": beta})
-    depth = int(alpha.shape[0])
-    columns = xp.reshape(alpha * beta[-1:, ...], (depth, -1))
-    target = xp.reshape(xp.sum(alpha * beta, axis=0), (-1, 1))
-    gram = xp.matmul(columns, xp.matrix_transpose(columns))
-    moments = xp.matmul(columns, target)
-    pull = (float(ridge) / depth) * xp.sum(columns * columns)
+    xp, depth = xp_of(alpha), int(alpha.shape[0])
+    # |X'w - y|^2 + pull |w - 1|^2 is smallest where (X X' + pull I) w = X y + pull 1,
+    # with one row of X and one entry of w for each layer, and one column for each pair.
+    X = xp.reshape(alpha * beta[-1:, ...], (depth, -1))
+    y = xp.reshape(xp.sum(alpha * beta, axis=0), (-1, 1))
+    gram = xp.matmul(X, xp.matrix_transpose(X))
+    pull = (float(ridge) / depth) * xp.sum(X * X)
     identity = xp.tril(xp.triu(xp.ones_like(gram)))  # eye would ask a traced array for its device
-    return xp.linalg.solve(gram + pull * identity, moments + pull)[:, 0]
+    return xp.linalg.solve(gram + pull * identity, xp.matmul(X, y) + pull)[:, 0]
 
 
+@checked
 def decoupled_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"]
+    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
 ) -> Float[Array, " L"]:
     r"""Fit each layer's weight by itself: well conditioned, and 1 for the last layer.
 
@@ -192,26 +133,19 @@ def decoupled_weights(
     Parameters
     ----------
     alpha, beta
-        Similarities of layer inputs and of output gradients, `(L, n_val, n_train)`.
+        Similarities of layer inputs and of output gradients.
 
     Returns
     -------
     array
-        `(L,)`; 0 for a layer that contributes to no pair of LAI.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        The weights; 0 for a layer that contributes to no pair of LAI.
     """
-    _, (alpha, beta) = check_layerwise({"alpha": alpha, "beta": beta})
     return block_weights(alpha * beta[-1:, ...], alpha * beta)
 
 
+@checked
 def block_weights(
-    approximate: Float[Array, "L n_val n_train"], exact: Float[Array, "L n_val n_train"]
+    approximate: Float[Array, "L n_val n_train"], exact: Float[Array, "L n_val n_train"], /
 ) -> Float[Array, " L"]:
     r"""Fit each layer's weight by itself, from that layer's part of both kernels.
 
@@ -224,31 +158,26 @@ def block_weights(
     Parameters
     ----------
     approximate
-        :math:`X^{(l)}`, each layer's part of LAI's kernel, `(L, n_val, n_train)`.
+        :math:`X^{(l)}`, each layer's part of LAI's kernel.
     exact
-        :math:`Y^{(l)}`, each layer's part of Ghost's kernel, of the same shape.
+        :math:`Y^{(l)}`, each layer's part of Ghost's kernel.
 
     Returns
     -------
     array
-        `(L,)`; 0 for a layer that contributes to no pair of LAI.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        The weights; 0 for a layer that contributes to no pair of LAI.
     """
-    xp, (ours, theirs) = check_layerwise({"approximate": approximate, "exact": exact})
-    fit = xp.sum(ours * theirs, axis=(1, 2))
-    return quotient(xp, fit, xp.sum(ours * ours, axis=(1, 2)), 0.0)
+    xp = xp_of(exact)
+    fit = xp.sum(approximate * exact, axis=(1, 2))
+    return quotient(xp, fit, xp.sum(approximate * approximate, axis=(1, 2)), 0.0)
 
 
+@checked
 def model_weights(
     mean_products: Float[Array, "L d_L d_L"],
     validation_moment: Float[Array, "d_L d_L"],
     training_moment: Float[Array, "d_L d_L"],
+    /,
 ) -> Float[Array, " L"]:
     r"""Compute the layer weights that a model of the backward pass implies.
 
@@ -259,29 +188,17 @@ def model_weights(
     Parameters
     ----------
     mean_products
-        :math:`M^{(l)} = A^{(l)\top} A^{(l)}` of the backward operators from the last layer,
-        `(L, d_L, d_L)`; the last one is the identity.
+        :math:`M^{(l)} = A^{(l)\top} A^{(l)}` of the backward operators from the last layer; the last one is
+        the identity.
     validation_moment, training_moment
-        Second moments of the last layer's output gradients, `(d_L, d_L)`, symmetric.
+        Second moments of the last layer's output gradients, symmetric.
 
     Returns
     -------
     array
-        `(L,)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        The weights.
     """
-    square = ("d_L", "d_L")
-    named = {
-        "mean_products": (mean_products, ("L", *square)),
-        "validation_moment": (validation_moment, square),
-        "training_moment": (training_moment, square),
-    }
-    xp, (products, of_z, of_j) = check_axes(named)
-    both = xp.matmul(of_z, of_j)  # tr(M S_j S_z) = sum of M * (S_z S_j), as S_j and S_z are symmetric
-    return xp.sum(products * both, axis=(1, 2)) / xp.sum(of_z * of_j)
+    xp = xp_of(mean_products)
+    # tr(M S_j S_z) = sum of M * (S_z S_j), as S_j and S_z are symmetric
+    both = xp.matmul(validation_moment, training_moment)
+    return xp.sum(mean_products * both, axis=(1, 2)) / xp.sum(validation_moment * training_moment)

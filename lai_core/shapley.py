@@ -1,19 +1,23 @@
 r"""Shapley values of one SGD step, exactly and sampled, and what Ghost and the midpoint score miss of them.
 
-The players are the batch's samples, with gradients :math:`g_i`; a set S of them takes the step
-:math:`\theta - \eta \sum_{i \in S} g_i`, and its worth is the decrease of the summed validation loss.
-The values are positive for samples that help. First order: :math:`\phi_j \approx \eta v_j`.
+The players are the batch's samples, with gradients :math:`g_i` of their own losses, each times its weight in
+the step. A set S of them takes the step :math:`\theta - \eta \sum_{i \in S} g_i`, and its worth is the
+decrease of the summed validation loss. Values are positive for samples that help; to first order
+:math:`\phi_j \approx \eta v_j`.
+
+A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import factorial
-from typing import Any
+from operator import add
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, Namespace
-from lai_core._theory.shapes import conformed
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import checked
 
 __all__ = [
     "midpoint_error_bound",
@@ -27,34 +31,37 @@ MOST_PLAYERS = 16
 """Exact enumeration evaluates the loss at 2^n points; beyond this it is refused."""
 
 
+@checked
 def one_step_shapley(
-    loss: Callable[[Array], Array], parameters: Array, gradients: Array, /, *, learning_rate: float
+    loss: Callable[[Array], Array],
+    parameters: Float[Array, " p"],
+    gradients: Float[Array, "n p"],
+    /,
+    *,
+    learning_rate: float,
 ) -> Float[Array, " n"]:
-    r"""Shapley values of one SGD step, by enumerating every set of samples.
+    r"""Compute Shapley values of one SGD step by enumerating every set of samples.
 
     Parameters
     ----------
     loss
-        The summed validation loss, from parameters `(p,)` to one number.
+        The summed validation loss, from parameters to one number.
     parameters
-        `(p,)`.
+        Where the step starts.
     gradients
-        `(n, p)`, of the samples' own losses at `parameters`, each times its weight in the step; n at
-        most 16.
+        Gradients of the samples' own losses at `parameters`, each times its weight in the step; at most 16.
     learning_rate
         :math:`\eta`, positive.
 
     Returns
     -------
     array
-        `(n,)`, units of the loss; they add up to the decrease that the whole batch brings.
+        In units of the loss; the values add up to the decrease that the whole batch brings.
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
-        If a shape does not fit, there are too many samples, or `learning_rate` is not positive.
+        If there are more than 16 samples.
 
     Examples
     --------
@@ -64,121 +71,129 @@ def one_step_shapley(
     >>> shapley.one_step_shapley(loss, np.ones(1), np.array([[1.0], [-1.0]]), learning_rate=0.5)
     array([ 0.5, -0.5])
     """
-    xp, theta, moves = _checked(parameters, gradients, learning_rate)
-    n = int(moves.shape[0])
+    check_number("learning_rate", learning_rate, above=0.0)
+    n = int(gradients.shape[0])
     if n > MOST_PLAYERS:
         msg = f"gradients: expected at most {MOST_PLAYERS} samples to enumerate, got {n}; sample permutations"
         raise ValueError(msg)
-    steps: list[Array] = [xp.zeros_like(theta)]
-    for player in range(n):  # bit i of a set's place says whether player i is in it
+    xp, moves = xp_of(gradients), gradients * float(learning_rate)
+    # Sets are numbers: bit i of S says whether player i is in it. Doubling the list with player i added
+    # puts the step of S in place S.
+    steps: list[Array] = [xp.zeros_like(parameters)]
+    for player in range(n):
         steps += [step + moves[player, ...] for step in steps]
-    losses = [loss(theta - step) for step in steps]
-    weights = [factorial(size) * factorial(n - 1 - size) / factorial(n) for size in range(n)]
+    losses = [loss(parameters - step) for step in steps]
+    # phi_j = sum over S without j of |S|! (n - 1 - |S|)! / n!  (L(S) - L(S and j)): the share of the n!
+    # orders in which exactly the players of S come before j, times what j then adds.
+    shares = [factorial(size) * factorial(n - 1 - size) / factorial(n) for size in range(n)]
     values = []
     for player in range(n):
-        without = (place for place in range(2**n) if not place >> player & 1)
-        marginals = (
-            (losses[place] - losses[place | 1 << player]) * weights[place.bit_count()] for place in without
-        )
-        values.append(_total(marginals))
+        bit = 1 << player
+        without = (S for S in range(2**n) if not S & bit)
+        values.append(reduce(add, ((losses[S] - losses[S | bit]) * shares[S.bit_count()] for S in without)))
     return xp.stack(values)
 
 
+@checked
 def monte_carlo_shapley(
     loss: Callable[[Array], Array],
-    parameters: Array,
-    gradients: Array,
+    parameters: Float[Array, " p"],
+    gradients: Float[Array, "n p"],
     permutations: Sequence[Sequence[int]],
     /,
     *,
     learning_rate: float,
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    r"""Shapley values of one SGD step estimated from permutations, with their standard errors.
+    r"""Estimate Shapley values of one SGD step from permutations, with their standard errors.
 
-    Unbiased where the permutations are drawn uniformly; over all n! of them it is exact.
+    The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
+    sample's mean contribution over all orders of joining; over all n! of them it is exact.
 
     Parameters
     ----------
     loss, parameters, gradients, learning_rate
-        As in `one_step_shapley`, any n.
+        As in `one_step_shapley`, for any number of samples.
     permutations
         At least two orders in which the samples join, each of the numbers 0 to n - 1.
 
     Returns
     -------
     tuple of arrays
-        `(n,)` mean marginal decreases; `(n,)` their standard errors, the sample deviation over the
+        Mean contributions, in units of the loss; and their standard errors, the sample deviation over the
         root of the number of permutations.
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
-        If a shape does not fit, or a permutation is not one.
+        If there is only one permutation, or one is not a permutation.
     """
-    xp, theta, moves = _checked(parameters, gradients, learning_rate)
-    n, count = int(moves.shape[0]), len(permutations)
+    check_number("learning_rate", learning_rate, above=0.0)
+    n, count = int(gradients.shape[0]), len(permutations)
     if count < 2:
         msg = f"permutations: expected at least two, for a standard error, got {count}"
         raise ValueError(msg)
+    xp, moves = xp_of(gradients), gradients * float(learning_rate)
     rows = []
     for index, permutation in enumerate(permutations):
         order = [int(player) for player in permutation]
         if sorted(order) != list(range(n)):
             msg = f"permutations[{index}]: expected the numbers 0 to {n - 1} in some order, got {order}"
             raise ValueError(msg)
-        rows.append(xp.stack(_marginals(loss, theta, moves, order)))
-    decreases = xp.stack(rows)
-    mean = xp.mean(decreases, axis=0)
-    deviations = decreases - mean[None, ...]
+        rows.append(xp.stack(_contributions(loss, parameters, moves, order)))
+    contributions = xp.stack(rows)
+    mean = xp.mean(contributions, axis=0)
+    # standard error of a mean of m draws: sqrt(sum (x - mean)^2 / (m - 1)) / sqrt(m)
+    deviations = contributions - mean[None, ...]
     return mean, xp.sqrt(xp.sum(deviations * deviations, axis=0) / float(count * (count - 1)))
 
 
+@checked
 def midpoint_scores(
-    gradient: Callable[[Array], Array], parameters: Array, gradients: Array, /, *, learning_rate: float
+    gradient: Callable[[Array], Array],
+    parameters: Float[Array, " p"],
+    gradients: Float[Array, "n p"],
+    /,
+    *,
+    learning_rate: float,
 ) -> Float[Array, " n"]:
-    r"""Inner products with the validation gradient half a step ahead.
+    r"""Compute inner products with the validation gradient half a step ahead.
 
     Implements :eq:`midpoint`: :math:`\phi_j = \eta\, g_j^\top \nabla L_V(\theta - \tfrac{\eta}{2} \sum_i
-    g_i)`, exact where the validation loss is quadratic.
+    g_i)`, exact where the validation loss is quadratic: its gradient is then linear, and the sets before
+    and after j average to the middle of the step.
 
     Parameters
     ----------
     gradient
-        Gradient of the summed validation loss, from `(p,)` to `(p,)`.
+        Gradient of the summed validation loss, as a function of the parameters.
     parameters, gradients, learning_rate
-        As in `one_step_shapley`, any n.
+        As in `one_step_shapley`, for any number of samples.
 
     Returns
     -------
     array
-        `(n,)`, :math:`\phi_j / \eta` up to `midpoint_error_bound`. Positive helps, per unit learning rate.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `learning_rate` is not positive.
+        :math:`\phi_j / \eta` up to `midpoint_error_bound`. Positive helps, per unit learning rate.
     """
-    xp, theta, moves = _checked(parameters, gradients, learning_rate)
-    halfway = gradient(theta - xp.sum(moves, axis=0) / 2.0)
-    return xp.matmul(moves, halfway) / float(learning_rate)
+    check_number("learning_rate", learning_rate, above=0.0)
+    xp, eta = xp_of(gradients), float(learning_rate)
+    moves = gradients * eta
+    return xp.matmul(moves, gradient(parameters - xp.sum(moves, axis=0) / 2.0)) / eta
 
 
+@checked
 def shapley_first_order_bound(
-    gradients: Array, /, *, learning_rate: float, smoothness: float
+    gradients: Float[Array, "n p"], /, *, learning_rate: float, smoothness: float
 ) -> Float[Array, " n"]:
-    r"""How far a sample's inner product can be from its Shapley value per unit learning rate.
+    r"""Bound how far a sample's inner product is from its Shapley value per unit learning rate.
 
     Implements :eq:`shapley-first-order`:
-    :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`.
+    :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
+    most :math:`\lambda` times the way that others have gone, which is half of theirs on average.
 
     Parameters
     ----------
     gradients
-        `(n, p)`.
+        Gradients of the samples' own losses, as in `one_step_shapley`.
     learning_rate
         :math:`\eta`, positive.
     smoothness
@@ -187,26 +202,20 @@ def shapley_first_order_bound(
     Returns
     -------
     array
-        `(n,)`; attained by quadratics of curvature :math:`\lambda` with parallel gradients.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a number is out of range.
+        Attained by quadratics of curvature :math:`\lambda` with parallel gradients.
     """
     check_number("learning_rate", learning_rate, above=0.0)
     check_number("smoothness", smoothness, at_least=0.0)
-    xp, (moves,) = conformed({"gradients": (gradients, "n p")})
-    norms = xp.sqrt(xp.sum(moves * moves, axis=-1))
+    xp = xp_of(gradients)
+    norms = xp.sqrt(xp.sum(gradients * gradients, axis=-1))
     return norms * xp.sum(norms) * (float(smoothness) * float(learning_rate) / 2.0)
 
 
+@checked
 def midpoint_error_bound(
-    gradients: Array, /, *, learning_rate: float, hessian_lipschitz: float
+    gradients: Float[Array, "n p"], /, *, learning_rate: float, hessian_lipschitz: float
 ) -> Float[Array, " n"]:
-    r"""How far the midpoint score can be from the Shapley value per unit learning rate.
+    r"""Bound how far the midpoint score is from the Shapley value per unit learning rate.
 
     Implements :eq:`midpoint-error`: with :math:`G = \sum_i g_i` the error is at most
 
@@ -217,7 +226,7 @@ def midpoint_error_bound(
     Parameters
     ----------
     gradients
-        `(n, p)`.
+        Gradients of the samples' own losses, as in `one_step_shapley`.
     learning_rate
         :math:`\eta`, positive.
     hessian_lipschitz
@@ -226,36 +235,26 @@ def midpoint_error_bound(
     Returns
     -------
     array
-        `(n,)`, the first of the two bounds; attained by cubics of one parameter.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a number is out of range.
+        The first of the two bounds; attained by cubics of one parameter.
     """
     check_number("learning_rate", learning_rate, above=0.0)
     check_number("hessian_lipschitz", hessian_lipschitz, at_least=0.0)
-    xp, (moves,) = conformed({"gradients": (gradients, "n p")})
-    squared = xp.sum(moves * moves, axis=-1)
-    others = xp.sum(moves, axis=0, keepdims=True) - moves
-    spread = (xp.sum(squared) - squared) / 6.0 + (xp.sum(others * others, axis=-1) + squared) / 12.0
-    return xp.sqrt(squared) * spread * (float(hessian_lipschitz) * float(learning_rate) ** 2 / 2.0)
+    xp = xp_of(gradients)
+    own = xp.sum(gradients * gradients, axis=-1)
+    others = xp.sum(gradients, axis=0, keepdims=True) - gradients
+    # Let D = sum_{i before j} g_i + t g_j be what precedes, t uniform in [0, 1]. Taylor about the middle of
+    # the step leaves at most mu eta^2 |g_j| E|D - G/2|^2 / 2. The indicators of "i before j" have variance
+    # 1/4 and covariance 1/12, and t has variance 1/12, so that
+    # E|D - G/2|^2 = sum_{i != j} |g_i|^2 / 6 + |G - g_j|^2 / 12 + |g_j|^2 / 12.
+    spread = (xp.sum(own) - own) / 6.0 + (xp.sum(others * others, axis=-1) + own) / 12.0
+    return xp.sqrt(own) * spread * (float(hessian_lipschitz) * float(learning_rate) ** 2 / 2.0)
 
 
-def _checked(parameters: Array, gradients: Array, learning_rate: float) -> tuple[Namespace, Array, Array]:
-    """Return the namespace, the parameters, and each sample's part of the step."""
-    check_number("learning_rate", learning_rate, above=0.0)
-    xp, (theta, moves) = conformed({"parameters": (parameters, "p"), "gradients": (gradients, "n p")})
-    return xp, theta, moves * float(learning_rate)
-
-
-def _marginals(
+def _contributions(
     loss: Callable[[Array], Array], theta: Array, moves: Array, order: Sequence[int]
 ) -> list[Array]:
     """Return what each sample adds when the samples join in this order, by sample."""
-    added: dict[int, Any] = {}
+    added: dict[int, Array] = {}
     before = loss(theta)
     for player in order:
         theta = theta - moves[player, ...]
@@ -263,10 +262,3 @@ def _marginals(
         added[player] = before - after
         before = after
     return [added[player] for player in range(len(order))]
-
-
-def _total(terms: Any) -> Array:
-    first, *rest = terms
-    for term in rest:
-        first = first + term
-    return first

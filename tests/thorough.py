@@ -194,7 +194,7 @@ def claims_as_printed(facts: Facts) -> Iterator[Claim]:
     found = facts.vmap(bounds.geometric_bound_as_printed, facts.last, **rate)
     yield "app-abs-gap, as printed", np.abs(facts.ghost - facts.lai), found, facts.scale
     chosen = (facts.alpha_bar > TINY) & (np.abs(facts.lai) > TINY).all(axis=1)
-    found = facts.vmap(bounds.relative_bound_as_printed, **facts.constants("rho", "C_a", "alpha_bar"))
+    found = facts.vmap(bounds.lli_relative_bound, **facts.constants("rho", "C_a", "alpha_bar"))
     error = np.abs(facts.ghost - facts.lai)[chosen] / np.abs(facts.lai)[chosen]
     scale = facts.scale[chosen] / np.abs(facts.lai)[chosen]
     yield "app-rel-gap, as printed", error, found[chosen, None] * np.ones_like(error), scale

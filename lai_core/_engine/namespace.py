@@ -73,6 +73,11 @@ def namespace_of(named: Mapping[str, Array]) -> Namespace:
     return xp
 
 
+def xp_of(array: Array) -> Namespace:
+    """Return the namespace of one array that has been checked."""
+    return array_namespace(array)
+
+
 def device_of(array: Array) -> Any:
     """Return the device on which to create what meets `array`; None on jax, which places it by itself."""
     return None if is_jax_array(array) else device(array)

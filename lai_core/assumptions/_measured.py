@@ -1,22 +1,14 @@
-r"""Measure on a batch what the paper's appendix on approximation assumes, layer by layer and pair by pair.
+"""The smallest constants with which A1, A2, A3 and the non-expansive variant of A3 hold."""
 
-A1 (gradient norms decay downwards), A2 (bounded activations), A3 (gradients never oppose each
-other) and the non-expansive variant of A3 are statements about a network *and* a batch. Here they
-are measured, each with its margin, so that a bound is evaluated with constants that hold.
-"""
+from jaxtyping import Float
 
-from dataclasses import dataclass
-
-from jaxtyping import Bool, Float
-
-from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, Namespace
-from lai_core._theory.layerwise import J, Z, check_axes, quotient
-from lai_core.assumptions._similarities import similarities
-from lai_core.records.base import Trace
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import quotient
+from lai_core._theory.arrays import checked
 
 
-def decay_rate(norms: Float[Array, "L n"]) -> Float[Array, " n"]:
+@checked
+def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     r"""Find the smallest rho with which A1 holds for each sample.
 
     Implements :eq:`gradient-norm-decay`:
@@ -26,20 +18,13 @@ def decay_rate(norms: Float[Array, "L n"]) -> Float[Array, " n"]:
     Parameters
     ----------
     norms
-        Norms of the output gradients, `(L, n)`, the bottom layer first.
+        Norms of the output gradients.
 
     Returns
     -------
     array
-        `(n,)`, at least 0; A1 as printed asks for less than 1. 0 where there is one layer only or
-        nothing flows back, infinite where a lower gradient lives and the last one is 0.
-
-    Raises
-    ------
-    TypeError
-        If `norms` is of a wrong kind.
-    ValueError
-        If `norms` has a wrong shape.
+        At least 0; A1 as printed asks for less than 1. 0 where there is one layer only or nothing flows
+        back, infinite where a lower gradient lives and the last one is 0.
 
     Examples
     --------
@@ -48,99 +33,55 @@ def decay_rate(norms: Float[Array, "L n"]) -> Float[Array, " n"]:
     >>> decay_rate(np.array([[0.25], [0.25], [1.0]]))
     array([0.5])
     """
-    xp, (norms,) = check_axes({"norms": (norms, ("L", "n"))})
-    return xp.max(_rates(xp, norms, 0.0), axis=0)
+    return xp_of(norms).max(layer_rates(norms), axis=0)
 
 
-def decay_floor(norms: Float[Array, "L n"]) -> Float[Array, " n"]:
-    r"""Find the largest rho with which each sample's gradient norms decay no faster than rho a layer.
-
-    The lower counterpart of :eq:`gradient-norm-decay`:
-    :math:`\|g^{(l)}\| \ge \rho^{L-l}\|g^{(L)}\|` for every l.
-
-    Parameters
-    ----------
-    norms
-        Norms of the output gradients, `(L, n)`, the bottom layer first.
-
-    Returns
-    -------
-    array
-        `(n,)`; infinite where there is one layer only or the last gradient is 0.
-
-    Raises
-    ------
-    TypeError
-        If `norms` is of a wrong kind.
-    ValueError
-        If `norms` has a wrong shape.
-    """
-    xp, (norms,) = check_axes({"norms": (norms, ("L", "n"))})
-    return xp.min(_rates(xp, norms, float("inf")), axis=0)
-
-
-def activation_bound(norms: Float[Array, "L n"]) -> Float[Array, ""]:
+@checked
+def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
     r"""Find the smallest constant with which A2 holds: the largest norm of a layer's input.
 
-    Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows.
+    Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
+    Schwarz.
 
     Parameters
     ----------
     norms
-        Norms of the layers' inputs, `(L, n)`, those of both batches joined.
+        Norms of the layers' inputs, those of both batches joined.
 
     Returns
     -------
     array
-        C_a, without axes, in units of activations.
-
-    Raises
-    ------
-    TypeError
-        If `norms` is of a wrong kind.
-    ValueError
-        If `norms` has a wrong shape.
+        C_a, in units of activations.
     """
-    xp, (norms,) = check_axes({"norms": (norms, ("L", "n"))})
-    return xp.max(norms)
+    return xp_of(norms).max(norms)
 
 
+@checked
 def cosines(
     beta: Float[Array, "L n_val n_train"],
     validation_norms: Float[Array, "L n_val"],
     training_norms: Float[Array, "L n_train"],
+    /,
 ) -> Float[Array, "L n_val n_train"]:
     """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
 
     Parameters
     ----------
     beta
-        Gradient similarities, `(L, n_val, n_train)`.
+        Gradient similarities.
     validation_norms, training_norms
-        Norms of the output gradients, `(L, n_val)` and `(L, n_train)`.
+        Norms of the output gradients.
 
     Returns
     -------
     array
-        `(L, n_val, n_train)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the shapes do not fit.
+        In [-1, 1], up to rounding.
     """
-    named = {
-        "beta": (beta, ("L", Z, J)),
-        "validation_norms": (validation_norms, ("L", Z)),
-        "training_norms": (training_norms, ("L", J)),
-    }
-    xp, (beta, left, right) = check_axes(named)
-    return quotient(xp, beta, left[:, :, None] * right[:, None, :], 0.0)
+    return quotient(xp_of(beta), beta, validation_norms[:, :, None] * training_norms[:, None, :], 0.0)
 
 
-def smallest_cosine(cosines: Float[Array, "L n_val n_train"]) -> Float[Array, ""]:
+@checked
+def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
     r"""Return the smallest cosine over layers and pairs: A3 holds where it is not negative.
 
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
@@ -149,26 +90,19 @@ def smallest_cosine(cosines: Float[Array, "L n_val n_train"]) -> Float[Array, ""
     Parameters
     ----------
     cosines
-        `(L, n_val, n_train)`.
+        What `cosines` returned.
 
     Returns
     -------
     array
-        Without axes.
-
-    Raises
-    ------
-    TypeError
-        If `cosines` is of a wrong kind.
-    ValueError
-        If `cosines` has a wrong shape.
+        The margin by which A3 holds.
     """
-    xp, (found,) = check_axes({"cosines": (cosines, ("L", Z, J))})
-    return xp.min(found)
+    return xp_of(cosines).min(cosines)
 
 
-def alignment_excess(cosines: Float[Array, "L n_val n_train"]) -> Float[Array, ""]:
-    r"""Return the largest excess of a lower layer's cosine over the last one's: at most 0 if non-expansive.
+@checked
+def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
+    r"""Return the largest excess of a lower layer's cosine over the last one's: 0 if non-expansive.
 
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
@@ -176,180 +110,23 @@ def alignment_excess(cosines: Float[Array, "L n_val n_train"]) -> Float[Array, "
     Parameters
     ----------
     cosines
-        `(L, n_val, n_train)`.
+        What `cosines` returned.
 
     Returns
     -------
     array
-        Without axes; at least 0, which l = L attains.
-
-    Raises
-    ------
-    TypeError
-        If `cosines` is of a wrong kind.
-    ValueError
-        If `cosines` has a wrong shape.
+        At least 0, which l = L attains.
     """
-    xp, (found,) = check_axes({"cosines": (cosines, ("L", Z, J))})
-    return xp.max(found - found[-1:, ...])
+    return xp_of(cosines).max(cosines - cosines[-1:, ...])
 
 
-@dataclass(frozen=True, eq=False)
-class AssumptionReport:
-    """Which assumptions hold on a batch, and by how much. Numbers are arrays without axes.
-
-    Parameters
-    ----------
-    rho, rho_floor
-        The rates between which every sample's gradient norms decay, a layer at a time.
-    C_a
-        The largest norm of a layer's input.
-    alpha_bar
-        The smallest embedding similarity at the last layer.
-    smallest_alpha
-        The smallest embedding similarity of all layers.
-    smallest_cosine
-        The smallest cosine between output gradients of all layers and pairs.
-    layer_rates, layer_inputs, layer_cosines
-        Layer by layer, `(L,)`, the bottom one first: the rate that A1 asks for there (0 at the last
-        layer, which asks for nothing), the largest norm of an input, and the smallest cosine.
-    excess
-        By how much a lower layer's alignment exceeds the last one's, at most.
-    opposing_share
-        The share of pairs whose gradients oppose each other in some layer.
-    tolerance
-        The cosine that is forgiven as rounding.
-    """
-
-    rho: Float[Array, ""]
-    rho_floor: Float[Array, ""]
-    C_a: Float[Array, ""]
-    alpha_bar: Float[Array, ""]
-    smallest_alpha: Float[Array, ""]
-    smallest_cosine: Float[Array, ""]
-    layer_rates: Float[Array, " L"]
-    layer_inputs: Float[Array, " L"]
-    layer_cosines: Float[Array, " L"]
-    excess: Float[Array, ""]
-    opposing_share: Float[Array, ""]
-    tolerance: float
-
-    @property
-    def decay_holds(self) -> Bool[Array, ""]:
-        """Whether A1 holds: rho < 1, by the margin 1 - rho."""
-        return self.rho < 1.0
-
-    @property
-    def activations_bounded(self) -> Bool[Array, ""]:
-        """Whether A2 holds with C_a: on one batch, wherever activations are finite."""
-        return self.C_a < float("inf")
-
-    @property
-    def alignment_holds(self) -> Bool[Array, ""]:
-        """Whether A3 holds, by the margin of the smallest cosine."""
-        return self.smallest_cosine >= -self.tolerance
-
-    @property
-    def non_expansive_holds(self) -> Bool[Array, ""]:
-        """Whether alignment does not increase downwards, by the margin -excess."""
-        return self.excess <= self.tolerance
-
-    @property
-    def embeddings_agree(self) -> Bool[Array, ""]:
-        """Whether no embedding similarity is negative, which several bounds need and the paper omits."""
-        return self.smallest_alpha >= -self.tolerance * self.C_a * self.C_a
-
-    def describe(self) -> str:
-        """Say it in a few lines; looks at values, so it is for eager use.
-
-        Returns
-        -------
-        str
-            One line for each assumption.
-        """
-        lines = (
-            ("A1 gradient-norm decay", self.decay_holds, f"rho = {float(self.rho):.4g}"),
-            ("A2 bounded activations", self.activations_bounded, f"C_a = {float(self.C_a):.4g}"),
-            ("A3 alignment", self.alignment_holds, f"smallest cosine {float(self.smallest_cosine):.4g}"),
-            ("non-expansive", self.non_expansive_holds, f"largest excess {float(self.excess):.4g}"),
-            ("alpha >= 0", self.embeddings_agree, f"smallest alpha {float(self.smallest_alpha):.4g}"),
-        )
-        return "\n".join(f"{name}: {'holds' if bool(held) else 'fails'}, {how}" for name, held, how in lines)
-
-
-def measure_assumptions(
-    validation: Trace, training: Trace, *, tolerance: float | None = None
-) -> AssumptionReport:
-    """Measure A1, A2, A3, the non-expansive variant and the sign of embeddings on two batches.
-
-    Parameters
-    ----------
-    validation, training
-        Traces of dense layers without positions, with the output gradients of every layer.
-    tolerance
-        The cosine that is forgiven as rounding; None: 16 units of the traces' precision.
-
-    Returns
-    -------
-    AssumptionReport
-        Constants with which the assumptions hold, and whether they do.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the traces do not fit, or have a layer without a single alpha and beta (see `similarities`).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> from lai_core.assumptions import measure_assumptions
-    >>> hidden = lai.LayerTrace(np.array([[1.0, 0.0]]), np.array([[0.5]]))
-    >>> last = lai.LayerTrace(np.array([[2.0]]), np.array([[1.0]]))
-    >>> trace = lai.Trace([hidden, last])
-    >>> print(measure_assumptions(trace, trace).describe())
-    A1 gradient-norm decay: holds, rho = 0.5
-    A2 bounded activations: holds, C_a = 2
-    A3 alignment: holds, smallest cosine 1
-    non-expansive: holds, largest excess 0
-    alpha >= 0: holds, smallest alpha 1
-    """
-    found = similarities(validation, training)
-    xp = check_axes({"alpha": (found.alpha, ("L", Z, J))})[0]
-    if tolerance is None:
-        tolerance = 16.0 * float(xp.finfo(found.alpha.dtype).eps)
-    check_number("tolerance", tolerance, at_least=0.0)
-    angles = cosines(found.beta, found.validation_gradients, found.training_gradients)
-    gradients = xp.concat([found.validation_gradients, found.training_gradients], axis=1)
-    inputs = xp.concat([found.validation_inputs, found.training_inputs], axis=1)
-    opposing = xp.any(angles < -tolerance, axis=0)
-    return AssumptionReport(
-        rho=xp.max(decay_rate(gradients)),
-        rho_floor=xp.min(decay_floor(gradients)),
-        C_a=activation_bound(inputs),
-        alpha_bar=xp.min(found.alpha[-1, ...]),
-        smallest_alpha=xp.min(found.alpha),
-        smallest_cosine=smallest_cosine(angles),
-        layer_rates=xp.max(_rates(xp, gradients, 0.0), axis=1),
-        layer_inputs=xp.max(inputs, axis=1),
-        layer_cosines=xp.min(angles, axis=(1, 2)),
-        excess=alignment_excess(angles),
-        opposing_share=xp.mean(xp.astype(opposing, angles.dtype)),
-        tolerance=float(tolerance),
-    )
-
-
-def _rates(xp: Namespace, norms: Array, vacuous: float) -> Array:
-    """Return (norm of layer l / norm of layer L)^(1/(L-l)); `vacuous` where nothing is asked, as of L."""
-    depth, last = int(norms.shape[0]), norms[-1, ...]
-    nothing = xp.full_like(last, vacuous)
-    rates = [nothing]
+def layer_rates(norms: Float[Array, "L n"]) -> Float[Array, "L n"]:
+    """Return (norm of layer l / norm of layer L)^(1/(L-l)), what A1 asks of rho; nothing, 0, at l = L."""
+    xp, depth, last = xp_of(norms), int(norms.shape[0]), norms[-1, ...]
+    rates = [xp.zeros_like(last)]
     for layer in range(depth - 2, -1, -1):
         norm = norms[layer, ...]
-        broken = xp.where(norm > 0, xp.full_like(last, float("inf")), nothing)
-        dead = broken if vacuous == 0.0 else nothing
         alive = quotient(xp, norm, last, 0.0) ** (1.0 / (depth - 1 - layer))
-        rates.insert(0, xp.where(last > 0, alive, dead))
+        broken = xp.where(norm > 0, xp.full_like(last, float("inf")), xp.zeros_like(last))
+        rates.insert(0, xp.where(last > 0, alive, broken))
     return xp.stack(rates)

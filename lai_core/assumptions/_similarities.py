@@ -24,11 +24,11 @@ class Similarities:
     Parameters
     ----------
     alpha, beta
-        Similarities of layer inputs and of output gradients, `(L, n_val, n_train)`.
+        Similarities of layer inputs and of output gradients.
     validation_inputs, training_inputs
-        Norms of the layers' inputs, `(L, n_val)` and `(L, n_train)`.
+        Norms of the layers' inputs.
     validation_gradients, training_gradients
-        Norms of the output gradients, `(L, n_val)` and `(L, n_train)`.
+        Norms of the output gradients.
     """
 
     alpha: Float[Array, "L n_val n_train"]
@@ -39,7 +39,7 @@ class Similarities:
     training_gradients: Float[Array, "L n_train"]
 
 
-def similarities(validation: Trace, training: Trace) -> Similarities:
+def similarities(validation: Trace, training: Trace, /) -> Similarities:
     r"""Take apart what Ghost adds up: embedding and gradient similarities of each layer.
 
     Implements :eq:`similarities`: :math:`\alpha^{(l)}_{zj} = \langle a^{(l-1)}_z, a^{(l-1)}_j\rangle`
@@ -57,11 +57,8 @@ def similarities(validation: Trace, training: Trace) -> Similarities:
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
-        If the traces are unsound or do not fit, or a layer has positions, shares its matrix, is
-        block-diagonal, or is not dense.
+        If a layer has positions, shares its matrix, is block-diagonal, or is not dense.
 
     Examples
     --------
@@ -75,12 +72,12 @@ def similarities(validation: Trace, training: Trace) -> Similarities:
     """
     work = check_pair(validation, training, "all", DEFAULT_MEMORY_BUDGET)
     xp = work.xp
-    sides = []
+    vectors = []
     for role, trace in (("validation", validation), ("training", training)):
         _check_one_vector(role, trace)
         gradients = [cast(xp, layer.output_gradients, work.dtype) for layer in trace.layers]
-        sides.append(([_inputs(work, layer) for layer in trace.layers], gradients))
-    (inputs_z, gradients_z), (inputs_j, gradients_j) = sides
+        vectors.append(([_inputs(work, layer) for layer in trace.layers], gradients))
+    (inputs_z, gradients_z), (inputs_j, gradients_j) = vectors
     norms = [xp.stack([_norm(xp, v) for v in vs]) for vs in (inputs_z, inputs_j, gradients_z, gradients_j)]
     return Similarities(_products(xp, inputs_z, inputs_j), _products(xp, gradients_z, gradients_j), *norms)
 

@@ -1,25 +1,42 @@
-"""The appendix "LAI is an approximation of Ghost": its bounds as printed, and those that hold."""
+r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, and those that hold.
+
+* The printed statements (`gap`, `pair_gap_bound`, `conservative_bound`, ...): two of them do not hold for
+  LAI, `geometric_bound_as_printed` and the reading of `lli_relative_bound` for LAI. What holds in their
+  place: `lli_gap_bound`, `sharp_conservative_bound`, the bounds `..._without_alignment`.
+* How far LAI and LLI are from Ghost in terms of how similarities decay through the layers, sharply:
+  `lai_gap_range`, `lli_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
+* What an approximate score guarantees about selection: `cosine_guarantee`, `pearson_guarantee`,
+  `certain_order`, `certain_sign`, `selection_regret_bound`.
+* Ghost from its top layers alone: `top_layers_bound`, and without bias `truncated_ghost`.
+
+There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
+inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
+(`lai_core.assumptions`). Scores are positive for samples that help: Ghost's is
+:math:`\sum_z\sum_l\alpha^{(l)}\beta^{(l)}`, LAI's :math:`\sum_z(\sum_l\alpha^{(l)})\beta^{(L)}` and LLI's
+:math:`\sum_z\alpha^{(L)}\beta^{(L)}`; the printed influences are their negatives, and absolute gaps are the
+same. Sums over powers of rho are computed as sums, so that every bound is right for rho = 1 and above, too.
+Arrays over layers have the bottom layer first. A `TypeError` names an argument of a wrong kind, a
+`ValueError` one whose shape or range does not fit.
+"""
 
 from lai_core.bounds._corrected import (
     aligned_similarity_bound,
-    gain_ceiling,
     lai_gap_bound_without_alignment,
     lli_gap_bound,
     lli_gap_bound_without_alignment,
     lli_relative_bound,
     sharp_conservative_bound,
 )
+from lai_core.bounds._powers import decay_powers, geometric_sum
 from lai_core.bounds._printed import (
     conservative_bound,
     gap,
     geometric_bound_as_printed,
-    geometric_sum,
     lai_lower_bound,
     norm_product_bound,
     pair_gap_bound,
     printed_ghost_influence,
     printed_lai_influence,
-    relative_bound_as_printed,
     relative_conservative_bound,
 )
 from lai_core.bounds._ranking import (
@@ -56,7 +73,7 @@ __all__ = [
     "common_factor",
     "conservative_bound",
     "cosine_guarantee",
-    "gain_ceiling",
+    "decay_powers",
     "gap",
     "geometric_bound_as_printed",
     "geometric_sum",
@@ -76,7 +93,6 @@ __all__ = [
     "pearson_guarantee",
     "printed_ghost_influence",
     "printed_lai_influence",
-    "relative_bound_as_printed",
     "relative_conservative_bound",
     "relative_error_bound",
     "relative_limit",

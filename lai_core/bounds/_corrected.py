@@ -1,31 +1,19 @@
-r"""Bounds that hold where the appendix "LAI is an approximation of Ghost" prints others.
-
-The printed geometric bounds are bounds for LLI; alignment is needed in absolute value only, or not
-at all. Notation and units are those of `lai_core.bounds`; what is sharp in terms of the decay of
-similarities is in `lai_core.bounds`. Every bound here holds for rho = 1 and above, too.
-"""
+"""Bounds that hold where the appendix prints others: for LLI, for absolute cosines, without alignment."""
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.layerwise import (
-    Constant,
-    J,
-    Z,
-    check_axes,
-    check_constant,
-    check_depth,
-    decay_powers,
-    last_layer,
-    norm_products,
-    power_sum,
-)
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import Constant, checked
+from lai_core.bounds._powers import decay_powers, geometric_sum
+from lai_core.bounds._printed import conservative_bound
 
 
+@checked
 def sharp_conservative_bound(
     beta_last: Float[Array, "n_val n_train"],
     validation_norms: Float[Array, " n_val"],
     training_norms: Float[Array, " n_train"],
+    /,
     *,
     rho: Constant,
     C_a: Constant,
@@ -34,14 +22,16 @@ def sharp_conservative_bound(
     r"""Bound the gap between Ghost and LAI under A1, A2 and A3 as tightly as these allow.
 
     Implements :eq:`conservative-sharp`: :math:`C_a^2 \sum_z \sum_{l<L} \max(\beta^{(L)}_{zj},\,
-    \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\| - \beta^{(L)}_{zj})`, never above the printed bound.
+    \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\| - \beta^{(L)}_{zj})`, never above the printed bound:
+    :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
+    one of these ends.
 
     Parameters
     ----------
     beta_last
-        Gradient similarities of the last layer, `(n_val, n_train)`.
+        Gradient similarities of the last layer.
     validation_norms, training_norms
-        Norms of the last layer's output gradients, `(n_val,)` and `(n_train,)`.
+        Norms of the last layer's output gradients.
     rho, C_a
         The constants of A1 and A2.
     depth
@@ -50,26 +40,19 @@ def sharp_conservative_bound(
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference of the two scores.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        At least the absolute difference of the two scores.
     """
-    xp, beta, products = last_layer(beta_last, validation_norms, training_norms)
-    C_a = check_constant("C_a", C_a, beta)
-    powers = decay_powers(check_constant("rho", rho, beta), check_depth(depth))[:-1]
-    total = xp.zeros_like(beta)
-    for power in powers:
-        total = total + xp.maximum(beta, power * products - beta)
+    xp = xp_of(beta_last)
+    products = validation_norms[:, None] * training_norms[None, :]
+    total = xp.zeros_like(beta_last)
+    for power in decay_powers(rho=rho, depth=depth)[:-1]:
+        total = total + xp.maximum(beta_last, power * products - beta_last)
     return C_a * C_a * xp.sum(total, axis=0)
 
 
+@checked
 def aligned_similarity_bound(
-    beta_last: Float[Array, "n_val n_train"], *, rho: Constant, depth: int
+    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, depth: int
 ) -> Float[Array, "L n_val n_train"]:
     r"""Bound every layer's gradient similarity by the last layer's.
 
@@ -80,7 +63,7 @@ def aligned_similarity_bound(
     Parameters
     ----------
     beta_last
-        Gradient similarities of the last layer, `(n_val, n_train)`.
+        Gradient similarities of the last layer.
     rho
         The rate of A1.
     depth
@@ -89,22 +72,16 @@ def aligned_similarity_bound(
     Returns
     -------
     array
-        `(L, n_val, n_train)`, the bottom layer first.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        At least the absolute similarities.
     """
-    xp, (beta,) = check_axes({"beta_last": (beta_last, (Z, J))})
-    powers = decay_powers(check_constant("rho", rho, beta), check_depth(depth))
-    return xp.stack([power * xp.abs(beta) for power in powers])
+    xp = xp_of(beta_last)
+    size = xp.abs(beta_last)
+    return xp.stack([power * size for power in decay_powers(rho=rho, depth=depth)])
 
 
+@checked
 def lli_gap_bound(
-    beta_last: Float[Array, "n_val n_train"], *, rho: Constant, C_a: Constant, depth: int
+    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, C_a: Constant, depth: int
 ) -> Float[Array, " n_train"]:
     r"""Bound the gap between Ghost and LLI.
 
@@ -115,7 +92,7 @@ def lli_gap_bound(
     Parameters
     ----------
     beta_last
-        Gradient similarities of the last layer, `(n_val, n_train)`.
+        Gradient similarities of the last layer.
     rho, C_a
         The constants of A1 and A2.
     depth
@@ -124,26 +101,20 @@ def lli_gap_bound(
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference of the two scores.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        At least the absolute difference of the two scores.
     """
-    xp, (beta,) = check_axes({"beta_last": (beta_last, (Z, J))})
-    C_a = check_constant("C_a", C_a, beta)
-    return C_a * C_a * xp.sum(xp.abs(beta), axis=0) * power_sum(rho, depth, beta)
+    xp = xp_of(beta_last)
+    return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
 
 
+@checked
 def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, depth: int) -> Constant:
-    r"""Bound the gap between Ghost and LLI, divided by LLI.
+    r"""Bound the gap between Ghost and LLI, divided by LLI: what the paper prints for LAI.
 
-    Implements :eq:`lli-relative-gap`: :math:`\frac{C_a^2}{\bar\alpha} \sum_{k=1}^{L-1} \rho^{2k}` under
-    A1, A2, A3 and non-expansive alignment, with :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and
-    :math:`\sum_z \beta^{(L)}_{zj} > 0`.
+    Implements :eq:`lli-relative-gap` and :eq:`app-rel-gap`: :math:`\frac{C_a^2}{\bar\alpha}
+    \sum_{k=1}^{L-1} \rho^{2k}` under A1, A2, A3 and non-expansive alignment, with
+    :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and :math:`\sum_z \beta^{(L)}_{zj} > 0`. The paper prints it
+    as a bound on LAI's relative error, which it is not: that does not vanish with rho (`relative_limit`).
 
     Parameters
     ----------
@@ -156,21 +127,15 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     -------
     float or array
         Of the kind of the constants; of order rho squared.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a constant is negative.
     """
-    C_a, alpha_bar = check_constant("C_a", C_a), check_constant("alpha_bar", alpha_bar)
-    return C_a * C_a / alpha_bar * power_sum(rho, depth)
+    return C_a * C_a / alpha_bar * geometric_sum(rho=rho, depth=depth)
 
 
+@checked
 def lli_gap_bound_without_alignment(
     validation_norms: Float[Array, " n_val"],
     training_norms: Float[Array, " n_train"],
+    /,
     *,
     rho: Constant,
     C_a: Constant,
@@ -179,12 +144,12 @@ def lli_gap_bound_without_alignment(
     r"""Bound the gap between Ghost and LLI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
-    \sum_{k=1}^{L-1} \rho^{2k}`.
+    \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
 
     Parameters
     ----------
     validation_norms, training_norms
-        Norms of the last layer's output gradients, `(n_val,)` and `(n_train,)`.
+        Norms of the last layer's output gradients.
     rho, C_a
         The constants of A1 and A2; rho may be 1 and more.
     depth
@@ -193,24 +158,18 @@ def lli_gap_bound_without_alignment(
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference of the two scores.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        At least the absolute difference of the two scores.
     """
-    xp, products = norm_products(validation_norms, training_norms)
-    C_a = check_constant("C_a", C_a, products)
-    return C_a * C_a * xp.sum(products, axis=0) * power_sum(rho, depth, products)
+    lengths = xp_of(training_norms).sum(validation_norms) * training_norms
+    return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
 
 
+@checked
 def lai_gap_bound_without_alignment(
     beta_last: Float[Array, "n_val n_train"],
     validation_norms: Float[Array, " n_val"],
     training_norms: Float[Array, " n_train"],
+    /,
     *,
     rho: Constant,
     C_a: Constant,
@@ -219,61 +178,19 @@ def lai_gap_bound_without_alignment(
     r"""Bound the gap between Ghost and LAI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
-    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`.
+    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
 
     Parameters
     ----------
     beta_last
-        Gradient similarities of the last layer, `(n_val, n_train)`.
-    validation_norms, training_norms
-        Norms of the last layer's output gradients, `(n_val,)` and `(n_train,)`.
-    rho, C_a
-        The constants of A1 and A2; rho may be 1 and more.
-    depth
-        The number of layers L.
+        Gradient similarities of the last layer.
+    validation_norms, training_norms, rho, C_a, depth
+        As in `lli_gap_bound_without_alignment`.
 
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference of the two scores.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        At least the absolute difference of the two scores.
     """
-    xp, beta, products = last_layer(beta_last, validation_norms, training_norms)
-    C_a, geometric = check_constant("C_a", C_a, beta), power_sum(rho, depth, beta)
-    return C_a * C_a * xp.sum((depth - 1) * xp.abs(beta) + products * geometric, axis=0)
-
-
-def gain_ceiling(rho: Constant, depth: int) -> tuple[Constant, ...]:
-    r"""Bound the gains c_l of the paper's noise model that A1 leaves room for.
-
-    Implements :eq:`decay-bounds-gain`: for gradients of second moment S, A1 and an unbiased backward
-    operator of mean :math:`\bar A` imply :math:`\mathrm{tr}(\bar A^\top \bar A S) \le \rho^{2(L-l)}
-    \mathrm{tr}\,S`; for isotropic S the gain is at most :math:`\rho^{2(L-l)}`. Small rho and gains
-    near 1 exclude each other.
-
-    Parameters
-    ----------
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    tuple
-        :math:`\rho^{2(L-l)}` for l = 1, ..., L, of the kind of `rho`, except the last, which is 1.0.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `rho` is negative or `depth` not positive.
-    """
-    return tuple(decay_powers(check_constant("rho", rho), check_depth(depth)))
+    size = xp_of(beta_last).abs(beta_last)
+    return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

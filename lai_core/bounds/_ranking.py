@@ -1,19 +1,21 @@
 r"""What an approximate score guarantees about ranking and selection.
 
 Scales do not matter for selection: an approximation is good where the quotient *exact / approximate*
-varies little. Let it lie in [m, M] for every sample, 0 < m (`lai_core.bounds.ghost_over_lai_range`
-bounds it for LAI). Then the cosine, the correlation, the order of pairs and the signs are bounded,
-whatever m and M are; without a lower bound on the quotient nothing is.
+varies little. Let it lie in [m, M] for every sample, 0 < m (`ghost_over_lai_range` bounds it for LAI).
+Then the cosine, the correlation, the order of pairs and the signs are bounded, whatever m and M are;
+without a lower bound on the quotient nothing is.
 """
 
 from jaxtyping import Bool, Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.layerwise import Constant, J, Z, check_axes, check_constant, quotient
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import quotient
+from lai_core._theory.arrays import Constant, checked
 
 
+@checked
 def reversed_pairs(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"]
+    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
 ) -> Bool[Array, "n_train n_train"]:
     """Find the pairs that an approximation ranks the other way round.
 
@@ -23,28 +25,23 @@ def reversed_pairs(
     Parameters
     ----------
     scores, approximation
-        `(n_train,)`.
+        Exact and approximate scores.
 
     Returns
     -------
     array
-        `(n_train, n_train)`: whether j is above k in `scores` and below k in `approximation`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        Whether j is above k in `scores` and below k in `approximation`.
     """
-    xp, (exact, other) = check_axes({"scores": (scores, (J,)), "approximation": (approximation, (J,))})
-    return xp.logical_and(exact[:, None] > exact[None, :], other[:, None] < other[None, :])
+    above = scores[:, None] > scores[None, :]
+    return xp_of(scores).logical_and(above, approximation[:, None] < approximation[None, :])
 
 
+@checked
 def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
     r"""Bound the cosine between exact and approximate scores from below.
 
-    Implements :eq:`rank-cosine`: :math:`\cos \ge 2\sqrt{mM} / (m + M)` for quotients in [m, M], attained.
+    Implements :eq:`rank-cosine`: :math:`\cos \ge 2\sqrt{mM} / (m + M)` for quotients in [m, M], attained:
+    Kantorovich's inequality.
 
     Parameters
     ----------
@@ -56,25 +53,18 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
     float or array
         Of the kind of the constants.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a constant is negative.
-
     Examples
     --------
     >>> from lai_core.bounds import cosine_guarantee
     >>> cosine_guarantee(low=1.0, high=4.0)
     0.8
     """
-    low, high = check_constant("low", low), check_constant("high", high)
     return 2.0 * (low * high) ** 0.5 / (low + high)
 
 
+@checked
 def pearson_guarantee(
-    approximation: Float[Array, " n_train"], *, low: Constant, high: Constant
+    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
 ) -> Float[Array, ""]:
     r"""Bound the correlation between exact and approximate scores from below.
 
@@ -85,34 +75,28 @@ def pearson_guarantee(
     Parameters
     ----------
     approximation
-        `(n_train,)`.
+        Approximate scores.
     low, high
         m and M, positive.
 
     Returns
     -------
     array
-        Without axes; -1, no guarantee, where the root's argument is not positive.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        -1, no guarantee, where the root's argument is not positive.
     """
-    xp, (ours,) = check_axes({"approximation": (approximation, (J,))})
-    low, high = check_constant("low", low, ours), check_constant("high", high, ours)
-    spread = ours - xp.mean(ours)
-    inflation = quotient(xp, xp.sum(ours * ours), xp.sum(spread * spread), float("inf"))
+    xp = xp_of(approximation)
+    spread = approximation - xp.mean(approximation)
+    # 1 + 1 / CV^2 = sum S^2 / sum (S - mean)^2
+    inflation = quotient(xp, xp.sum(approximation * approximation), xp.sum(spread * spread), float("inf"))
     tilt = (high - low) / (high + low)
     root = 1.0 - tilt * tilt * inflation
     positive = root > 0
     return xp.where(positive, xp.sqrt(xp.where(positive, root, xp.ones_like(root))), -xp.ones_like(root))
 
 
+@checked
 def certain_order(
-    approximation: Float[Array, " n_train"], *, low: Constant, high: Constant
+    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
 ) -> Bool[Array, "n_train n_train"]:
     r"""Find the pairs whose order is certain.
 
@@ -123,29 +107,23 @@ def certain_order(
     Parameters
     ----------
     approximation
-        `(n_train,)`.
+        Approximate scores.
     low, high
         m and M, not negative.
 
     Returns
     -------
     array
-        `(n_train, n_train)`: whether the exact score of j certainly exceeds that of k.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        Whether the exact score of j certainly exceeds that of k.
     """
-    xp, (ours,) = check_axes({"approximation": (approximation, (J,))})
-    ends = [check_constant(name, end, ours) * ours for name, end in (("low", low), ("high", high))]
+    xp = xp_of(approximation)
+    ends = low * approximation, high * approximation
     return xp.minimum(*ends)[:, None] > xp.maximum(*ends)[None, :]
 
 
+@checked
 def certain_sign(
-    kernel: Float[Array, "n_val n_train"], *, low: Constant, high: Constant
+    kernel: Float[Array, "n_val n_train"], /, *, low: Constant, high: Constant
 ) -> Bool[Array, " n_train"]:
     r"""Find the samples whose score's sign is certain, although validation samples disagree.
 
@@ -156,31 +134,24 @@ def certain_sign(
     Parameters
     ----------
     kernel
-        LAI's kernel, `(n_val, n_train)`.
+        LAI's kernel.
     low, high
         m and M of every pair, not negative.
 
     Returns
     -------
     array
-        `(n_train,)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a constant is negative.
+        Whether the sign is certain.
     """
-    xp, (kernel,) = check_axes({"kernel": (kernel, (Z, J))})
-    low, high = check_constant("low", low, kernel), check_constant("high", high, kernel)
+    xp = xp_of(kernel)
     size = xp.abs(kernel)
     helps, hurts = (xp.sum((size + part) * 0.5, axis=0) for part in (kernel, -kernel))
     return xp.logical_or(low * helps > high * hurts, low * hurts > high * helps)
 
 
+@checked
 def selection_regret(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"]
+    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
 ) -> Float[Array, ""]:
     r"""Compute what is lost to first order by keeping the samples whose approximate score is positive.
 
@@ -189,63 +160,56 @@ def selection_regret(
     Parameters
     ----------
     scores, approximation
-        Exact and approximate scores, `(n_train,)`; positive helps.
+        Exact and approximate scores; positive helps.
 
     Returns
     -------
     array
-        Without axes, in units of scores; not negative.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        In units of scores; not negative.
     """
-    xp, (exact, other) = check_axes({"scores": (scores, (J,)), "approximation": (approximation, (J,))})
-    wrong = xp.where(other > 0, exact < 0, exact > 0)
-    return xp.sum(xp.where(wrong, xp.abs(exact), xp.zeros_like(exact)))
+    xp = xp_of(scores)
+    wrong = xp.where(approximation > 0, scores < 0, scores > 0)
+    return xp.sum(xp.where(wrong, xp.abs(scores), xp.zeros_like(scores)))
 
 
+@checked
 def selection_regret_bound(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"]
+    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
 ) -> Float[Array, ""]:
     r"""Bound the regret by the smallest distance between scores and scaled approximate scores.
 
-    Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`, whose
-    minimum is at a weighted median of the quotients.
+    Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
+    sample is kept or dropped wrongly, :math:`v_j` and :math:`\lambda \hat v_j` have opposite signs, and
+    their distance is at least :math:`|v_j|`.
 
     Parameters
     ----------
     scores, approximation
-        Exact and approximate scores, `(n_train,)`; positive helps.
+        Exact and approximate scores; positive helps.
 
     Returns
     -------
     array
-        Without axes; at least the regret.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        At least the regret.
     """
-    xp, (exact, other) = check_axes({"scores": (scores, (J,)), "approximation": (approximation, (J,))})
-    quotients = quotient(xp, exact, other, 0.0)
+    xp = xp_of(scores)
+    # sum_j |v_j - lambda a_j| = sum_j |a_j| |v_j / a_j - lambda| + what does not depend on lambda: convex,
+    # with its minimum at the median of the quotients weighted by |a_j|, or at 0 where that is negative.
+    quotients = quotient(xp, scores, approximation, 0.0)
     order = xp.argsort(quotients)
-    weights = xp.take(xp.abs(other), order, axis=0)
+    weights = xp.take(xp.abs(approximation), order, axis=0)
     below = xp.cumulative_sum(weights) - weights
     reached = xp.take(quotients, order, axis=0)
-    candidates = xp.where(below * 2.0 <= xp.sum(weights), reached, xp.full_like(reached, -float("inf")))
-    scale = xp.max(xp.where(weights > 0, candidates, xp.full_like(reached, -float("inf"))))
-    scale = xp.where(scale > 0, scale, xp.zeros_like(scale))
-    return xp.sum(xp.abs(exact - scale * other))
+    # the median is the largest quotient with at most half of the weight below it
+    nowhere = xp.full_like(reached, -float("inf"))
+    candidates = xp.where(below * 2.0 <= xp.sum(weights), reached, nowhere)
+    median = xp.max(xp.where(weights > 0, candidates, nowhere))
+    scale = xp.where(median > 0, median, xp.zeros_like(median))
+    return xp.sum(xp.abs(scores - scale * approximation))
 
 
-def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"]) -> Float[Array, ""]:
+@checked
+def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /) -> Float[Array, ""]:
     r"""Compute the one factor between Ghost and LAI where they rank alike.
 
     Implements :eq:`identical-ranking`: :math:`\sum_l k_l c_l / \sum_l k_l` where
@@ -255,19 +219,12 @@ def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"]) ->
     Parameters
     ----------
     gains, proportions
-        c and k, `(L,)`; the last gain is 1.
+        c and k; the last gain is 1.
 
     Returns
     -------
     array
-        Without axes.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        Ghost's score over LAI's.
     """
-    xp, (gains, shares) = check_axes({"gains": (gains, ("L",)), "proportions": (proportions, ("L",))})
-    return xp.sum(gains * shares) / xp.sum(shares)
+    xp = xp_of(gains)
+    return xp.sum(gains * proportions) / xp.sum(proportions)

@@ -10,54 +10,50 @@ from collections.abc import Sequence
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
-from lai_core._theory.layerwise import Constant, J, Z, check_axes, check_constant, quotient
+from lai_core._engine.namespace import Array, Namespace, xp_of
+from lai_core._theory.algebra import quotient
+from lai_core._theory.arrays import Constant, checked
 
 
+@checked
 def layer_factors(
-    weight: Float[Array, "d_out d_in"], slopes: Float[Array, "n d_in"], *, lipschitz: Constant = 1.0
+    weight: Float[Array, "d_out d_in"], slopes: Float[Array, "n d_in"], /, *, lipschitz: Constant = 1.0
 ) -> Float[Array, " n"]:
     r"""Bound by how much one step of backpropagation can stretch each sample's gradient.
 
     Implements :eq:`top-layer-certificate`: :math:`f(x) = \min(\|W\|_2\,\mathrm{Lip},\,
-    (\sum_i \phi'(s_{x,i})^2 \|W_{:,i}\|^2)^{1/2})`, as :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top
-    g^{(t+1)}`.
+    (\sum_i \phi'(s_{x,i})^2 \|W_{:,i}\|^2)^{1/2})`, the smaller of two bounds on the norm of the matrix in
+    :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`.
 
     Parameters
     ----------
     weight
-        The matrix of layer t + 1, `(d_out, d_in)`.
+        The matrix of layer t + 1.
     slopes
-        Slopes of the activation function at the outputs of layer t, `(n, d_in)`.
+        Slopes of the activation function at the outputs of layer t.
     lipschitz
         The largest slope of the activation function.
 
     Returns
     -------
     array
-        `(n,)`: no gradient grows by more from layer t + 1 to layer t.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or the constant is negative.
+        No gradient grows by more from layer t + 1 to layer t.
     """
-    named = {"weight": (weight, ("d_out", "d_in")), "slopes": (slopes, ("n", "d_in"))}
-    xp, (weight, slopes) = check_axes(named)
-    spectral = xp.max(xp.linalg.svdvals(weight)) * check_constant("lipschitz", lipschitz, weight)
+    xp = xp_of(weight)
+    spectral = xp.max(xp.linalg.svdvals(weight)) * lipschitz
     columns = xp.sum(weight * weight, axis=0)
     frobenius = xp.sqrt(xp.sum(slopes * slopes * columns, axis=-1))
     return xp.minimum(frobenius, xp.ones_like(frobenius) * spectral)
 
 
+@checked
 def top_layers_bound(
     alpha: Float[Array, "below n_val n_train"],
     validation_factors: Float[Array, "below n_val"],
     training_factors: Float[Array, "below n_train"],
     validation_norms: Float[Array, " n_val"],
     training_norms: Float[Array, " n_train"],
+    /,
 ) -> Float[Array, " n_train"]:
     r"""Bound what the layers below k contribute to Ghost's score.
 
@@ -69,74 +65,66 @@ def top_layers_bound(
     Parameters
     ----------
     alpha
-        Embedding similarities of the layers below k, `(k-1, n_val, n_train)`, the bottom one first.
+        Embedding similarities of the k - 1 layers below k, the bottom one first.
     validation_factors, training_factors
-        `layer_factors` of the steps from layer t + 1 to t, t = 1, ..., k - 1: `(k-1, n_val)` and
-        `(k-1, n_train)`.
+        `layer_factors` of the steps from layer t + 1 to t, t = 1, ..., k - 1.
     validation_norms, training_norms
-        Norms of the output gradients of layer k, `(n_val,)` and `(n_train,)`.
+        Norms of the output gradients of layer k.
 
     Returns
     -------
     array
-        `(n_train,)`: at least the absolute difference between Ghost's score and its top layers'.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        At least the absolute difference between Ghost's score and its top layers'.
     """
-    named = {
-        "alpha": (alpha, ("below", Z, J)),
-        "validation_factors": (validation_factors, ("below", Z)),
-        "training_factors": (training_factors, ("below", J)),
-        "validation_norms": (validation_norms, (Z,)),
-        "training_norms": (training_norms, (J,)),
-    }
-    xp, (alpha, f_z, f_j, of_z, of_j) = check_axes(named)
-    total = xp.zeros_like(alpha[0, ...])
+    xp = xp_of(alpha)
+    # From the top down, the products of factors so far times the norms bound the gradients of layer l.
+    norms_z, norms_j, total = validation_norms, training_norms, xp.zeros_like(alpha[0, ...])
     for layer in range(int(alpha.shape[0]) - 1, -1, -1):
-        of_z, of_j = of_z * f_z[layer, ...], of_j * f_j[layer, ...]
-        total = total + xp.abs(alpha[layer, ...]) * of_z[:, None] * of_j[None, :]
+        norms_z = norms_z * validation_factors[layer, ...]
+        norms_j = norms_j * training_factors[layer, ...]
+        total = total + xp.abs(alpha[layer, ...]) * norms_z[:, None] * norms_j[None, :]
     return xp.sum(total, axis=0)
 
 
-def truncated_ghost(kept_terms: Float[Array, "kept ..."], probabilities: Float[Array, " L"]) -> Array:
+@checked
+def truncated_ghost(
+    kept_terms: Float[Array, "kept ..."], probabilities: Float[Array, " L"], /
+) -> Float[Array, "..."]:
     r"""Estimate Ghost without bias from the layers that a random depth kept.
 
     Implements :eq:`random-truncation`: :math:`\sum_{l \ge K} x^{(l)} / q_l` where the lowest layer K is
-    drawn, independently of the terms, with :math:`P(K \le l) = q_l`, :math:`q_L = 1`.
+    drawn, independently of the terms, with :math:`P(K \le l) = q_l`, :math:`q_L = 1`: layer l is kept with
+    probability :math:`q_l`, so that its share in the mean is :math:`x^{(l)}`.
 
     Parameters
     ----------
     kept_terms
-        The terms :math:`x^{(l)}` of layers K, ..., L, the top one last: `(L - K + 1, ...)`.
+        The terms :math:`x^{(l)}` of layers K, ..., L, the top one last.
     probabilities
-        q of all layers, `(L,)`, not decreasing, the last one 1.
+        q of all layers, not decreasing, the last one 1.
 
     Returns
     -------
     array
-        The estimate of the sum of all L terms, of their shape.
+        The estimate of the sum of all L terms.
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If there are more terms than probabilities.
     """
-    xp, terms, chances = _terms_and_chances("kept_terms", kept_terms, probabilities)
-    kept, depth = int(terms.shape[0]), int(chances.shape[0])
+    kept, depth = int(kept_terms.shape[0]), int(probabilities.shape[0])
     if kept > depth:
         msg = f"kept_terms: expected at most {depth} layers as in probabilities, got {kept}"
         raise ValueError(msg)
-    return xp.sum(terms / _as_layers(xp, chances[depth - kept :], terms), axis=0)
+    chances = _as_layers(probabilities[depth - kept :], kept_terms)
+    return xp_of(kept_terms).sum(kept_terms / chances, axis=0)
 
 
-def truncation_variance(terms: Float[Array, "L ..."], probabilities: Float[Array, " L"]) -> Array:
+@checked
+def truncation_variance(
+    terms: Float[Array, "L ..."], probabilities: Float[Array, " L"], /
+) -> Float[Array, "..."]:
     r"""Compute the variance of `truncated_ghost` over its random depth.
 
     Implements :eq:`truncation-variance`: :math:`\sum_{l<L} P_l^2 (1/q_l - 1/q_{l+1})` with the partial
@@ -145,33 +133,27 @@ def truncation_variance(terms: Float[Array, "L ..."], probabilities: Float[Array
     Parameters
     ----------
     terms
-        The terms of all layers, the top one last: `(L, ...)`.
+        The terms of all layers, the top one last.
     probabilities
-        q of all layers, `(L,)`, not decreasing, the last one 1.
+        q of all layers, not decreasing, the last one 1.
 
     Returns
     -------
     array
-        Of the shape of a term, in its units squared.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If there is not one probability a layer.
+        For each entry of a term, in its units squared.
     """
-    xp, terms, chances = _terms_and_chances("terms", terms, probabilities)
-    if terms.shape[0] != chances.shape[0]:
-        msg = f"probabilities: expected one for each of {terms.shape[0]} layers, got {chances.shape[0]}"
-        raise ValueError(msg)
+    # With 1[K <= l] the indicator that layer l is kept, the estimate is sum_l x_l 1[K <= l] / q_l. Since
+    # 1[K <= l] 1[K <= k] = 1[K <= min(l, k)], Cov = 1 / q_max(l, k) - 1, and summing x_l x_k against it by
+    # parts, with x_l = P_l - P_(l-1), leaves one square for each layer below the top.
+    xp = xp_of(terms)
     partial = xp.cumulative_sum(terms, axis=0)[:-1, ...]
-    steps = 1.0 / chances[:-1] - 1.0 / chances[1:]
-    return xp.sum(partial * partial * _as_layers(xp, steps, partial), axis=0)
+    steps = 1.0 / probabilities[:-1] - 1.0 / probabilities[1:]
+    return xp.sum(partial * partial * _as_layers(steps, partial), axis=0)
 
 
+@checked
 def truncation_probabilities(
-    terms: Float[Array, "L ..."], costs: Sequence[float], *, share: float
+    terms: Float[Array, "L ..."], /, *, costs: Sequence[float], share: float
 ) -> Float[Array, " L"]:
     r"""Find the probabilities of least variance for an expected share of the whole cost.
 
@@ -182,26 +164,23 @@ def truncation_probabilities(
     Parameters
     ----------
     terms
-        Terms of all layers, the top one last, `(L, ...)`: the variance is summed over what follows.
+        Terms of all layers, the top one last: the variance is summed over their entries.
     costs
-        What each layer costs, `(L,)` positive Python numbers, of any unit.
+        What each layer costs: positive Python numbers, of any unit.
     share
         The expected cost over that of all layers; at least the last layer's, at most 1.
 
     Returns
     -------
     array
-        `(L,)`. 0 only for layers whose partial sums all vanish.
+        0 only for layers whose partial sums all vanish.
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
-        If there is not one cost a layer, or `share` is out of reach.
+        If there is not one cost for each layer, or `share` is out of reach.
     """
-    xp, (terms,) = _arrays({"terms": terms})
-    depth = int(terms.shape[0])
+    xp, depth = xp_of(terms), int(terms.shape[0])
     if len(costs) != depth:
         msg = f"costs: expected one for each of {depth} layers, got {len(costs)}"
         raise ValueError(msg)
@@ -209,6 +188,10 @@ def truncation_probabilities(
         check_number(f"costs[{index}]", cost, above=0.0)
     prices = [float(cost) for cost in costs]
     check_number("share", share, at_least=prices[-1] / sum(prices), at_most=1.0)
+    # The variance is sum_{l<L} (P_l^2 - P_(l-1)^2) / q_l less a constant. Were the q free, its minimum at a
+    # given cost would have q_l^2 proportional to (P_l^2 - P_(l-1)^2) / c_l, the slope of P^2 over the
+    # cumulative cost. As q may not decrease, neighbours whose slopes would share one q: the slopes are
+    # those of the greatest convex minorant.
     partial = xp.reshape(xp.cumulative_sum(terms, axis=0), (depth, -1))
     squares = xp.mean(partial * partial, axis=1)
     roots = [slope**0.5 for slope in _minorant_slopes(xp, squares, prices)]
@@ -236,7 +219,10 @@ def _minorant_slopes(xp: Namespace, squares: Array, prices: list[float]) -> list
 
 
 def _scale(xp: Namespace, roots: list[Array], prices: list[float], budget: float) -> Array:
-    """Return t with sum_{l<L} c_l min(1, t root_l) + c_L = budget: the largest over numbers capped."""
+    """Return t with sum_{l<L} c_l min(1, t root_l) + c_L = budget."""
+    # Roots do not decrease, so that the layers with q = 1 are the top ones. With `free` layers below them,
+    # t sum_{l <= free} c_l root_l = budget - sum_{l > free} c_l. A wrong number overstates what a t costs,
+    # and so gives a smaller t than the right one.
     scales = []
     for free in range(1, len(roots) + 1):
         cost = sum(price * root for price, root in zip(prices[:free], roots[:free], strict=True))
@@ -245,21 +231,6 @@ def _scale(xp: Namespace, roots: list[Array], prices: list[float], budget: float
     return xp.max(xp.stack(scales), axis=0)
 
 
-def _arrays(named: dict[str, Array]) -> tuple[Namespace, list[Array]]:
-    xp = namespace_of(named)
-    for name, array in named.items():
-        if array.ndim == 0:
-            msg = f"{name}: expected a first axis of layers, got an array without axes"
-            raise ValueError(msg)
-    dtype = accumulation_dtype(xp, *(array.dtype for array in named.values()))
-    return xp, [cast(xp, array, dtype) for array in named.values()]
-
-
-def _terms_and_chances(name: str, terms: Array, chances: Array) -> tuple[Namespace, Array, Array]:
-    check_axes({"probabilities": (chances, ("L",))})
-    xp, (terms, chances) = _arrays({name: terms, "probabilities": chances})
-    return xp, terms, chances
-
-
-def _as_layers(xp: Namespace, values: Array, like: Array) -> Array:
-    return xp.reshape(values, (values.shape[0],) + (1,) * (like.ndim - 1))
+def _as_layers(values: Array, like: Array) -> Array:
+    """Give one number for each layer as many axes as `like` has."""
+    return xp_of(values).reshape(values, (values.shape[0],) + (1,) * (like.ndim - 1))

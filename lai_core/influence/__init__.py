@@ -1,4 +1,16 @@
-"""Influence of a sample on the validation loss: Eq. 1 and 2, and what their sign decides."""
+"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
+
+* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal, and the exact change of
+  a quadratic: `removal_influence`, `printed_influence`, `leave_one_out`.
+* Eq. 2, the inner product of gradients, and what it promises for one step: `inner_product_scores`,
+  `directional_scores`, `descent_remainder`, `certified_learning_rate`, `hessian_cosine_bound`.
+* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`,
+  `softmax_feedback`, `self_votes`, `ownership_residuals`.
+
+Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
+are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
+shape or range does not fit.
+"""
 
 from lai_core.influence._descent import (
     certified_learning_rate,

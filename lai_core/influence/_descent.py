@@ -1,94 +1,81 @@
-r"""What the sign of an inner product with the validation gradient decides, and what the Hessian would change.
-
-Gradients are flat, one row of `p` numbers a sample, each of that sample's own, unnormalised loss.
-"""
+"""What the sign of a score decides about one step, and how far a Hessian would turn the gradient."""
 
 import math
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array
-from lai_core._theory.shapes import conformed
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import checked
 
 
+@checked
 def descent_remainder(
-    training_gradients: Array, /, *, learning_rate: float, smoothness: float
+    training_gradients: Float[Array, "n_train p"], /, *, learning_rate: float, smoothness: float
 ) -> Float[Array, " n_train"]:
-    r"""How far the change of the validation loss can be from its first-order prediction.
+    r"""Bound how far the change of the validation loss is from its first-order prediction.
 
     Implements :eq:`descent-meaning`:
-    :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`.
+    :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
+    of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
     Parameters
     ----------
     training_gradients
-        `(n_train, p)`.
+        Gradients of the samples' own losses.
     learning_rate
         :math:`\eta`, positive.
     smoothness
-        :math:`\lambda`, a Lipschitz constant of the summed validation loss's gradient.
+        :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
 
     Returns
     -------
     array
-        `(n_train,)`, units of the loss; attained by quadratics of curvature :math:`\lambda`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or a number is out of range.
+        The bound for each sample, in units of the loss; attained by quadratics of curvature
+        :math:`\lambda`.
     """
     check_number("learning_rate", learning_rate, above=0.0)
     check_number("smoothness", smoothness, at_least=0.0)
-    xp, (training,) = conformed({"training_gradients": (training_gradients, "n_train p")})
-    return xp.sum(training * training, axis=-1) * (float(smoothness) * float(learning_rate) ** 2 / 2.0)
+    squared = xp_of(training_gradients).sum(training_gradients * training_gradients, axis=-1)
+    return squared * (float(smoothness) * float(learning_rate) ** 2 / 2.0)
 
 
+@checked
 def certified_learning_rate(
-    scores: Array, training_gradients: Array, /, *, smoothness: float
+    scores: Float[Array, " n_train"], training_gradients: Float[Array, "n_train p"], /, *, smoothness: float
 ) -> Float[Array, " n_train"]:
-    r"""Below which learning rate the sign of a score is that of the true decrease.
+    r"""Find the learning rate below which the sign of a score is the sign of the true decrease.
 
-    Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`.
+    Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
+    decrease :math:`\eta |v_j|` exceeds its remainder.
 
     Parameters
     ----------
     scores
-        `(n_train,)`, of :func:`lai_core.influence.inner_product_scores`.
+        The scores of :func:`lai_core.influence.inner_product_scores`.
     training_gradients
-        `(n_train, p)`.
+        Gradients of the samples' own losses.
     smoothness
-        :math:`\lambda`, positive: a Lipschitz constant of the summed validation loss's gradient.
+        :math:`\lambda`, positive: a Lipschitz constant of the gradient of the summed validation loss.
 
     Returns
     -------
     array
-        `(n_train,)`; zero where a score is zero, which decides nothing.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `smoothness` is not positive.
+        For each sample; zero where a score is zero, which decides nothing.
     """
     check_number("smoothness", smoothness, above=0.0)
-    xp, (values, training) = conformed(
-        {"scores": (scores, "n_train"), "training_gradients": (training_gradients, "n_train p")}
-    )
-    squared = xp.sum(training * training, axis=-1)
+    xp = xp_of(scores)
+    squared = xp.sum(training_gradients * training_gradients, axis=-1)
     moves = squared > 0.0
     divisor = xp.where(moves, squared, xp.ones_like(squared)) * float(smoothness)
-    return xp.where(moves, 2.0 * xp.abs(values) / divisor, xp.zeros_like(values))
+    return xp.where(moves, 2.0 * xp.abs(scores) / divisor, xp.zeros_like(scores))
 
 
-def hessian_cosine_bound(condition_number: float) -> float:
-    r"""Smallest cosine between a gradient and its product with the inverse of a Hessian.
+def hessian_cosine_bound(*, condition_number: float) -> float:
+    r"""Bound the cosine between a gradient and its product with the inverse of a Hessian from below.
 
-    Implements :eq:`hessian-cosine`: :math:`\cos(H^{-1} g, g) \ge 2\sqrt{k}/(1 + k)`, attained.
+    Implements :eq:`hessian-cosine`: :math:`\cos(H^{-1} g, g) \ge 2\sqrt{k}/(1 + k)`, attained: Kantorovich's
+    inequality.
 
     Parameters
     ----------
@@ -100,17 +87,10 @@ def hessian_cosine_bound(condition_number: float) -> float:
     float
         In (0, 1]: how far replacing the Hessian by the identity can turn the validation gradient.
 
-    Raises
-    ------
-    TypeError
-        If `condition_number` is not a Python number.
-    ValueError
-        If it is below 1.
-
     Examples
     --------
-    >>> from lai_core import descent
-    >>> descent.hessian_cosine_bound(9.0)
+    >>> from lai_core import influence
+    >>> influence.hessian_cosine_bound(condition_number=9.0)
     0.6
     """
     check_number("condition_number", condition_number, at_least=1.0)

@@ -1,49 +1,46 @@
-r"""Influence from explicit gradients: Eq. 1 with its Hessian, Eq. 2 without.
-
-Gradients are flat, one row of `p` numbers a sample, each of that sample's own, unnormalised loss.
-All scores are positive for samples that help, except `printed_influence`, which is Eq. 1 as printed.
-"""
+"""Influence from explicit gradients: Eq. 1 with its Hessian, Eq. 2 without."""
 
 from collections.abc import Callable
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, Namespace
-from lai_core._theory.shapes import conformed
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import checked
 
 
+@checked
 def removal_influence(
-    validation_gradients: Array, training_gradients: Array, hessian: Array, /, *, damping: float = 0.0
+    validation_gradients: Float[Array, "n_val p"],
+    training_gradients: Float[Array, "n_train p"],
+    hessian: Float[Array, "p p"],
+    /,
+    *,
+    damping: float = 0.0,
 ) -> Float[Array, " n_train"]:
-    r"""First-order change of the summed validation loss when a training sample is removed.
+    r"""Return the first-order change of the summed validation loss when a training sample is removed.
 
-    Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`.
+    Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`. Removing the sample
+    moves the minimiser by :math:`+H^{-1} g_j`, to first order.
 
     Parameters
     ----------
     validation_gradients
-        `(n_val, p)`, at the minimiser of the summed training loss.
+        Gradients of the validation losses at the minimiser of the summed training loss.
     training_gradients
-        `(n_train, p)`, at the same parameters.
+        Gradients of the training losses at the same parameters.
     hessian
-        `(p, p)`, of the training loss summed (not averaged) over samples, which is the scale on which
-        removing a sample subtracts one of its losses.
+        Hessian of the training loss summed (not averaged) over samples, the scale on which removing a
+        sample subtracts one of its losses.
     damping
-        Multiple of the identity added to the Hessian: a ridge penalty, and the way out where the
-        Hessian alone is singular.
+        :math:`\delta`, the multiple of the identity that is added to the Hessian: a ridge penalty, and the
+        way out where the Hessian alone is singular.
 
     Returns
     -------
     array
-        `(n_train,)`, units of the loss. Positive helps: without the sample the validation loss rises.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `damping` is negative.
+        For each training sample, in units of the loss. Positive helps: without the sample the validation
+        loss rises.
 
     Examples
     --------
@@ -53,21 +50,20 @@ def removal_influence(
     >>> influence.removal_influence(minimiser - points[:1], minimiser - points, 2 * np.eye(1))
     array([ 0.5, -0.5])
     """
-    xp, (validation, training, curvature) = conformed(
-        {
-            "validation_gradients": (validation_gradients, "n_val p"),
-            "training_gradients": (training_gradients, "n_train p"),
-            "hessian": (hessian, "p p"),
-        }
-    )
-    preconditioned = xp.linalg.solve(_damped(xp, curvature, damping), xp.sum(validation, axis=0))
-    return xp.matmul(training, preconditioned)
+    xp = xp_of(hessian)
+    preconditioned = xp.linalg.solve(_damped(hessian, damping), xp.sum(validation_gradients, axis=0))
+    return xp.matmul(training_gradients, preconditioned)
 
 
 def printed_influence(
-    validation_gradients: Array, training_gradients: Array, hessian: Array, /, *, damping: float = 0.0
+    validation_gradients: Float[Array, "n_val p"],
+    training_gradients: Float[Array, "n_train p"],
+    hessian: Float[Array, "p p"],
+    /,
+    *,
+    damping: float = 0.0,
 ) -> Float[Array, " n_train"]:
-    r"""Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
+    r"""Return Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
 
     Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
@@ -79,48 +75,40 @@ def printed_influence(
     Returns
     -------
     array
-        `(n_train,)`. **Negative helps**: this is the first-order change of the summed validation loss
-        when the sample is counted once more.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `damping` is negative.
+        **Negative helps**: the first-order change of the summed validation loss when the sample is counted
+        once more.
     """
     return -removal_influence(validation_gradients, training_gradients, hessian, damping=damping)
 
 
+@checked
 def leave_one_out(
-    training_gradients: Array, training_hessians: Array, /, *, damping: float = 0.0
+    training_gradients: Float[Array, "n_train p"],
+    training_hessians: Float[Array, "n_train p p"],
+    /,
+    *,
+    damping: float = 0.0,
 ) -> Float[Array, "n_train p"]:
-    r"""How far the minimiser of a sum of quadratics moves when one of them is removed, exactly.
+    r"""Return how far the minimiser of a sum of quadratics moves when one of them is removed, exactly.
 
-    Implements :eq:`leave-one-out`: :math:`\theta_{-j} - \theta = (H + \delta I - H_j)^{-1} g_j`.
+    Implements :eq:`leave-one-out`: :math:`\theta_{-j} - \theta = (H + \delta I - H_j)^{-1} g_j`, one Newton
+    step on the remaining quadratics, whose gradient at the old minimiser is :math:`-g_j`.
 
     Parameters
     ----------
     training_gradients
-        `(n_train, p)`, at the minimiser of the sum of the losses and the ridge penalty
-        :math:`\delta |\theta|^2 / 2`.
+        Gradients of the samples' own losses at the minimiser of the sum of the losses and the ridge
+        penalty :math:`\delta |\theta|^2 / 2`.
     training_hessians
-        `(n_train, p, p)`, of each sample's own loss.
+        Hessians of the samples' own losses.
     damping
         The ridge penalty's :math:`\delta`.
 
     Returns
     -------
     array
-        `(n_train, p)`, displacements of the parameters. `removal_influence` replaces the Hessian of the
-        remaining samples by that of all.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `damping` is negative.
+        Displacements of the parameters. `removal_influence` replaces the Hessian of the remaining samples
+        by that of all.
 
     Examples
     --------
@@ -130,43 +118,29 @@ def leave_one_out(
     array([[ 1.],
            [-1.]])
     """
-    xp, (gradients, hessians) = conformed(
-        {
-            "training_gradients": (training_gradients, "n_train p"),
-            "training_hessians": (training_hessians, "n_train p p"),
-        }
-    )
-    remaining = _damped(xp, xp.sum(hessians, axis=0), damping)[None, ...] - hessians
-    return xp.linalg.solve(remaining, gradients[..., None])[..., 0]
+    xp = xp_of(training_gradients)
+    remaining = _damped(xp.sum(training_hessians, axis=0), damping)[None, ...] - training_hessians
+    return xp.linalg.solve(remaining, training_gradients[..., None])[..., 0]
 
 
+@checked
 def inner_product_scores(
-    validation_gradients: Array, training_gradients: Array, /
+    validation_gradients: Float[Array, "n_val p"], training_gradients: Float[Array, "n_train p"], /
 ) -> Float[Array, " n_train"]:
-    r"""Inner product of each training gradient with the summed validation gradient.
+    r"""Return the inner product of each training gradient with the summed validation gradient.
 
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
     Parameters
     ----------
-    validation_gradients
-        `(n_val, p)`.
-    training_gradients
-        `(n_train, p)`.
+    validation_gradients, training_gradients
+        Gradients of the samples' own losses at the same parameters.
 
     Returns
     -------
     array
-        `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j lowers the summed
-        validation loss by the score, to first order; :func:`lai_core.influence.descent_remainder` bounds
-        the rest.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        Positive helps: one SGD step of unit learning rate on sample j lowers the summed validation loss by
+        the score, to first order; :func:`lai_core.influence.descent_remainder` bounds the rest.
 
     Examples
     --------
@@ -175,19 +149,20 @@ def inner_product_scores(
     >>> influence.inner_product_scores(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, -1.0]]))
     array([ 3., -2.])
     """
-    xp, (validation, training) = conformed(
-        {
-            "validation_gradients": (validation_gradients, "n_val p"),
-            "training_gradients": (training_gradients, "n_train p"),
-        }
-    )
-    return xp.matmul(training, xp.sum(validation, axis=0))
+    xp = xp_of(validation_gradients)
+    return xp.matmul(training_gradients, xp.sum(validation_gradients, axis=0))
 
 
+@checked
 def directional_scores(
-    losses: Callable[[Array], Array], parameters: Array, direction: Array, /, *, step: float = 1e-3
+    losses: Callable[[Array], Array],
+    parameters: Float[Array, " p"],
+    direction: Float[Array, " p"],
+    /,
+    *,
+    step: float = 1e-3,
 ) -> Float[Array, " n_train"]:
-    r"""Inner products with the validation gradient from two forward passes.
+    r"""Compute inner products with the validation gradient from two forward passes.
 
     Implements :eq:`directional-derivative`:
     :math:`v_j = \frac{d}{d\epsilon} l_j(\theta + \epsilon\, \nabla L_V)|_{\epsilon = 0}`, by central
@@ -197,33 +172,26 @@ def directional_scores(
     Parameters
     ----------
     losses
-        From parameters `(p,)` to the training samples' own losses `(n_train,)`.
+        From parameters to the training samples' own losses, one number for each sample.
     parameters
-        `(p,)`.
+        Where to differentiate.
     direction
-        `(p,)`, the gradient of the summed validation loss.
+        The gradient of the summed validation loss.
     step
         Half the distance between the two passes, in multiples of `direction`.
 
     Returns
     -------
     array
-        `(n_train,)`. Positive helps, as in `inner_product_scores`; the error is of order `step` squared.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit or `step` is not positive.
+        Positive helps, as in `inner_product_scores`; the error is of order `step` squared.
     """
     check_number("step", step, above=0.0)
-    _, (theta, towards) = conformed({"parameters": (parameters, "p"), "direction": (direction, "p")})
-    ahead, behind = losses(theta + towards * float(step)), losses(theta - towards * float(step))
-    return (ahead - behind) / (2.0 * float(step))
+    move = direction * float(step)
+    return (losses(parameters + move) - losses(parameters - move)) / (2.0 * float(step))
 
 
-def _damped(xp: Namespace, hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
+def _damped(hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
     check_number("damping", damping, at_least=0.0)
-    identity = xp.triu(xp.tril(xp.ones_like(hessian)))
+    xp = xp_of(hessian)
+    identity = xp.triu(xp.tril(xp.ones_like(hessian)))  # eye would ask a traced array for its device
     return hessian + identity * float(damping)

@@ -1,151 +1,113 @@
 """Exact identities about the factors of Ghost and LAI: where their gradients come from, what they cancel."""
 
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 
-from lai_core._engine.namespace import Array, Namespace, namespace_of
-from lai_core._theory.shapes import conformed
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import checked
 
 
-def pre_activation_gradients(activation_gradients: Array, slopes: Array, /) -> Float[Array, "n d_out"]:
-    r"""Gradients with respect to a layer's pre-activations from those of its activations.
+@checked
+def pre_activation_gradients(
+    activation_gradients: Float[Array, "n d_out"], slopes: Float[Array, "n d_out"], /
+) -> Float[Array, "n d_out"]:
+    r"""Compute gradients with respect to a layer's pre-activations from those of its activations.
 
     Implements :eq:`ghost-pre-activation`: :math:`g = \phi'(s) \odot \partial \ell / \partial \phi(s)`, the
-    feedback for which Eq. 3 is an identity. Neglecting the factor :math:`\phi'` is not.
+    gradients for which Eq. 3 is an identity; without the factor :math:`\phi'` it is not.
 
     Parameters
     ----------
     activation_gradients
-        `(n, d_out)`, gradient of each sample's loss with respect to the layer's output after its
-        activation function.
+        Gradient of each sample's loss with respect to the layer's output after its activation function.
     slopes
-        `(n, d_out)`, the activation function's derivative at the pre-activations.
+        The activation function's derivative at the pre-activations.
 
     Returns
     -------
     array
-        `(n, d_out)`, the output gradients of a `LayerTrace`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the shapes differ.
+        The output gradients of a `LayerTrace`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from lai_core import identities
-    >>> identities.pre_activation_gradients(np.array([[3.0, 5.0]]), np.array([[1.0, 0.0]]))
+    >>> from lai_core import influence
+    >>> influence.pre_activation_gradients(np.array([[3.0, 5.0]]), np.array([[1.0, 0.0]]))
     array([[3., 0.]])
     """
-    _, (gradients, derivatives) = conformed(
-        {"activation_gradients": (activation_gradients, "n d_out"), "slopes": (slopes, "n d_out")}
-    )
-    return gradients * derivatives
+    return activation_gradients * slopes
 
 
+@checked
 def softmax_feedback(
-    validation_probabilities: Array,
-    validation_labels: Array,
-    training_probabilities: Array,
-    training_labels: Array,
+    validation_probabilities: Float[Array, "n_val c"],
+    validation_labels: Integer[Array, " n_val"],
+    training_probabilities: Float[Array, "n_train c"],
+    training_labels: Integer[Array, " n_train"],
     /,
 ) -> Float[Array, "n_val n_train"]:
-    r"""Return the last layer's beta under softmax and cross-entropy, from probabilities and labels.
+    r"""Compute the last layer's beta under softmax and cross-entropy, from probabilities and labels.
 
     Implements :eq:`softmax-feedback`:
-    :math:`\beta^{(L)}_{zj} = \langle p_z, p_j \rangle - p_z[y_j] - p_j[y_z] + 1[y_z = y_j]`.
+    :math:`\beta^{(L)}_{zj} = \langle p_z, p_j \rangle - p_z[y_j] - p_j[y_z] + 1[y_z = y_j]`, the inner
+    product of the gradients :math:`p - e_y`.
 
     Parameters
     ----------
     validation_probabilities, training_probabilities
-        `(n_val, c)` and `(n_train, c)`: softmax of the logits.
+        Softmax of the logits.
     validation_labels, training_labels
-        `(n_val,)` and `(n_train,)`, integers below c.
+        Classes, below c.
 
     Returns
     -------
     array
-        `(n_val, n_train)`, in [-2, 2]. With two classes it is negative for every pair of different
-        labels.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a shape does not fit.
+        In [-2, 2]. With two classes it is negative for every pair of different labels.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from lai_core import identities
+    >>> from lai_core import influence
     >>> even = np.array([[0.5, 0.5]])
-    >>> identities.softmax_feedback(even, np.array([0]), even, np.array([1]))
+    >>> influence.softmax_feedback(even, np.array([0]), even, np.array([1]))
     array([[-0.5]])
     """
-    xp, (theirs, ours) = conformed(
-        {
-            "validation_probabilities": (validation_probabilities, "n_val c"),
-            "training_probabilities": (training_probabilities, "n_train c"),
-        }
-    )
-    namespace_of({"validation_probabilities": theirs, "validation_labels": validation_labels})
-    _check_labels(xp, "validation_labels", validation_labels, int(theirs.shape[0]))
-    namespace_of({"training_probabilities": ours, "training_labels": training_labels})
-    _check_labels(xp, "training_labels", training_labels, int(ours.shape[0]))
-    agreement = xp.astype(validation_labels[:, None] == training_labels[None, :], theirs.dtype)
+    xp = xp_of(validation_probabilities)
+    alike = validation_labels[:, None] == training_labels[None, :]
     return (
-        xp.matmul(theirs, xp.matrix_transpose(ours))
-        - xp.take(theirs, training_labels, axis=1)
-        - xp.matrix_transpose(xp.take(ours, validation_labels, axis=1))
-        + agreement
+        xp.matmul(validation_probabilities, xp.matrix_transpose(training_probabilities))
+        - xp.take(validation_probabilities, training_labels, axis=1)
+        - xp.matrix_transpose(xp.take(training_probabilities, validation_labels, axis=1))
+        + xp.astype(alike, validation_probabilities.dtype)
     )
 
 
-def self_votes(kernel: Array, /) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    r"""Each sample's vote for itself, and the others' votes, when a batch is its own validation set.
+@checked
+def self_votes(kernel: Float[Array, "n n"], /) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    r"""Split each score into the sample's vote for itself and the others' votes, on one batch.
 
-    Implements :eq:`self-exclusion`: the score is their sum, and the own vote :math:`|g_j|^2` is never
-    negative, so that a sample is dropped exactly if :math:`\sum_{z \ne j} \langle g_z, g_j \rangle <
+    Implements :eq:`self-exclusion`: the score is their sum, and a sample's own vote :math:`|g_j|^2` is
+    never negative, so that a sample is dropped exactly if :math:`\sum_{z \ne j} \langle g_z, g_j \rangle <
     -|g_j|^2`.
 
     Parameters
     ----------
     kernel
-        `(n, n)`, of a batch with itself.
+        Of a batch with itself, as its own validation set.
 
     Returns
     -------
     tuple of arrays
-        `(n,)` the sample's own vote, the kernel's diagonal; `(n,)` the others', which is the score
-        with `exclude_self=True`. Positive helps.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the kernel is not square.
+        The sample's own vote, the kernel's diagonal; and the others', which is the score with
+        `exclude_self=True`. Positive helps.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from lai_core import identities
-    >>> identities.self_votes(np.array([[4.0, -3.0], [-3.0, 9.0]]))  # kept, though its peer opposes it
+    >>> from lai_core import influence
+    >>> influence.self_votes(np.array([[4.0, -3.0], [-3.0, 9.0]]))  # kept, though its peer opposes it
     (array([4., 9.]), array([-3., -3.]))
     """
-    xp, (square,) = conformed({"kernel": (kernel, "n n")})
-    own = xp.sum(xp.triu(xp.tril(square)), axis=0)
-    others = xp.sum(xp.triu(square, k=1) + xp.tril(square, k=-1), axis=0)
+    xp = xp_of(kernel)
+    own = xp.sum(xp.triu(xp.tril(kernel)), axis=0)
+    others = xp.sum(xp.triu(kernel, k=1) + xp.tril(kernel, k=-1), axis=0)
     return own, others
-
-
-def _check_labels(xp: Namespace, name: str, labels: Array, length: int) -> None:
-    if labels.ndim != 1 or labels.shape[0] != length:
-        msg = f"{name}: expected shape ({length},), got {tuple(labels.shape)}"
-        raise ValueError(msg)
-    if not xp.isdtype(labels.dtype, "integral"):
-        msg = f"{name}: expected integers, got {labels.dtype}"
-        raise TypeError(msg)

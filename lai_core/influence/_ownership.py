@@ -2,12 +2,13 @@
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_floating, check_not_empty, check_vector
-from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.arrays import checked
 
 
+@checked
 def ownership_residuals(
-    gradient: Float[Array, "n ..."], weighted: Float[Array, "n ..."], weights: Float[Array, " n"]
+    gradient: Float[Array, "n ..."], weighted: Float[Array, "n ..."], weights: Float[Array, " n"], /
 ) -> Float[Array, " n"]:
     r"""Measure how far each row of a tensor is from reaching the loss of its own sample alone.
 
@@ -19,24 +20,22 @@ def ownership_residuals(
     Parameters
     ----------
     gradient
-        Gradient of the sum of all samples' losses, `(n, ...)`, sample by sample.
+        Gradient of the sum of all samples' losses, sample by sample.
     weighted
-        Gradient of the weighted sum, of the same shape.
+        Gradient of the weighted sum.
     weights
-        The weights, `(n,)`: all different, and drawn without looking at the model.
+        The weights: all different, and drawn without looking at the model.
 
     Returns
     -------
     array
-        `(n,)`: the largest absolute entry of each row of :math:`r^w_i - w_i r_i`, in the gradients'
-        units. What is left of rounding is of the size of the weights times the gradients.
+        The largest absolute entry of each row of :math:`r^w_i - w_i r_i`, in the gradients' units. What
+        is left of rounding is of the size of the weights times the gradients.
 
     Raises
     ------
-    TypeError
-        If an argument is no array of real floats.
     ValueError
-        If the shapes do not fit.
+        If the two gradients have different shapes.
 
     Examples
     --------
@@ -48,17 +47,10 @@ def ownership_residuals(
     >>> ownership_residuals(gradients.sum(0), weighted, weights)  # the second loss depends on row 0
     array([5., 0.])
     """
-    named = {"gradient": gradient, "weighted": weighted, "weights": weights}
-    xp = namespace_of(named)
-    shape = tuple(gradient.shape)
-    check_not_empty("gradient", gradient)
-    if tuple(weighted.shape) != shape or not shape:
+    xp, shape = xp_of(gradient), tuple(gradient.shape)
+    if tuple(weighted.shape) != shape:
         msg = f"weighted: expected the shape of gradient, (n, ...) = {shape}, got {tuple(weighted.shape)}"
         raise ValueError(msg)
-    check_vector("weights", weights, shape[0])
-    for name in ("gradient", "weighted"):
-        check_floating(name, named[name], xp)
-    dtype = accumulation_dtype(xp, *(array.dtype for array in named.values()))
-    once, second = (cast(xp, xp.reshape(side, (shape[0], -1)), dtype) for side in (gradient, weighted))
-    left = second - once * xp.expand_dims(cast(xp, weights, dtype), axis=1)
+    once, second = (xp.reshape(side, (shape[0], -1)) for side in (gradient, weighted))
+    left = second - once * xp.expand_dims(weights, axis=1)
     return xp.max(xp.abs(left), axis=1)

@@ -1,4 +1,15 @@
-"""Scores along the step that an adaptive optimizer takes, instead of along the gradient."""
+r"""Appendix E: the gradient is not the step that an adaptive optimizer takes; what scores along its step are.
+
+* One step of Adam and the derivative of the loss after it, exactly: `Adam`, `adam_step`,
+  `adam_derivative_scores`.
+* Inner products in the metric of a diagonal preconditioner, and what becomes of Ghost's factors under one:
+  `adam_direction_scores`, `preconditioned_ghost_kernel`, `preconditioned_ghost_scores`.
+
+Parameters, moments and gradients are flat vectors of `p` numbers; each training gradient is that of the
+sample's own, unnormalised loss. Scores are positive for samples that help, per unit learning rate and per
+unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. A `TypeError` names an argument of
+a wrong kind, a `ValueError` one whose shape or range does not fit.
+"""
 
 from lai_core.optimizers._adam import Adam
 from lai_core.optimizers._scores import (

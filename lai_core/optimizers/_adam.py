@@ -29,13 +29,6 @@ class Adam:
         Norm to which the batch gradient is clipped, before the decay is added. None: no clipping.
     norm_epsilon
         Added to the gradient's norm when clipping (torch's `clip_grad_norm_` adds 1e-6).
-
-    Raises
-    ------
-    TypeError
-        If a number is not a Python number.
-    ValueError
-        If one is out of range.
     """
 
     learning_rate: float = 1e-3
@@ -80,9 +73,12 @@ def _clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tu
 
 
 def clipped_backwards(xp: Namespace, cotangent: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
-    """Apply the transposed derivative of clipping; it is symmetric: a factor, less the radial part."""
+    """Apply the transposed derivative of clipping to `cotangent`."""
     if adam.max_norm is None:
         return cotangent
+    # clip(g) = f g with f = max_norm / (|g| + e) where clipping is active, f = 1 elsewhere.
+    # d clip(g) / dg = f I - f / (|g| (|g| + e)) g g' : symmetric, so that it is its own transpose;
+    #                      |---- shrink ----|
     norm, active, factor = _clipping(xp, gradient, adam.max_norm, adam)
     radial = xp.sum(gradient * cotangent, axis=0, keepdims=True)
     shrink = factor / (xp.where(active, norm, xp.ones_like(norm)) * (norm + float(adam.norm_epsilon)))

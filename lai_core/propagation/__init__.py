@@ -1,10 +1,21 @@
-r"""Noise propagation: how output gradients travel down the layers, and what noise does on the way.
+r"""Appendix A: how output gradients travel down the layers, and what noise does on the way.
 
-Throughout, layer l has pre-activations :math:`s^{(l)}`, each sample x its gradients
-:math:`g^{(l)}_x`, and :math:`J^{(l)}_x` of shape `(d_(l-1), d_l)` maps :math:`g^{(l)}_x` to
-:math:`g^{(l-1)}_x`: it is the transposed Jacobian of :math:`s^{(l)}` in :math:`s^{(l-1)}`. A list
-called `jacobians`, `means` or `deviations` holds the matrices of the layers l+1, ..., L, in this
-order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all arrays broadcast.
+* The chain of Jacobians and its product, skips included: `layer_jacobian`, `vjp_recursion`,
+  `backward_operator`, `separating_operator`.
+* A systematic part and a rest, and what the rest does to the product: `jacobian_split`,
+  `telescoping_perturbation`, `perturbation_norm_bound`, beside the printed first order.
+* A layer's similarity as gain times shared signal plus remainder: `similarity_decomposition`, `trace_gain`,
+  `remainder_terms`.
+* Its variance under independent noise in the Jacobians, `jacobian_noise_variance` and its bound, and over
+  random weights, `random_weights_variance`.
+
+Layer l has pre-activations :math:`s^{(l)}`, each sample x its gradients :math:`g^{(l)}_x`, and
+:math:`J^{(l)}_x`, with one row for each unit of layer l-1 and one column for each of layer l, maps
+:math:`g^{(l)}_x` to :math:`g^{(l-1)}_x`: it is the transposed Jacobian of :math:`s^{(l)}` in
+:math:`s^{(l-1)}`. A list called `jacobians`, `means` or `deviations` holds the matrices of the layers
+l+1, ..., L, in this order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all
+arrays broadcast. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
+does not fit.
 """
 
 from lai_core.propagation._noise import (

@@ -1,30 +1,23 @@
-r"""Independent noise in the Jacobians: the exact variance of a similarity, and its bound."""
+"""Independent noise in the Jacobians: the exact variance of a similarity, and its bound."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, Namespace
-from lai_core._theory.prepared import (
-    apply,
-    check_chain,
-    check_shape,
-    check_width,
-    dot,
-    numbered,
-    prepared,
-    transposed_product,
-)
+from lai_core._engine.namespace import Array, Namespace, xp_of
+from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
+from lai_core._theory.arrays import checked
 from lai_core.propagation._perturbation import first_order_norm_bound
 
-Law = tuple[Array, Array]
-"""A random Jacobian: its outcomes `(m, d_(t-1), d_t)` and their probabilities `(m,)`."""
+Law = tuple[Float[Array, "outcomes d_below d_above"], Float[Array, " outcomes"]]
+"""A random Jacobian: its outcomes and their probabilities."""
 
 
+@checked
 def propagated_moments(
-    laws: Sequence[Law], output_gradient: Array, /
+    laws: Sequence[Law], output_gradient: Float[Array, " d_L"], /
 ) -> tuple[Float[Array, " d_l"], Float[Array, "d_l d_l"]]:
-    r"""Mean and covariance of :math:`g^{(l)} = A^{(l)} g^{(L)}` for independent random Jacobians.
+    r"""Compute mean and covariance of :math:`g^{(l)} = A^{(l)} g^{(L)}` for independent random Jacobians.
 
     Implements :eq:`jacobian-noise-variance`, the moments it needs, layer by layer from above:
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
@@ -34,25 +27,26 @@ def propagated_moments(
     laws
         Of each layer l+1, ..., L, the outcomes of its Jacobian and their probabilities.
     output_gradient
-        The fixed :math:`g^{(L)}`, `(d_L,)`.
+        The fixed :math:`g^{(L)}`.
 
     Returns
     -------
-    tuple of array
-        The mean, `(d_l,)`, and the covariance, `(d_l, d_l)`.
+    tuple of arrays
+        The mean and the covariance.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        If the Jacobians do not multiply.
     """
-    xp, outcomes, weights, (gradient,) = _read(laws, {"output_gradient": output_gradient})
-    check_shape("output_gradient", gradient, (outcomes[-1].shape[-1],))
-    mean = gradient
-    covariance = gradient[:, None] * gradient[None, :] * 0.0
-    for matrices, probabilities in zip(reversed(outcomes), reversed(weights), strict=True):
+    xp = xp_of(output_gradient)
+    outcomes = [matrices for matrices, _ in laws]
+    check_chain("laws", outcomes)
+    check_width("output_gradient", output_gradient, outcomes[-1], "the last Jacobian")
+    mean = output_gradient
+    covariance = mean[:, None] * mean[None, :] * 0.0
+    for matrices, probabilities in reversed(laws):
+        # h' = J h with J = M + D independent of h:  Cov h' = M Cov(h) M' + E[D E[h h'] D']
         average, rests = _centred(xp, matrices, probabilities)
         second = covariance + mean[:, None] * mean[None, :]
         carried = xp.matmul(average, xp.matmul(covariance, xp.matrix_transpose(average)))
@@ -62,14 +56,15 @@ def propagated_moments(
     return mean, covariance
 
 
+@checked
 def jacobian_noise_variance(
-    validation_mean: Array,
-    validation_covariance: Array,
-    training_mean: Array,
-    training_covariance: Array,
+    validation_mean: Float[Array, "... d_l"],
+    validation_covariance: Float[Array, "... d_l d_l"],
+    training_mean: Float[Array, "... d_l"],
+    training_covariance: Float[Array, "... d_l d_l"],
     /,
 ) -> Float[Array, "..."]:
-    r"""Exact variance of a layer's similarity, given both output gradients.
+    r"""Compute the exact variance of a layer's similarity, given both output gradients.
 
     Implements :eq:`jacobian-noise-variance`: :math:`\mathrm{Var}[\beta^{(l)}|g] = u^\top S_j u +
     w^\top S_z w + \mathrm{tr}(S_z S_j)`, where u, w are the means and :math:`S_z, S_j` the
@@ -79,41 +74,25 @@ def jacobian_noise_variance(
     Parameters
     ----------
     validation_mean, validation_covariance
-        u `(..., d_l)` and :math:`S_z` `(..., d_l, d_l)`, as `propagated_moments` gives them.
+        u and :math:`S_z`, as `propagated_moments` gives them.
     training_mean, training_covariance
         w and :math:`S_j`.
 
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        The variance.
     """
-    named = {
-        "validation_mean": validation_mean,
-        "validation_covariance": validation_covariance,
-        "training_mean": training_mean,
-        "training_covariance": training_covariance,
-    }
-    xp, (mean_z, covariance_z, mean_j, covariance_j) = prepared(named)
-    width = mean_z.shape[-1]
-    check_width("training_mean", mean_j, width, "validation_mean")
-    sides = (("validation_covariance", covariance_z), ("training_covariance", covariance_j))
-    for name, covariance in sides:
-        check_shape(name, covariance, (*covariance.shape[:-2], width, width))
-    through_mean = dot(xp, mean_z, apply(xp, covariance_j, mean_z))
-    through_mean = through_mean + dot(xp, mean_j, apply(xp, covariance_z, mean_j))
-    return through_mean + xp.sum(covariance_z * xp.matrix_transpose(covariance_j), axis=(-2, -1))
+    xp = xp_of(validation_mean)
+    noise_j = dot(xp, validation_mean, apply(xp, training_covariance, validation_mean))  # u' S_j u
+    noise_z = dot(xp, training_mean, apply(xp, validation_covariance, training_mean))  # w' S_z w
+    both = validation_covariance * xp.matrix_transpose(training_covariance)  # of which the sum is tr(S_z S_j)
+    return noise_j + noise_z + xp.sum(both, axis=(-2, -1))
 
 
+@checked
 def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    r"""Gain and noise gain of each random Jacobian, in the sense of the bound.
+    r"""Compute gain and noise gain of each random Jacobian, in the sense of the bound.
 
     Implements :eq:`jacobian-noise-bound`, its constants: :math:`\rho_t = \|\bar J^{(t)}\|_2` and
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
@@ -125,19 +104,18 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
 
     Returns
     -------
-    tuple of array
-        :math:`\rho` and :math:`\sigma`, each `(n,)`.
+    tuple of arrays
+        :math:`\rho` and :math:`\sigma`.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        If the Jacobians do not multiply.
     """
-    xp, outcomes, weights, _ = _read(laws, {})
+    xp = xp_of(laws[0][0])
+    check_chain("laws", [matrices for matrices, _ in laws])
     gains, noise = [], []
-    for matrices, probabilities in zip(outcomes, weights, strict=True):
+    for matrices, probabilities in laws:
         average, rests = _centred(xp, matrices, probabilities)
         energy = xp.sum(probabilities[:, None, None] * transposed_product(xp, rests, rests), axis=0)
         gains.append(xp.linalg.matrix_norm(average, ord=2))
@@ -145,10 +123,15 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
     return xp.stack(gains), xp.stack(noise)
 
 
+@checked
 def jacobian_noise_bound(
-    gains: Array, noise_gains: Array, validation_norm: Array, training_norm: Array, /
+    gains: Float[Array, "... n"],
+    noise_gains: Float[Array, "... n"],
+    validation_norm: Float[Array, "..."],
+    training_norm: Float[Array, "..."],
+    /,
 ) -> Float[Array, "..."]:
-    r"""Bound on the variance of a layer's similarity under independent Jacobian noise.
+    r"""Bound the variance of a layer's similarity under independent Jacobian noise.
 
     Implements :eq:`jacobian-noise-bound`: :math:`(V^2 - R^2) \|g_z\|^2 \|g_j\|^2` with
     :math:`R = \prod_t \rho_t^2` and :math:`V = \prod_t (\rho_t^2 + \sigma_t^2)`, an equality for layers
@@ -158,50 +141,37 @@ def jacobian_noise_bound(
     Parameters
     ----------
     gains
-        :math:`\rho_t \ge \|\bar J^{(t)}\|_2`, `(..., n)`.
+        :math:`\rho_t \ge \|\bar J^{(t)}\|_2`.
     noise_gains
-        :math:`\sigma_t`, with :math:`\sigma_t^2 \ge \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2`, `(..., n)`.
+        :math:`\sigma_t`, with :math:`\sigma_t^2 \ge \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2`.
     validation_norm, training_norm
-        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`, `(...)`.
+        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`.
 
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many noise gains as gains.
-    TypeError
-        If an argument is no array of real floats.
+        At least the variance.
     """
-    named = {
-        "gains": gains,
-        "noise_gains": noise_gains,
-        "validation_norm": validation_norm,
-        "training_norm": training_norm,
-    }
-    _, (gains, noise_gains, validation_norm, training_norm) = prepared(named)
-    check_width("noise_gains", noise_gains, gains.shape[-1], "gains")
     kept, added = gains * gains, noise_gains * noise_gains
-    R, excess = kept[..., 0], added[..., 0]  # excess = V - R, without cancellation
+    # excess = V - R, without cancellation: V' - R' = (V - R) (rho^2 + sigma^2) + R sigma^2
+    R, excess = kept[..., 0], added[..., 0]
     for t in range(1, gains.shape[-1]):
         excess = excess * (kept[..., t] + added[..., t]) + R * added[..., t]
         R = R * kept[..., t]
     scale = validation_norm * training_norm
-    return excess * (excess + 2.0 * R) * scale * scale
+    return excess * (excess + 2.0 * R) * scale * scale  # V^2 - R^2 = (V - R) (V - R + 2 R)
 
 
+@checked
 def similarity_variance_as_printed(
-    gain: Array,
-    signal_variance: Array,
-    kappa: Array,
-    gains: Array,
-    noise_energies: Array,
-    anisotropy: Array,
-    validation_norm: Array,
-    training_norm: Array,
+    gain: Float[Array, "..."],
+    signal_variance: Float[Array, "..."],
+    kappa: Float[Array, "..."],
+    gains: Float[Array, "... n"],
+    noise_energies: Float[Array, "... n"],
+    anisotropy: Float[Array, "..."],
+    validation_norm: Float[Array, "..."],
+    training_norm: Float[Array, "..."],
     /,
 ) -> Float[Array, "..."]:
     r"""Compute the printed schematic bound on a layer's similarity, without its cross terms.
@@ -215,59 +185,23 @@ def similarity_variance_as_printed(
     Parameters
     ----------
     gain, signal_variance, kappa
-        c, :math:`\mathrm{Var}\,\beta^\star` and :math:`\kappa`, each `(...)`.
+        c, :math:`\mathrm{Var}\,\beta^\star` and :math:`\kappa`.
     gains
-        :math:`\rho_t`, t = l+1, ..., L, `(..., n)`.
+        :math:`\rho_t`, t = l+1, ..., L.
     noise_energies
-        :math:`E\|\Delta J^{(t)}\|_F^2`, `(..., n)`.
+        :math:`E\|\Delta J^{(t)}\|_F^2`.
     anisotropy
-        :math:`\|\bar E^{(l)}\|_F^2`, `(...)`.
+        :math:`\|\bar E^{(l)}\|_F^2`.
     validation_norm, training_norm
-        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`, `(...)`.
+        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`.
 
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many energies as gains.
-    TypeError
-        If an argument is no array of real floats.
+        The printed number.
     """
-    named = {
-        "gain": gain,
-        "signal_variance": signal_variance,
-        "kappa": kappa,
-        "gains": gains,
-        "noise_energies": noise_energies,
-        "anisotropy": anisotropy,
-        "validation_norm": validation_norm,
-        "training_norm": training_norm,
-    }
-    _, (gain, signal_variance, kappa, gains, noise_energies, anisotropy, theirs, ours) = prepared(named)
     energy = anisotropy + first_order_norm_bound(gains * gains, noise_energies)
-    return gain * gain * signal_variance + kappa * (theirs * ours) ** 2 * energy
-
-
-def _read(
-    laws: Sequence[Law], others: dict[str, Array]
-) -> tuple[Namespace, list[Array], list[Array], list[Array]]:
-    """Check the laws, and return the namespace, the outcomes, the probabilities and the other arrays."""
-    named = numbered("laws", laws)
-    for name, law in named.items():
-        if not isinstance(law, tuple) or len(law) != 2:
-            msg = f"{name}: expected a pair (outcomes, probabilities), got {type(law).__name__}"
-            raise TypeError(msg)
-    arrays = {f"{name}[{place}]": law[place] for place in (0, 1) for name, law in named.items()}
-    xp, read = prepared(arrays | others)
-    outcomes, weights, rest = read[: len(laws)], read[len(laws) : 2 * len(laws)], read[2 * len(laws) :]
-    check_chain("laws", outcomes)
-    for index, (matrices, probabilities) in enumerate(zip(outcomes, weights, strict=True)):
-        check_shape(f"laws[{index}][1]", probabilities, tuple(matrices.shape[:-2]))
-    return xp, outcomes, weights, rest
+    return gain * gain * signal_variance + kappa * (validation_norm * training_norm) ** 2 * energy
 
 
 def _centred(xp: Namespace, matrices: Array, probabilities: Array) -> tuple[Array, Array]:

@@ -1,45 +1,45 @@
-r"""Layer Jacobians, and the operator that carries the last layer's gradient down to layer l."""
+"""Layer Jacobians, and the operator that carries the last layer's gradient down to layer l."""
 
 from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import apply, check_chain, check_shape, check_width, numbered, prepared
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import apply, check_chain, check_width
+from lai_core._theory.arrays import checked
+
+Jacobian = Float[Array, "... d_below d_above"]
+"""A matrix that carries the gradient of one layer down to a lower one."""
 
 
-def layer_jacobian(weight: Array, derivatives: Array, /) -> Float[Array, "... d_below d_out"]:
-    r"""One layer's backward operator, :math:`J^{(l)} = \mathrm{Diag}(\phi'(s^{(l-1)}))\,W^{(l)\top}`.
+@checked
+def layer_jacobian(
+    weight: Float[Array, "... d_above d_below"], derivatives: Float[Array, "... d_below"], /
+) -> Jacobian:
+    r"""Make one layer's backward operator, :math:`J^{(l)} = \mathrm{Diag}(\phi'(s^{(l-1)}))\,W^{(l)\top}`.
 
     Implements :eq:`vjp-recursion`, for a layer :math:`s^{(l)} = W^{(l)}\phi(s^{(l-1)}) + b`.
 
     Parameters
     ----------
     weight
-        :math:`W^{(l)}`, `(d_l, d_(l-1))`.
+        :math:`W^{(l)}`.
     derivatives
-        :math:`\phi'(s^{(l-1)})` of each sample, `(..., d_(l-1))`.
+        :math:`\phi'(s^{(l-1)})` of each sample.
 
     Returns
     -------
     array
-        `(..., d_(l-1), d_l)`.
-
-    Raises
-    ------
-    ValueError
-        If the widths do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        The Jacobian of each sample.
     """
-    xp, (weight, derivatives) = prepared({"weight": weight, "derivatives": derivatives})
-    check_chain("weight", [weight])
-    check_width("derivatives", derivatives, weight.shape[-1], "weight")
-    return derivatives[..., None] * xp.matrix_transpose(weight)
+    return derivatives[..., None] * xp_of(weight).matrix_transpose(weight)
 
 
-def vjp_recursion(jacobians: Sequence[Array], output_gradient: Array, /) -> tuple[Float[Array, "... _"], ...]:
-    r"""Gradients of the layers l, ..., L by :math:`g^{(t-1)} = J^{(t)} g^{(t)}`.
+@checked
+def vjp_recursion(
+    jacobians: Sequence[Jacobian], output_gradient: Float[Array, "... d_L"], /
+) -> tuple[Float[Array, "... _"], ...]:
+    r"""Compute the gradients of the layers l, ..., L by :math:`g^{(t-1)} = J^{(t)} g^{(t)}`.
 
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
@@ -47,33 +47,31 @@ def vjp_recursion(jacobians: Sequence[Array], output_gradient: Array, /) -> tupl
     Parameters
     ----------
     jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`, each `(..., d_(t-1), d_t)`.
+        :math:`J^{(l+1)}, \dots, J^{(L)}`.
     output_gradient
-        :math:`g^{(L)}`, `(..., d_L)`.
+        :math:`g^{(L)}`.
 
     Returns
     -------
-    tuple of array
+    tuple of arrays
         :math:`g^{(l)}, \dots, g^{(L)}`.
 
     Raises
     ------
     ValueError
-        If the shapes do not chain.
-    TypeError
-        If an argument is no array of real floats.
+        If the matrices do not multiply.
     """
-    named = numbered("jacobians", jacobians) | {"output_gradient": output_gradient}
-    xp, (*matrices, gradient) = prepared(named)
-    check_chain("jacobians", matrices)
-    check_width("output_gradient", gradient, matrices[-1].shape[-1], "the last Jacobian")
-    found = [gradient]
-    for matrix in reversed(matrices):
-        found.append(apply(xp, matrix, found[-1]))
-    return tuple(reversed(found))
+    xp = xp_of(output_gradient)
+    check_chain("jacobians", jacobians)
+    check_width("output_gradient", output_gradient, jacobians[-1], "the last Jacobian")
+    gradients = [output_gradient]
+    for jacobian in reversed(jacobians):
+        gradients.append(apply(xp, jacobian, gradients[-1]))
+    return tuple(reversed(gradients))
 
 
-def backward_operator(jacobians: Sequence[Array], /) -> Float[Array, "... d_l d_L"]:
+@checked
+def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l d_L"]:
     r"""Carry the last layer's gradient to layer l: :math:`A^{(l)} = J^{(l+1)} \cdots J^{(L)}`.
 
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
@@ -82,30 +80,29 @@ def backward_operator(jacobians: Sequence[Array], /) -> Float[Array, "... d_l d_
     Parameters
     ----------
     jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`, each `(..., d_(t-1), d_t)`.
+        :math:`J^{(l+1)}, \dots, J^{(L)}`.
 
     Returns
     -------
     array
-        `(..., d_l, d_L)`.
+        The operator :math:`A^{(l)}`.
 
     Raises
     ------
     ValueError
-        If there is no matrix, or the shapes do not chain.
-    TypeError
-        If an argument is no array of real floats.
+        If the matrices do not multiply.
     """
-    xp, matrices = prepared(numbered("jacobians", jacobians))
-    check_chain("jacobians", matrices)
-    product = matrices[0]
-    for matrix in matrices[1:]:
-        product = xp.matmul(product, matrix)
+    xp = xp_of(jacobians[0])
+    check_chain("jacobians", jacobians)
+    product = jacobians[0]
+    for jacobian in jacobians[1:]:
+        product = xp.matmul(product, jacobian)
     return product
 
 
+@checked
 def separating_operator(
-    edges: Mapping[tuple[int, int], Array], layer: int, last: int, /
+    edges: Mapping[tuple[int, int], Jacobian], /, *, layer: int, last: int
 ) -> Float[Array, "... d_l d_L"]:
     r"""Carry the last layer's gradient to layer l along every path, skips included.
 
@@ -119,39 +116,34 @@ def separating_operator(
     edges
         For the layers k < t between which there is one, the direct derivative
         :math:`E^{(k,t)} = (\partial s^{(t)} / \partial s^{(k)})^\top`, every other layer's
-        pre-activations held fixed: `(..., d_k, d_t)` under the key `(k, t)`.
+        pre-activations held fixed, under the key `(k, t)`.
     layer, last
         The numbers l and L of the first and the last layer.
 
     Returns
     -------
     array
-        `(..., d_l, d_L)`.
+        The operator :math:`A^{(l)}`.
 
     Raises
     ------
     ValueError
-        If an edge does not lead upward, shapes do not fit, or no path leads from `layer` to `last`.
-    TypeError
-        If an edge is no array of real floats.
+        If an edge does not lead upward, or no path leads from `layer` to `last`.
     """
-    if not edges:
-        msg = "edges: expected at least one, got none"
-        raise ValueError(msg)
-    xp, matrices = prepared({f"edges[{key}]": matrix for key, matrix in edges.items()})
-    read = dict(zip(edges, matrices, strict=True))
-    _check_edges(read)
+    xp = xp_of(next(iter(edges.values())))
+    _check_edges(edges)
+    # From the top down: A^(L) = I, and A^(k) is the sum of E^(k,t) A^(t) over the edges that leave k.
     reached: dict[int, Array] = {}
     for start in range(last - 1, layer - 1, -1):
-        total: Array = read.get((start, last))
+        total: Array = edges.get((start, last))
         for stop in range(start + 1, last):
-            if (start, stop) in read and stop in reached:
-                path = xp.matmul(read[start, stop], reached[stop])
+            if (start, stop) in edges and stop in reached:
+                path = xp.matmul(edges[start, stop], reached[stop])
                 total = path if total is None else total + path
         if total is not None:
             reached[start] = total
     if layer not in reached:
-        msg = f"edges: expected a path from layer {layer} to layer {last}, got the edges {sorted(read)}"
+        msg = f"edges: expected a path from layer {layer} to layer {last}, got the edges {sorted(edges)}"
         raise ValueError(msg)
     return reached[layer]
 
@@ -162,8 +154,8 @@ def _check_edges(edges: Mapping[tuple[int, int], Array]) -> None:
         if start >= stop:
             msg = f"edges: expected keys (k, t) with k < t, got {(start, stop)}"
             raise ValueError(msg)
-        check_chain(f"edges[{(start, stop)}]", [matrix])
-        for end, width in ((start, matrix.shape[-2]), (stop, matrix.shape[-1])):
-            widths.setdefault(end, width)
-        expected = (widths[start], widths[stop])
-        check_shape(f"edges[{(start, stop)}]", matrix, (*matrix.shape[:-2], *expected))
+        shape = tuple(matrix.shape)
+        expected = (widths.setdefault(start, shape[-2]), widths.setdefault(stop, shape[-1]))
+        if shape[-2:] != expected:
+            msg = f"edges[{(start, stop)}]: expected shape (..., {expected[0]}, {expected[1]}), got {shape}"
+            raise ValueError(msg)

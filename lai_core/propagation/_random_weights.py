@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import prepared
+from lai_core._theory.arrays import checked
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RandomLayer:
     both_active_squared: float
 
     @classmethod
-    def linear(cls, width: int, variance: float) -> "RandomLayer":
+    def linear(cls, *, width: int, variance: float) -> "RandomLayer":
         """Make a layer whose every unit passes gradients.
 
         Returns
@@ -44,7 +44,7 @@ class RandomLayer:
         return cls(variance, width**2, width, width**2)
 
     @classmethod
-    def gated(cls, width: int, variance: float, *, each: float, both: float) -> "RandomLayer":
+    def gated(cls, *, width: int, variance: float, each: float, both: float) -> "RandomLayer":
         """Make a layer whose units are active independently of each other.
 
         Parameters
@@ -69,8 +69,9 @@ class RandomLayer:
         return cls(variance, width * both + others * each**2, width * both, width * both + others * both**2)
 
 
+@checked
 def random_weights_moments(
-    layers: Sequence[RandomLayer], norms: Array, squares: Array, /
+    layers: Sequence[RandomLayer], norms: Float[Array, "..."], squares: Float[Array, "..."], /
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     r"""Carry :math:`P = E\|g_z\|^2\|g_j\|^2` and :math:`Q = E\beta^2` down through random layers.
 
@@ -84,19 +85,13 @@ def random_weights_moments(
     layers
         From layer l up to layer L-1: each with the weights above it.
     norms, squares
-        P and Q of the last layer, `(...)`.
+        P and Q of the last layer.
 
     Returns
     -------
-    tuple of array
-        P and Q of layer l, each `(...)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        P and Q of layer l.
     """
-    _, (norms, squares) = prepared({"norms": norms, "squares": squares})
     for layer in reversed(layers):
         v2, both = layer.variance**2, layer.both_active
         norms, squares = (
@@ -106,10 +101,11 @@ def random_weights_moments(
     return norms, squares
 
 
+@checked
 def random_weights_variance(
-    layers: Sequence[RandomLayer], norms: Array, similarity: Array, /
+    layers: Sequence[RandomLayer], norms: Float[Array, "..."], similarity: Float[Array, "..."], /
 ) -> Float[Array, "..."]:
-    r"""Variance of a layer's similarity over random weights, given the last layer's gradients.
+    r"""Compute the variance of a layer's similarity over random weights, given the last layer's gradients.
 
     Implements :eq:`random-weights-variance`: :math:`Q_l - (\prod_t v_t E[n_{zj,t}])^2 \beta^{(L)2}`. In
     one layer with fixed gates, the variance relative to the squared mean is
@@ -120,21 +116,15 @@ def random_weights_variance(
     layers
         From layer l up to layer L-1.
     norms
-        :math:`\|g^{(L)}_z\|^2 \|g^{(L)}_j\|^2`, `(...)`.
+        :math:`\|g^{(L)}_z\|^2 \|g^{(L)}_j\|^2`.
     similarity
-        :math:`\beta^{(L)}`, `(...)`.
+        :math:`\beta^{(L)}`.
 
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array of real floats.
+        The variance.
     """
-    _, (norms, similarity) = prepared({"norms": norms, "similarity": similarity})
     _, squares = random_weights_moments(layers, norms, similarity * similarity)
     mean: Any = similarity
     for layer in layers:
@@ -142,10 +132,11 @@ def random_weights_variance(
     return squares - mean * mean
 
 
+@checked
 def linear_random_weights_variance(
-    norms: Array, similarity: Array, /, *, width: int, depth: int
+    norms: Float[Array, "..."], similarity: Float[Array, "..."], /, *, width: int, depth: int
 ) -> Float[Array, "..."]:
-    r"""Variance of a layer's similarity in a linear network of random weights of variance 1/width.
+    r"""Compute the same variance in a linear network of random weights of variance 1/width.
 
     Implements :eq:`random-weights-variance`, in closed form: :math:`\frac{P_0 + 2Q_0}{3}
     (1 + \frac2n)^k - \frac{P_0 - Q_0}{3} (1 - \frac1n)^k - Q_0 \approx \frac kn (P_0 + Q_0)`, with n
@@ -153,10 +144,8 @@ def linear_random_weights_variance(
 
     Parameters
     ----------
-    norms
-        :math:`P_0`, `(...)`.
-    similarity
-        :math:`\beta^{(L)}`, `(...)`.
+    norms, similarity
+        As in `random_weights_variance`.
     width
         n.
     depth
@@ -165,18 +154,12 @@ def linear_random_weights_variance(
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the width is not positive or the depth negative.
-    TypeError
-        If an argument is no array of real floats.
+        The variance.
     """
     check_number("width", width, at_least=1)
     check_number("depth", depth, at_least=0)
-    _, (norms, similarity) = prepared({"norms": norms, "similarity": similarity})
+    # The recursion's matrix [[1, 2/n], [1/n, 1 + 1/n]] multiplies P + 2 Q by 1 + 2/n and P - Q by 1 - 1/n,
+    # and Q = (P + 2 Q) / 3 - (P - Q) / 3.
     squares = similarity * similarity
     growing, shrinking = (norms + 2.0 * squares) / 3.0, (norms - squares) / 3.0
     return growing * (1 + 2 / width) ** depth - shrinking * (1 - 1 / width) ** depth - squares

@@ -1,17 +1,25 @@
-r"""A layer's similarity as gain times signal plus remainder."""
+"""A layer's similarity as gain times signal plus remainder."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import apply, check_shape, check_width, dot, prepared
-from lai_core.propagation._operators import backward_operator
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import apply, dot
+from lai_core._theory.arrays import checked
+from lai_core.propagation._operators import Jacobian, backward_operator
 from lai_core.propagation._perturbation import telescoping_perturbation
 
+Operator = Float[Array, "... d_l d_L"]
 
+
+@checked
 def similarity_decomposition(
-    operator: Array, gain: Array, validation: Array, training: Array, /
+    operator: Float[Array, "... d_L d_L"],
+    gain: Float[Array, "..."],
+    validation: Float[Array, "... d_L"],
+    training: Float[Array, "... d_L"],
+    /,
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     r"""Split :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` into its two terms.
 
@@ -22,39 +30,30 @@ def similarity_decomposition(
     Parameters
     ----------
     operator
-        :math:`M^{(l)}_{zj}`, `(..., d_L, d_L)`.
+        :math:`M^{(l)}_{zj}`.
     gain
-        c, `(...)`.
+        c.
     validation, training
-        :math:`g^{(L)}` of z and of j, `(..., d_L)`.
+        :math:`g^{(L)}` of z and of j.
 
     Returns
     -------
-    tuple of array
-        :math:`c\,\beta^\star` and :math:`\varepsilon^{(l)}`, each `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        :math:`c\,\beta^\star` and :math:`\varepsilon^{(l)}`.
     """
-    named = {"operator": operator, "gain": gain, "validation": validation, "training": training}
-    xp, (operator, gain, validation, training) = prepared(named)
-    for name, vector in (("validation", validation), ("training", training)):
-        check_width(name, vector, operator.shape[-1], "operator")
+    xp = xp_of(operator)
     signal = gain * dot(xp, validation, training)
     return signal, dot(xp, validation, apply(xp, operator, training) - gain[..., None] * training)
 
 
+@checked
 def remainder_terms(
-    means: Sequence[Array],
-    validation_deviations: Sequence[Array],
-    training_deviations: Sequence[Array],
-    gain: Array,
-    validation: Array,
-    training: Array,
+    means: Sequence[Jacobian],
+    validation_deviations: Sequence[Jacobian],
+    training_deviations: Sequence[Jacobian],
+    gain: Float[Array, "..."],
+    validation: Float[Array, "... d_L"],
+    training: Float[Array, "... d_L"],
     /,
 ) -> Float[Array, "4 ..."]:
     r"""Write the remainder :math:`\varepsilon^{(l)}` out: anisotropy of the mean, and the rests' three terms.
@@ -71,51 +70,27 @@ def remainder_terms(
     validation_deviations, training_deviations
         :math:`\Delta J^{(t)}` of z and of j, t = l+1, ..., L.
     gain
-        c, `(...)`.
+        c.
     validation, training
-        :math:`g^{(L)}` of z and of j, `(..., d_L)`.
+        :math:`g^{(L)}` of z and of j.
 
     Returns
     -------
     array
-        The four terms, `(4, ...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        The four terms, one after the other.
     """
-    named = {
-        "means": backward_operator(means),
-        "validation_deviations": telescoping_perturbation(means, validation_deviations),
-        "training_deviations": telescoping_perturbation(means, training_deviations),
-        "gain": gain,
-        "validation": validation,
-        "training": training,
-    }
-    xp, (average, rest_z, rest_j, gain, validation, training) = prepared(named)
-    for name, vector in (("validation", validation), ("training", training)):
-        check_width(name, vector, average.shape[-1], "the last Jacobian")
-    mean_z, mean_j = apply(xp, average, validation), apply(xp, average, training)
-    noise_z, noise_j = apply(xp, rest_z, validation), apply(xp, rest_j, training)
-    terms = [
-        dot(xp, mean_z, mean_j) - gain * dot(xp, validation, training),
-        dot(xp, mean_z, noise_j),
-        dot(xp, noise_z, mean_j),
-        dot(xp, noise_z, noise_j),
-    ]
-    return xp.stack(list(xp.broadcast_arrays(*terms)))
+    operators = _operators(means, validation_deviations, training_deviations)
+    return _four_terms(*operators, gain, validation, training)
 
 
+@checked
 def printed_remainder(
-    means: Sequence[Array],
-    validation_deviations: Sequence[Array],
-    training_deviations: Sequence[Array],
-    gain: Array,
-    validation_parts: tuple[Array, Array],
-    training_parts: tuple[Array, Array],
+    means: Sequence[Jacobian],
+    validation_deviations: Sequence[Jacobian],
+    training_deviations: Sequence[Jacobian],
+    gain: Float[Array, "..."],
+    validation_parts: tuple[Float[Array, "... d_L"], Float[Array, "... d_L"]],
+    training_parts: tuple[Float[Array, "... d_L"], Float[Array, "... d_L"]],
     /,
 ) -> Float[Array, "..."]:
     r"""Compute the printed remainder: the four terms, and then the terms in :math:`\xi` once more.
@@ -129,28 +104,47 @@ def printed_remainder(
     means, validation_deviations, training_deviations, gain
         As in `remainder_terms`.
     validation_parts, training_parts
-        :math:`(g^\star, \xi)` of z and of j, each `(..., d_L)`.
+        :math:`(g^\star, \xi)` of z and of j.
 
     Returns
     -------
     array
-        `(...)`; the remainder plus what is counted twice.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        The remainder plus what is counted twice.
     """
-    (clean_z, noise_z), (clean_j, noise_j) = validation_parts, training_parts
-    named = {"clean_z": clean_z, "noise_z": noise_z, "clean_j": clean_j, "noise_j": noise_j}
-    xp, (clean_z, noise_z, clean_j, noise_j) = prepared(named)
-    check_shape("validation_parts[1]", noise_z, tuple(clean_z.shape))
-    check_shape("training_parts[1]", noise_j, tuple(clean_j.shape))
-    deviations = (validation_deviations, training_deviations)
-    noisy = remainder_terms(means, *deviations, gain, clean_z + noise_z, clean_j + noise_j)
-    nothing = gain * 0.0  # without a gain the four terms are the whole bilinear form
-    whole = remainder_terms(means, *deviations, nothing, clean_z + noise_z, clean_j + noise_j)
-    clean = remainder_terms(means, *deviations, nothing, clean_z, clean_j)
-    return xp.sum(noisy + whole - clean, axis=0)
+    operators = _operators(means, validation_deviations, training_deviations)
+    clean, noisy = zip(*((star, star + xi) for star, xi in (validation_parts, training_parts)), strict=True)
+    nothing = gain * 0.0  # without a gain the four terms are the whole form g_z' M g_j
+    remainder = _four_terms(*operators, gain, *noisy)
+    twice = _four_terms(*operators, nothing, *noisy) - _four_terms(*operators, nothing, *clean)
+    return xp_of(remainder).sum(remainder + twice, axis=0)
+
+
+def _operators(
+    means: Sequence[Array], validation_deviations: Sequence[Array], training_deviations: Sequence[Array]
+) -> tuple[Array, Array, Array]:
+    """Return the mean operator, and the rests of z and of j."""
+    rests = (telescoping_perturbation(means, rests) for rests in (validation_deviations, training_deviations))
+    return backward_operator(means), *rests
+
+
+@checked
+def _four_terms(
+    mean: Operator,
+    validation_rest: Operator,
+    training_rest: Operator,
+    gain: Float[Array, "..."],
+    validation: Float[Array, "... d_L"],
+    training: Float[Array, "... d_L"],
+    /,
+) -> Float[Array, "4 ..."]:
+    xp = xp_of(mean)
+    # beta^(l) = (A g_z + D_z g_z)' (A g_j + D_j g_j) with A the mean operator and D the rest:
+    mean_z, mean_j = apply(xp, mean, validation), apply(xp, mean, training)
+    noise_z, noise_j = apply(xp, validation_rest, validation), apply(xp, training_rest, training)
+    terms = [
+        dot(xp, mean_z, mean_j) - gain * dot(xp, validation, training),  # g_z' (A'A - cI) g_j
+        dot(xp, mean_z, noise_j),  # g_z' A' D_j g_j
+        dot(xp, noise_z, mean_j),  # g_z' D_z' A g_j
+        dot(xp, noise_z, noise_j),  # g_z' D_z' D_j g_j
+    ]
+    return xp.stack(list(xp.broadcast_arrays(*terms)))

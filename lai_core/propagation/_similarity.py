@@ -1,27 +1,21 @@
-r"""From vectors to scalars: a layer's similarity, its operator on the last layer's gradients, its gain."""
+"""From vectors to scalars: a layer's similarity, its operator on the last layer's gradients, its gain."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import (
-    apply,
-    check_shape,
-    check_width,
-    dot,
-    numbered,
-    prepared,
-    transposed_product,
-)
-from lai_core.propagation._operators import backward_operator
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import apply, check_width, dot, transposed_product
+from lai_core._theory.arrays import checked
+from lai_core.propagation._operators import Jacobian, backward_operator
 from lai_core.propagation._perturbation import telescoping_perturbation
 
 
+@checked
 def layer_similarities(
-    validation: Sequence[Array], training: Sequence[Array], /
-) -> Float[Array, "layers ..."]:
-    r"""Similarity of two samples' gradients in each layer.
+    validation: Sequence[Float[Array, "... d_l"]], training: Sequence[Float[Array, "... d_l"]], /
+) -> Float[Array, "L ..."]:
+    r"""Compute the similarity of two samples' gradients in each layer.
 
     Implements :eq:`layer-gradients`: :math:`\beta^{(l)}_{zj} = g^{(l)\top}_z g^{(l)}_j`, with
     :math:`g^{(l)}` the gradient of the one loss in the pre-activations :math:`s^{(l)}`.
@@ -29,33 +23,33 @@ def layer_similarities(
     Parameters
     ----------
     validation, training
-        :math:`g^{(1)}, \dots, g^{(L)}` of z and of j, each `(..., d_l)`.
+        :math:`g^{(1)}, \dots, g^{(L)}` of z and of j.
 
     Returns
     -------
     array
-        `(L, ...)`; the last entry is the shared signal.
+        One similarity for each layer; the last one is the shared signal.
 
     Raises
     ------
     ValueError
         If the two do not have the same layers.
-    TypeError
-        If an argument is no array of real floats.
     """
-    named = numbered("validation", validation) | numbered("training", training)
-    xp, arrays = prepared(named)
     if len(training) != len(validation):
         msg = f"training: expected {len(validation)} layers as validation has, got {len(training)}"
         raise ValueError(msg)
-    sides = list(zip(arrays[: len(validation)], arrays[len(validation) :], strict=True))
-    for index, (theirs, ours) in enumerate(sides):
-        check_width(f"training[{index}]", ours, theirs.shape[-1], f"validation[{index}]")
-    return xp.stack([dot(xp, theirs, ours) for theirs, ours in sides])
+    pairs = list(zip(validation, training, strict=True))
+    for index, (g_z, g_j) in enumerate(pairs):
+        check_width(f"training[{index}]", g_j, g_z, f"validation[{index}]")
+    xp = xp_of(validation[0])
+    return xp.stack([dot(xp, g_z, g_j) for g_z, g_j in pairs])
 
 
-def shared_signal(validation: Array, training: Array, /) -> Float[Array, "..."]:
-    r"""Similarity of the last layer's gradients, :math:`\beta^\star = g^{(L)\top}_z g^{(L)}_j`.
+@checked
+def shared_signal(
+    validation: Float[Array, "... d_L"], training: Float[Array, "... d_L"], /
+) -> Float[Array, "..."]:
+    r"""Compute the similarity of the last layer's gradients, :math:`\beta^\star = g^{(L)\top}_z g^{(L)}_j`.
 
     Implements :eq:`shared-signal` and :eq:`app-beta-L`: it is :math:`\beta^{(L)}` by definition. For
     noisy :math:`g^{(L)} = g^\star + \xi` it contains the noise of the output layer:
@@ -64,27 +58,19 @@ def shared_signal(validation: Array, training: Array, /) -> Float[Array, "..."]:
     Parameters
     ----------
     validation, training
-        :math:`g^{(L)}` of z and of j, `(..., d_L)`.
+        :math:`g^{(L)}` of z and of j.
 
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the widths differ.
-    TypeError
-        If an argument is no array of real floats.
+        :math:`\beta^\star`.
     """
-    xp, (validation, training) = prepared({"validation": validation, "training": training})
-    check_width("training", training, validation.shape[-1], "validation")
-    return dot(xp, validation, training)
+    return dot(xp_of(validation), validation, training)
 
 
+@checked
 def output_fluctuation(
-    output_gradients: Array, probabilities: Array, /
+    output_gradients: Float[Array, "outcomes d_L"], probabilities: Float[Array, " outcomes"], /
 ) -> tuple[Float[Array, " d_L"], Float[Array, "outcomes d_L"]]:
     r"""Split a random output gradient into mean and fluctuation, :math:`g^{(L)} = g^\star + \xi`.
 
@@ -94,36 +80,28 @@ def output_fluctuation(
     Parameters
     ----------
     output_gradients
-        The outcomes, `(m, d_L)`.
+        The outcomes.
     probabilities
-        `(m,)`, summing to 1 (not looked at).
+        Of the outcomes, summing to 1 (not checked).
 
     Returns
     -------
-    tuple of array
-        :math:`g^\star`, `(d_L,)`, and :math:`\xi` of each outcome, `(m, d_L)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        :math:`g^\star`, and :math:`\xi` of each outcome.
     """
-    named = {"output_gradients": output_gradients, "probabilities": probabilities}
-    xp, (output_gradients, probabilities) = prepared(named)
-    if output_gradients.ndim != 2:
-        msg = f"output_gradients: expected shape (m, d_L), got {tuple(output_gradients.shape)}"
-        raise ValueError(msg)
-    check_shape("probabilities", probabilities, (output_gradients.shape[0],))
-    mean = xp.sum(output_gradients * probabilities[:, None], axis=0)
+    mean = xp_of(output_gradients).sum(output_gradients * probabilities[:, None], axis=0)
     return mean, output_gradients - mean
 
 
+@checked
 def gradient_decomposition(
-    means: Sequence[Array], deviations: Sequence[Array], clean: Array, fluctuation: Array, /
+    means: Sequence[Jacobian],
+    deviations: Sequence[Jacobian],
+    clean: Float[Array, "... d_L"],
+    fluctuation: Float[Array, "... d_L"],
+    /,
 ) -> tuple[Float[Array, "... d_l"], ...]:
-    r"""Layer l's gradient in four parts: signal and noise, through mean and rest of the operator.
+    r"""Split layer l's gradient in four: signal and noise, through mean and rest of the operator.
 
     Implements :eq:`app-g-l-decomp`: :math:`\bar A g^\star,\ \bar A \xi,\ \Delta A g^\star,\ \Delta A \xi`
     with the exact :math:`\Delta A` of `telescoping_perturbation`; they add up to
@@ -134,32 +112,21 @@ def gradient_decomposition(
     means, deviations
         :math:`\bar J^{(t)}` and :math:`\Delta J^{(t)}` for t = l+1, ..., L.
     clean, fluctuation
-        :math:`g^\star` and :math:`\xi`, `(..., d_L)`.
+        :math:`g^\star` and :math:`\xi`.
 
     Returns
     -------
-    tuple of array
-        The four parts, each `(..., d_l)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        The four parts.
     """
-    average, rest = backward_operator(means), telescoping_perturbation(means, deviations)
-    named = {"means": average, "deviations": rest, "clean": clean, "fluctuation": fluctuation}
-    xp, (average, rest, clean, fluctuation) = prepared(named)
-    for name, vector in (("clean", clean), ("fluctuation", fluctuation)):
-        check_width(name, vector, average.shape[-1], "the last Jacobian")
-    return tuple(
-        apply(xp, operator, vector) for operator in (average, rest) for vector in (clean, fluctuation)
-    )
+    mean, rest = backward_operator(means), telescoping_perturbation(means, deviations)
+    check_width("clean", clean, mean, "the last Jacobian")
+    xp = xp_of(mean)
+    return tuple(apply(xp, operator, vector) for operator in (mean, rest) for vector in (clean, fluctuation))
 
 
 def similarity_operator(
-    validation: Sequence[Array], training: Sequence[Array], /
+    validation: Sequence[Jacobian], training: Sequence[Jacobian], /
 ) -> Float[Array, "... d_L d_L"]:
     r"""Turn layer l's similarity into a bilinear form of the last layer's gradients.
 
@@ -174,23 +141,20 @@ def similarity_operator(
     Returns
     -------
     array
-        `(..., d_L, d_L)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not chain, or the two end in different widths.
-    TypeError
-        If an argument is no array of real floats.
+        :math:`M^{(l)}_{zj}`.
     """
-    left, right = backward_operator(validation), backward_operator(training)
-    xp, (left, right) = prepared({"validation": left, "training": right})
-    check_shape("the operator of training", right, (*right.shape[:-2], *left.shape[-2:]))
-    return transposed_product(xp, left, right)
+    return _product(backward_operator(validation), backward_operator(training))
 
 
-def isotropic_gain(means: Sequence[Array], /) -> Float[Array, "..."]:
-    r"""Layer l's gain with the printed dimension, :math:`\mathrm{tr}(\bar M^{(l)}) / d_l`.
+@checked
+def _product(
+    validation: Float[Array, "... d_l d_L"], training: Float[Array, "... d_l d_L"], /
+) -> Float[Array, "... d_L d_L"]:
+    return transposed_product(xp_of(validation), validation, training)
+
+
+def isotropic_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
+    r"""Compute layer l's gain with the printed dimension, :math:`\mathrm{tr}(\bar M^{(l)}) / d_l`.
 
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
     :math:`d_L / d_l` times `trace_gain`, the multiple of the identity nearest to it.
@@ -203,22 +167,14 @@ def isotropic_gain(means: Sequence[Array], /) -> Float[Array, "..."]:
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not chain.
-    TypeError
-        If an argument is no array of real floats.
+        The printed gain.
     """
     operator = backward_operator(means)
-    xp, (operator,) = prepared({"means": operator})
-    return xp.sum(operator * operator, axis=(-2, -1)) / operator.shape[-2]
+    return _trace(operator) / operator.shape[-2]
 
 
-def trace_gain(means: Sequence[Array], /) -> Float[Array, "..."]:
-    r"""Layer l's gain, :math:`c_l = \mathrm{tr}(\bar M^{(l)}) / d_L`.
+def trace_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
+    r"""Compute layer l's gain, :math:`c_l = \mathrm{tr}(\bar M^{(l)}) / d_L`.
 
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
     traceless rest, and is 1 where :math:`\bar A^{(l)}` keeps lengths.
@@ -231,15 +187,12 @@ def trace_gain(means: Sequence[Array], /) -> Float[Array, "..."]:
     Returns
     -------
     array
-        `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not chain.
-    TypeError
-        If an argument is no array of real floats.
+        The gain.
     """
     operator = backward_operator(means)
-    xp, (operator,) = prepared({"means": operator})
-    return xp.sum(operator * operator, axis=(-2, -1)) / operator.shape[-1]
+    return _trace(operator) / operator.shape[-1]
+
+
+def _trace(operator: Array) -> Array:
+    """Return the trace of A'A, the sum of the squares of A."""
+    return xp_of(operator).sum(operator * operator, axis=(-2, -1))

@@ -1,17 +1,26 @@
-r"""Bias and variance: Ghost as signal plus noise, LAI as signal alone, and which of them varies more.
+r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of them varies more.
+
+* Ghost and LAI outcome by outcome, and moments of what takes finitely many values: `signal_and_noise`,
+  `ghost_signal_noise`, `lai_signal`, `expectation`, `covariances`.
+* Their variances from moments, with every covariance: `ghost_variance`, `lai_variance`, `noise_variance`,
+  and the printed one that drops a term.
+* Bounds on Ghost's variance from below and above: `minkowski_lower_bound`, `signed_covariance_bound`,
+  `variance_order`.
+* Which of the two varies more, and which is nearer to the conditional mean: `regression_gain`,
+  `variance_criterion`, `scale_free_variance`, `calibrated_error`.
 
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
 training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
 :math:`\alpha^{(l)}` are numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star`
 and :math:`Y = \sum_l \alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus,
--X - Y). Arrays over layers are `(L,)`; random variables are given by the values they take, along the
-last axis, and the probabilities of these outcomes.
+-X - Y). Random variables are given by the values they take, along the last axis, and the probabilities of
+these outcomes. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
+does not fit.
 """
 
 from lai_core.variance._bounds import (
     ghost_variance_lower_bound,
     minkowski_lower_bound,
-    printed_lower_bound,
     signed_covariance_bound,
     variance_order,
 )
@@ -48,7 +57,6 @@ __all__ = [
     "minkowski_lower_bound",
     "noise_variance",
     "printed_ghost_variance",
-    "printed_lower_bound",
     "random_weight_sum",
     "regression_gain",
     "scale_free_variance",

@@ -1,14 +1,16 @@
-r"""Bounds on Ghost's variance: from below as printed and as they hold, and from above."""
+"""Bounds on Ghost's variance: from below as printed and as they hold, and from above."""
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import check_shape, dot, prepared
-from lai_core.variance._identities import ghost_terms, printed_ghost_variance
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import dot
+from lai_core._theory.arrays import checked
+from lai_core.variance._identities import ghost_parts
 
 
-def minkowski_lower_bound(first: Array, second: Array, /) -> Float[Array, "..."]:
-    r"""Least variance of a sum, from the variances of its two terms.
+@checked
+def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."], /) -> Float[Array, "..."]:
+    r"""Bound the variance of a sum from below by the variances of its two terms.
 
     Implements :eq:`minkowski-lower-bound`: :math:`\mathrm{Var}[X+Y] \ge
     (\sqrt{\mathrm{Var}\,X} - \sqrt{\mathrm{Var}\,Y})^2`, attained by perfectly opposed terms.
@@ -16,28 +18,26 @@ def minkowski_lower_bound(first: Array, second: Array, /) -> Float[Array, "..."]
     Parameters
     ----------
     first, second
-        Var X and Var Y, `(...)`, non-negative.
+        Var X and Var Y, not negative.
 
     Returns
     -------
     array
-        `(...)`; 0 for equal variances.
-
-    Raises
-    ------
-    ValueError
-        If an array is empty.
-    TypeError
-        If an argument is no array of real floats.
+        0 for equal variances.
     """
-    xp, (first, second) = prepared({"first": first, "second": second})
+    xp = xp_of(first)
     return (xp.sqrt(first) - xp.sqrt(second)) ** 2
 
 
+@checked
 def ghost_variance_lower_bound(
-    alpha: Array, gains: Array, signal_variance: Array, noise: Array, /
+    alpha: Float[Array, " L"],
+    gains: Float[Array, " L"],
+    signal_variance: Float[Array, ""],
+    noise: Float[Array, ""],
+    /,
 ) -> Float[Array, ""]:
-    r"""Least variance of Ghost whatever the covariance of signal and noise.
+    r"""Bound the variance of Ghost from below, whatever the covariance of signal and noise.
 
     Implements :eq:`app-var-CS-lb`: :math:`(|\sum_l \alpha^{(l)} c_l| \sqrt{\mathrm{Var}\,\beta^\star} -
     \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
@@ -46,62 +46,28 @@ def ghost_variance_lower_bound(
     Parameters
     ----------
     alpha, gains
-        `(L,)`.
+        :math:`\alpha^{(l)}` and :math:`c_l`.
     signal_variance, noise
-        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`, numbers.
+        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
 
     Returns
     -------
     array
-        A number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        At most the variance.
     """
-    named = {"alpha": alpha, "gains": gains, "signal_variance": signal_variance, "noise": noise}
-    xp, (alpha, gains, signal_variance, noise) = prepared(named)
-    check_shape("gains", gains, tuple(alpha.shape))
-    return minkowski_lower_bound(dot(xp, alpha, gains) ** 2 * signal_variance, noise)
+    return minkowski_lower_bound(dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance, noise)
 
 
-def printed_lower_bound(
-    alpha: Array, gains: Array, signal_variance: Array, noise_covariance: Array, /
-) -> Float[Array, ""]:
-    r"""Lower bound on Ghost's variance that is printed for :math:`\mathrm{Cov}(\beta^\star, Y) \ge 0`.
-
-    Implements :eq:`app-var-corr-lb`: :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star +
-    \mathrm{Var}\,Y`. What it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)
-    \ge 0`; the signs of the remainders' covariances play no part. `signed_covariance_bound` holds
-    always.
-
-    Parameters
-    ----------
-    alpha, gains, signal_variance, noise_covariance
-        As in `ghost_variance`.
-
-    Returns
-    -------
-    array
-        A number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
-    """
-    return printed_ghost_variance(alpha, gains, signal_variance, noise_covariance)
-
-
+@checked
 def signed_covariance_bound(
-    alpha: Array, gains: Array, signal_variance: Array, signal_covariance: Array, noise_covariance: Array, /
+    alpha: Float[Array, " L"],
+    gains: Float[Array, " L"],
+    signal_variance: Float[Array, ""],
+    signal_covariance: Float[Array, " L"],
+    noise_covariance: Float[Array, "L L"],
+    /,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Lower bounds on Ghost's variance with the sign that they need.
+    r"""Bound the variance of Ghost from below, with the sign that the printed bounds need.
 
     Implements :eq:`signed-covariance-bound`: with
     :math:`s = \min(0,\ 2(\sum_l \alpha^{(l)} c_l)\,\mathrm{Cov}(\beta^\star, Y))`, the variance is at
@@ -115,24 +81,20 @@ def signed_covariance_bound(
 
     Returns
     -------
-    tuple of array
+    tuple of arrays
         The bound with the signal's term and the bound by the noise alone.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
     """
-    signal, noise, cross = ghost_terms(alpha, gains, signal_variance, signal_covariance, noise_covariance)
-    xp, (cross,) = prepared({"signal_covariance": cross})
+    xp = xp_of(alpha)
+    signal, noise, cross = ghost_parts(alpha, gains, signal_variance, signal_covariance, noise_covariance)
     opposed = xp.minimum(cross, xp.zeros_like(cross))
     return signal + noise + opposed, noise + opposed
 
 
-def variance_order(alpha: Array, deviations: Array, /) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Most that Ghost's variance can be, and LAI's variance, from the spread in each layer.
+@checked
+def variance_order(
+    alpha: Float[Array, " L"], deviations: Float[Array, " L"], /
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    r"""Bound the variance of Ghost from above, beside LAI's variance, by the spread in each layer.
 
     Implements :eq:`variance-order`: :math:`\mathrm{Var}[\sum_l \alpha^{(l)} \beta^{(l)}] \le
     (\sum_l |\alpha^{(l)}|\, \mathrm{sd}\,\beta^{(l)})^2` whatever the covariances. Hence with
@@ -142,23 +104,14 @@ def variance_order(alpha: Array, deviations: Array, /) -> tuple[Float[Array, ""]
     Parameters
     ----------
     alpha
-        `(L,)`.
+        :math:`\alpha^{(l)}`.
     deviations
-        :math:`\mathrm{sd}\,\beta^{(l)}`, `(L,)`, non-negative.
+        :math:`\mathrm{sd}\,\beta^{(l)}`, not negative.
 
     Returns
     -------
-    tuple of array
+    tuple of arrays
         The upper bound on Ghost's variance, and LAI's variance.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
     """
-    xp, (alpha, deviations) = prepared({"alpha": alpha, "deviations": deviations})
-    check_shape("deviations", deviations, tuple(alpha.shape))
-    last = deviations[deviations.shape[0] - 1]
-    return dot(xp, xp.abs(alpha), deviations) ** 2, (xp.sum(alpha) * last) ** 2
+    xp = xp_of(alpha)
+    return dot(xp, xp.abs(alpha), deviations) ** 2, (xp.sum(alpha) * deviations[-1]) ** 2

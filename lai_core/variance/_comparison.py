@@ -1,13 +1,20 @@
-r"""Ghost against LAI: absolutely, relative to their means, and as estimators of the conditional mean."""
+"""Ghost against LAI: absolutely, relative to their means, and as estimators of the conditional mean."""
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import check_shape, dot, prepared
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import dot
+from lai_core._theory.arrays import checked
 
 
-def regression_gain(similarities: Array, shared: Array, probabilities: Array, /) -> Float[Array, " layers"]:
-    r"""Gains for which signal and noise are uncorrelated, whatever the law.
+@checked
+def regression_gain(
+    similarities: Float[Array, "L outcomes"],
+    shared: Float[Array, " outcomes"],
+    probabilities: Float[Array, " outcomes"],
+    /,
+) -> Float[Array, " L"]:
+    r"""Compute the gains for which signal and noise are uncorrelated, whatever the law.
 
     Implements :eq:`regression-gain`: :math:`c_l = \mathrm{Cov}(\beta^{(l)}, \beta^\star) /
     \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
@@ -16,72 +23,63 @@ def regression_gain(similarities: Array, shared: Array, probabilities: Array, /)
     Parameters
     ----------
     similarities
-        :math:`\beta^{(l)}` in each outcome, `(L, m)`.
+        :math:`\beta^{(l)}` in each outcome.
     shared
-        :math:`\beta^\star` in each outcome, `(m,)`, not constant.
+        :math:`\beta^\star` in each outcome, not constant.
     probabilities
-        `(m,)`, summing to 1 (not looked at).
+        Of the outcomes, summing to 1 (not checked).
 
     Returns
     -------
     array
-        `(L,)`; NaN where :math:`\beta^\star` does not vary.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        NaN where :math:`\beta^\star` does not vary.
     """
-    named = {"similarities": similarities, "shared": shared, "probabilities": probabilities}
-    xp, (similarities, shared, probabilities) = prepared(named)
-    check_shape("probabilities", probabilities, tuple(shared.shape))
-    check_shape("similarities", similarities, (similarities.shape[0], shared.shape[0]))
+    xp = xp_of(shared)
     centred = (shared - dot(xp, shared, probabilities)) * probabilities
     return dot(xp, similarities, centred) / dot(xp, shared, centred)
 
 
+@checked
 def variance_criterion(
-    alpha: Array, gains: Array, signal_variance: Array, noise: Array, /
+    alpha: Float[Array, " L"],
+    gains: Float[Array, " L"],
+    signal_variance: Float[Array, ""],
+    noise: Float[Array, ""],
+    /,
 ) -> Float[Array, ""]:
-    r"""Variance of Ghost minus that of LAI, for uncorrelated signal and noise.
+    r"""Compute the variance of Ghost minus that of LAI, for uncorrelated signal and noise.
 
     Implements :eq:`variance-criterion`: :math:`\mathrm{Var}\,Y - [(\sum_l \alpha^{(l)})^2 -
     (\sum_l \alpha^{(l)} c_l)^2]\,\mathrm{Var}\,\beta^\star` where
     :math:`\mathrm{Cov}(\beta^\star, Y) = 0`: with the gains of `regression_gain` always, and wherever
-    :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`. LAI's variance is the smaller one where this is
-    positive; with gains 1 it is at least 0.
+    :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
     Parameters
     ----------
     alpha, gains
-        `(L,)`.
+        :math:`\alpha^{(l)}` and :math:`c_l`.
     signal_variance, noise
-        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`, numbers.
+        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
 
     Returns
     -------
     array
-        A number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        LAI's variance is the smaller one where this is positive; with gains 1 it is at least 0.
     """
-    named = {"alpha": alpha, "gains": gains, "signal_variance": signal_variance, "noise": noise}
-    xp, (alpha, gains, signal_variance, noise) = prepared(named)
-    check_shape("gains", gains, tuple(alpha.shape))
+    xp = xp_of(alpha)
     return noise - (xp.sum(alpha) ** 2 - dot(xp, alpha, gains) ** 2) * signal_variance
 
 
+@checked
 def scale_free_variance(
-    alpha: Array, gains: Array, signal_mean: Array, signal_variance: Array, noise: Array, /
+    alpha: Float[Array, " L"],
+    gains: Float[Array, " L"],
+    signal_mean: Float[Array, ""],
+    signal_variance: Float[Array, ""],
+    noise: Float[Array, ""],
+    /,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Squared coefficients of variation of Ghost and of LAI: variance over squared mean.
+    r"""Compute squared coefficients of variation of Ghost and of LAI: variance over squared mean.
 
     Implements :eq:`scale-free-variance`: where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, Ghost's
     is LAI's plus :math:`\mathrm{Var}\,Y / ((\sum_l \alpha^{(l)} c_l)\,E\beta^\star)^2`, hence never the
@@ -90,39 +88,28 @@ def scale_free_variance(
     Parameters
     ----------
     alpha, gains
-        `(L,)`, with :math:`\sum_l \alpha^{(l)}` and :math:`\sum_l \alpha^{(l)} c_l` not 0.
+        With :math:`\sum_l \alpha^{(l)}` and :math:`\sum_l \alpha^{(l)} c_l` not 0.
     signal_mean, signal_variance, noise
         :math:`E\beta^\star` (not 0), :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
 
     Returns
     -------
-    tuple of array
-        Ghost's and LAI's, numbers.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        Ghost's and LAI's.
     """
-    named = {
-        "alpha": alpha,
-        "gains": gains,
-        "signal_mean": signal_mean,
-        "signal_variance": signal_variance,
-        "noise": noise,
-    }
-    xp, (alpha, gains, signal_mean, signal_variance, noise) = prepared(named)
-    check_shape("gains", gains, tuple(alpha.shape))
     lai = signal_variance / signal_mean**2
-    return lai + noise / (dot(xp, alpha, gains) * signal_mean) ** 2, lai
+    return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai
 
 
+@checked
 def calibrated_error(
-    alpha: Array, gains: Array, weights: Array, signal_second_moment: Array, /
+    alpha: Float[Array, " L"],
+    gains: Float[Array, " L"],
+    weights: Float[Array, " L"],
+    signal_second_moment: Float[Array, ""],
+    /,
 ) -> Float[Array, ""]:
-    r"""Mean squared error of weighted LAI about Ghost's conditional mean.
+    r"""Compute the mean squared error of weighted LAI about Ghost's conditional mean.
 
     Implements :eq:`calibrated-error`: about :math:`T = E[\text{Ghost}|g^{(L)}] = \sum_l \alpha^{(l)}
     c_l \beta^\star`, LAI with layer weights w has the error
@@ -132,29 +119,13 @@ def calibrated_error(
     Parameters
     ----------
     alpha, gains, weights
-        :math:`\alpha^{(l)}`, :math:`c_l` and :math:`w_l`, `(L,)`; plain LAI has weights 1.
+        :math:`\alpha^{(l)}`, :math:`c_l` and :math:`w_l`; plain LAI has weights 1.
     signal_second_moment
-        :math:`E\beta^{\star 2}`, a number.
+        :math:`E\beta^{\star 2}`.
 
     Returns
     -------
     array
-        A number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        The error.
     """
-    named = {
-        "alpha": alpha,
-        "gains": gains,
-        "weights": weights,
-        "signal_second_moment": signal_second_moment,
-    }
-    xp, (alpha, gains, weights, signal_second_moment) = prepared(named)
-    for name, array in (("gains", gains), ("weights", weights)):
-        check_shape(name, array, tuple(alpha.shape))
-    return dot(xp, alpha, weights - gains) ** 2 * signal_second_moment
+    return dot(xp_of(alpha), alpha, weights - gains) ** 2 * signal_second_moment

@@ -10,7 +10,6 @@ from lai_core.assumptions import (
     activation_bound,
     alignment_excess,
     cosines,
-    decay_floor,
     decay_rate,
     measure_assumptions,
     similarities,
@@ -75,19 +74,6 @@ def test_the_measured_rate_is_the_smallest_with_which_norms_decay(seed, shape):
     assert (norms > smaller * (1 + 1e-12)).any(axis=0)[living].all()
 
 
-@pytest.mark.equation("gradient-norm-decay")
-@given(SEEDS, SHAPES)
-def test_the_floor_is_the_largest_rate_below_all_norms(seed, shape):
-    norms = unconstrained(np.random.default_rng(seed), shape).training_norms[0]
-    floors = decay_floor(norms)
-    steps = np.arange(shape.depth - 1, -1, -1)[:, None]
-    bounded = np.isfinite(floors)
-    assert at_most((floors**steps * norms[-1])[:, bounded], norms[:, bounded])
-    larger = (1.001 * floors + 1e-9) ** steps * norms[-1]
-    assert (norms < larger).any(axis=0)[bounded].all()
-    assert (floors <= decay_rate(norms))[bounded].all()
-
-
 @pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
 @given(SEEDS, SHAPES)
 def test_the_report_says_it_layer_by_layer(seed, shape):
@@ -121,7 +107,6 @@ def test_the_share_of_pairs_that_oppose_each_other():
 def test_gradients_that_vanish_at_the_last_layer():
     norms = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     assert decay_rate(norms).tolist() == [0.0, np.inf, 0.0]
-    assert decay_floor(norms).tolist() == [np.inf, np.inf, 0.0]
     assert decay_rate(norms[1:]).tolist() == [0.0, 0.0, 0.0]
 
 

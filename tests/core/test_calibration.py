@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core import calibration
+from lai_core import bounds, calibration
 from lai_core.assumptions import similarities as similarities_of
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
@@ -31,7 +31,7 @@ def misfit(alpha, beta, weights):
 @given(SEEDS, st.floats(0.01, 1.5), st.integers(2, 6))
 def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
     rng = np.random.default_rng(seed)
-    tops = np.array(calibration.admissible_weights(rho, depth))
+    tops = np.array(bounds.decay_powers(rho=rho, depth=depth))
     np.testing.assert_allclose(tops, rho ** (2.0 * np.arange(depth - 1, -1, -1)), rtol=1e-9)
     inside = rng.uniform(0, 1, depth) * tops
     for ratio in (np.zeros(depth), tops, rng.uniform(0, 1, depth) * tops):
@@ -47,7 +47,7 @@ def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho,
 def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, shape):
     rng = np.random.default_rng(seed)
     case = ASSUMING[family](rng, shape)
-    tops = np.array(calibration.admissible_weights(float(case.rho[0]), case.depth))
+    tops = np.array(bounds.decay_powers(rho=float(case.rho[0]), depth=case.depth))
     weights = np.append((rng.uniform(0, 1, case.depth) * tops)[:-1], 1.0)
     traces = case.validation.trace(), case.training.trace()
     weighted = lai.lai_scores(*traces, layer_weights=list(weights))
@@ -61,7 +61,7 @@ def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, s
 def test_counterexample_search_finds_lais_own_weights_outside():
     def violated(seed):
         case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 3))
-        tops = calibration.admissible_weights(float(case.rho[0]), case.depth)
+        tops = bounds.decay_powers(rho=float(case.rho[0]), depth=case.depth)
         bound = case.activation_bound[0] ** 2 * case.beta[0, -1].sum(0) * sum(tops[:-1])
         return not at_most(np.abs(case.ghost[0] - case.lai[0]), bound, case.lai[0])
 

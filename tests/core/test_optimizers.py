@@ -86,7 +86,7 @@ class Training:
             backend.array(slope),
             backend.array(self.gradients),
             *self.arrays(backend, weights),
-            adam,
+            adam=adam,
             step=self.step,
         )
         return backend.numpy(found)
@@ -97,7 +97,7 @@ class Training:
 def test_the_step_is_that_of_torch(backend, shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
-    found = optimizers.adam_step(*training.arrays(backend, weights), adam, step=step)
+    found = optimizers.adam_step(*training.arrays(backend, weights), adam=adam, step=step)
     for ours, theirs in zip(found, training.stepped(adam, weights), strict=True):
         np.testing.assert_allclose(backend.numpy(ours), theirs, rtol=1e-7, atol=1e-9)
 
@@ -123,7 +123,7 @@ def test_holding_the_second_moment_fixed_overstates_by_a_constant_factor(backend
     adam = Adam(beta1=betas[0], beta2=betas[1], epsilon=1e-12)
     one = backend.array([1.0])
     found = optimizers.adam_derivative_scores(
-        one, backend.array([[1.0]]), one, one, one, one, adam, step=10**6
+        one, backend.array([[1.0]]), one, one, one, one, adam=adam, step=10**6
     )
     assert float(backend.numpy(found)[0]) / (1 - betas[0]) == pytest.approx(ratio, rel=1e-6)
 
@@ -132,7 +132,7 @@ def test_holding_the_second_moment_fixed_overstates_by_a_constant_factor(backend
 def test_the_first_step_moves_by_the_sign_and_has_no_derivative(backend):
     zero, one = backend.array([0.0]), backend.array([1.0])
     found = optimizers.adam_derivative_scores(
-        one, backend.array([[1.0]]), one, backend.array([0.3]), zero, zero, Adam(epsilon=1e-14), step=1
+        one, backend.array([[1.0]]), one, backend.array([0.3]), zero, zero, adam=Adam(epsilon=1e-14), step=1
     )
     assert abs(float(backend.numpy(found)[0])) < 1e-10
 
@@ -143,7 +143,7 @@ def test_parameters_without_any_gradient_keep_the_first_term(backend):
     adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25)
     zero, one = backend.array([0.0]), backend.array([1.0])
     found = optimizers.adam_derivative_scores(
-        one, backend.array([[2.0]]), zero, zero, zero, zero, adam, step=1
+        one, backend.array([[2.0]]), zero, zero, zero, zero, adam=adam, step=1
     )
     assert backend.numpy(found).tolist() == [8.0]  # 2 * 0.5 / (0.5 * 0.25)
 
@@ -315,9 +315,9 @@ def test_settings_out_of_range_are_named(name, value):
 def test_wrong_shapes_are_named(backend):
     two, three = backend.array(np.ones(2)), backend.array(np.ones(3))
     with pytest.raises(ValueError, match=r"first_moment: expected shape \(p=2,\), got \(3,\)"):
-        optimizers.adam_step(two, two, three, two, Adam(), step=1)
+        optimizers.adam_step(two, two, three, two, adam=Adam(), step=1)
     with pytest.raises(ValueError, match="step: expected a finite number >= 1"):
-        optimizers.adam_step(two, two, two, two, Adam(), step=0)
+        optimizers.adam_step(two, two, two, two, adam=Adam(), step=0)
     with pytest.raises(ValueError, match="epsilon: expected a finite number > 0"):
         optimizers.adam_direction_scores(two[None, :], two[None, :], two, epsilon=0.0)
 
@@ -349,7 +349,7 @@ def test_derivative_on_a_random_relu_network(depth, adam, seed):
 
     slope = torch.func.grad(lambda flat: losses(flat, 0).sum())(after(weights)).numpy()
     scores = optimizers.adam_derivative_scores(
-        slope, training.gradients, *training.arrays(NUMPY, weights), adam, step=2
+        slope, training.gradients, *training.arrays(NUMPY, weights), adam=adam, step=2
     )
     tiny, rounding = 1e-6, 1e-6 * (1 + np.abs(slope).sum())  # of differences over 2 tiny learning rates
     for sample, score in enumerate(scores):

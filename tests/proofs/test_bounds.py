@@ -164,7 +164,7 @@ def test_geometric_bounds(seed, depth):
     np.testing.assert_allclose(printed, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
     gap = -bounds.gap(ones, decayed)[0, 0]
     np.testing.assert_allclose(gap, numbers(statement, depth=depth)(rho, rate), **CLOSE)
-    relative = bounds.relative_bound_as_printed(rho=rho, C_a=1.0, alpha_bar=1.0, depth=depth)
+    relative = bounds.lli_relative_bound(rho=rho, C_a=1.0, alpha_bar=1.0, depth=depth)
     statement = prove_geometric.RELATIVE
     np.testing.assert_allclose(relative, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
     np.testing.assert_allclose(gap / depth, numbers(statement, depth=depth)(rho, rate), **CLOSE)
@@ -209,7 +209,7 @@ def test_ratios(seed, depth):
 @given(SEEDS)
 def test_layer_weights(seed):
     point = Point(seed, 2)
-    top = calibration.admissible_weights(point.rho, 2)[0]
+    top = bounds.decay_powers(rho=point.rho, depth=2)[0]
     proved = numbers(prove_layer_weights.STATEMENT, "rhs")(0.5, 0.5, point.rho**2, 1.0)
     np.testing.assert_allclose(top, proved)
     low, half, x = (float(v) for v in point.rng.standard_normal(3))
@@ -334,7 +334,7 @@ def test_the_best_probabilities_are_those_of_the_proof(seed):
     gain = price * np.sort(rng.uniform(0.5, 2, 2))
     terms = np.diff(np.concatenate([[0.0], np.sqrt(np.cumsum(gain**2))]))
     costs = [*(float(p**2) for p in price), 1.0]
-    best = bounds.truncation_probabilities(np.append(terms, 1.0), costs, share=1.1 / sum(costs))
+    best = bounds.truncation_probabilities(np.append(terms, 1.0), costs=costs, share=1.1 / sum(costs))
     scale = best[0] * price[0] / gain[0]
     spent = numbers(prove_truncation.BEST, "rhs", depth=2, index=1)
     least = numbers(prove_truncation.BEST, "lhs", depth=2, index=1)
@@ -348,4 +348,4 @@ def test_gains(seed, depth):
     rho = float(np.random.default_rng(seed).uniform(0.1, 1.5))
     zeros = [[0.0, 0.0], [0.0, 0.0]]
     proved = numbers(prove_decay_bounds_gain.STATEMENT, depth=depth)(rho, zeros, zeros)
-    np.testing.assert_allclose(bounds.gain_ceiling(rho, depth + 1)[0], proved)
+    np.testing.assert_allclose(bounds.decay_powers(rho=rho, depth=depth + 1)[0], proved)

@@ -81,7 +81,7 @@ def test_first_order(seed):
     (m, d, u, s), bound = in_numbers(prove_descent.COSINE, 3, seed, side="lhs")
     h = (m + (m + d) * s) / (1 + s)
     squared = bound / ((h**2 * u**2).sum() * (u**2).sum())
-    close(influence.hessian_cosine_bound((m + d) / m) ** 2, squared)
+    close(influence.hessian_cosine_bound(condition_number=(m + d) / m) ** 2, squared)
     (v, g), expected = in_numbers(prove_descent.DIFFERENCE, 3, seed)
     close(influence.directional_scores(lambda at: (at @ g)[None], np.zeros(3), v), expected)
 
@@ -259,5 +259,5 @@ def test_adam_derivative(seed):
     expected = statement.numbers("lhs")(*numbers)
     adam = optimizers.Adam(beta1=beta1, beta2=beta2, epsilon=eps, weight_decay=decay)
     arrays = [np.array([x]) for x in (theta, others + weight * g, m, moment)]
-    found = optimizers.adam_derivative_scores(np.array([a]), np.array([[g]]), *arrays, adam, step=step)
+    found = optimizers.adam_derivative_scores(np.array([a]), np.array([[g]]), *arrays, adam=adam, step=step)
     close(found, expected)

@@ -106,7 +106,7 @@ def recursion(n):
 
 def paths(n):
     edges = {(0, 1): n[0][0], (0, 2): n[0][1], (1, 2): n[0][2]}
-    return propagation.separating_operator({k: array([[v]]) for k, v in edges.items()}, 0, 2)
+    return propagation.separating_operator({k: array([[v]]) for k, v in edges.items()}, layer=0, last=2)
 
 
 def printed_remainder_excess(n):
@@ -130,7 +130,7 @@ def printed_shape(n):
 def random_layer(which):
     def compute(n):
         g, h, v = n
-        layer = propagation.RandomLayer.linear(2, v)
+        layer = propagation.RandomLayer.linear(width=2, variance=v)
         inputs = (np.asarray((g @ g) * (h @ h)), np.asarray((g @ h) ** 2))
         return propagation.random_weights_moments([layer], *inputs)[which]
 
@@ -176,7 +176,9 @@ def signed(n):
 
 def conditional_bound(n):
     m, _, V, rest = n
-    return variance.printed_lower_bound(np.array([m]), np.ones(1), np.asarray(V), np.array([[rest / m**2]]))
+    return variance.printed_ghost_variance(
+        np.array([m]), np.ones(1), np.asarray(V), np.array([[rest / m**2]])
+    )
 
 
 def step_squared(which):

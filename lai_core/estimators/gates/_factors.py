@@ -3,38 +3,29 @@ r"""What a layer's gates say of its similarity's gain, and how far off that may 
 from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.namespace import Array
-from lai_core._theory.prepared import check_chain, check_shape, dot, prepared
+from lai_core._engine.namespace import Array, xp_of
+from lai_core._theory.algebra import dot
+from lai_core._theory.arrays import checked
 from lai_core.estimators.gates._inputs import check_dense
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
 
 
-def squared_column_norms(weight: Array, /) -> Float[Array, " d_in"]:
-    r"""Squared norms of a matrix's columns, what the gates need to know of the layer above.
+@checked
+def squared_column_norms(weight: Float[Array, "d_above d_below"], /) -> Float[Array, " d_below"]:
+    r"""Compute the squared norms of a matrix's columns, what the gates need to know of the layer above.
 
     Parameters
     ----------
     weight
-        :math:`W^{(t+1)}`, `(d_(t+1), d_t)`.
+        :math:`W^{(t+1)}`.
 
     Returns
     -------
     array
-        :math:`\|W^{(t+1)}_{:,i}\|^2`, `(d_t,)`.
-
-    Raises
-    ------
-    ValueError
-        If it is no matrix.
-    TypeError
-        If it is no array of real floats.
+        :math:`\|W^{(t+1)}_{:,i}\|^2`.
     """
-    xp, (weight,) = prepared({"weight": weight})
-    if weight.ndim != 2:
-        msg = f"weight: expected shape (d_out, d_in), got {tuple(weight.shape)}"
-        raise ValueError(msg)
-    return xp.sum(weight * weight, axis=0)
+    return xp_of(weight).sum(weight * weight, axis=0)
 
 
 def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
@@ -64,8 +55,14 @@ def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
     return tuple(work.xp.astype(activations > 0, work.dtype) for activations in inputs)
 
 
+@checked
 def gate_factors(
-    validation: Array, training: Array, column_norms: Array, /, *, width: int
+    validation: Float[Array, "n_val d"],
+    training: Float[Array, "n_train d"],
+    column_norms: Float[Array, " d"],
+    /,
+    *,
+    width: int,
 ) -> Float[Array, "n_val n_train"]:
     r"""Estimate the gain of one layer's similarity, for every pair of samples.
 
@@ -76,35 +73,31 @@ def gate_factors(
     Parameters
     ----------
     validation, training
-        :math:`\phi'(s^{(t)})`, `(n_val, d_t)` and `(n_train, d_t)`.
+        :math:`\phi'(s^{(t)})`.
     column_norms
-        :math:`\|W^{(t+1)}_{:,i}\|^2`, `(d_t,)`.
+        :math:`\|W^{(t+1)}_{:,i}\|^2`.
     width
         :math:`d_{t+1}`, the number of rows of :math:`W^{(t+1)}`.
 
     Returns
     -------
     array
-        `(n_val, n_train)`, a pure number.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+        A pure number for each pair.
     """
-    named = {"validation": validation, "training": training, "column_norms": column_norms}
-    xp, (validation, training, column_norms) = prepared(named)
-    for name, derivatives in (("validation", validation), ("training", training)):
-        check_shape(name, derivatives, (derivatives.shape[0], column_norms.shape[-1]))
+    xp = xp_of(training)
     return xp.matmul(validation * column_norms, xp.matrix_transpose(training)) / width
 
 
+@checked
 def gate_step_error(
-    weight: Array, validation_gates: Array, training_gates: Array, validation: Array, training: Array, /
+    weight: Float[Array, "d_above d_below"],
+    validation_gates: Float[Array, "... d_below"],
+    training_gates: Float[Array, "... d_below"],
+    validation: Float[Array, "... d_above"],
+    training: Float[Array, "... d_above"],
+    /,
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""Error that one gate factor makes, and a bound on it that holds for every weight matrix.
+    r"""Compute the error that one gate factor makes, and a bound on it that holds for every weight matrix.
 
     Implements :eq:`gate-step-error`: :math:`|\beta^{(t)} - \gamma_t \beta^{(t+1)}| \le
     \|N - \tfrac{\mathrm{tr} N}{d_{t+1}} I\|_2\, \|g^{(t+1)}_z\|\, \|g^{(t+1)}_j\|` with
@@ -113,47 +106,23 @@ def gate_step_error(
     Parameters
     ----------
     weight
-        :math:`W^{(t+1)}`, `(d_(t+1), d_t)`.
+        :math:`W^{(t+1)}`.
     validation_gates, training_gates
-        :math:`\phi'(s^{(t)})` of z and of j, `(..., d_t)`.
+        :math:`\phi'(s^{(t)})` of z and of j.
     validation, training
-        :math:`g^{(t+1)}` of z and of j, `(..., d_(t+1))`.
+        :math:`g^{(t+1)}` of z and of j.
 
     Returns
     -------
-    tuple of array
-        The error and its bound, each `(...)`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If an argument is no array of real floats.
+    tuple of arrays
+        The error and its bound.
     """
-    named = {
-        "weight": weight,
-        "validation_gates": validation_gates,
-        "training_gates": training_gates,
-        "validation": validation,
-        "training": training,
-    }
-    xp, (weight, theirs, ours, g_z, g_j) = prepared(named)
-    check_chain("weight", [weight])
-    height, width = weight.shape
-    for name, array, length in (
-        ("validation_gates", theirs, width),
-        ("training_gates", ours, width),
-        ("validation", g_z, height),
-        ("training", g_j, height),
-    ):
-        check_shape(name, array, (*array.shape[:-1], length))
-    gates = (theirs * ours)[..., None, :]
-    operator = xp.matmul(weight * gates, xp.matrix_transpose(weight))
-    gamma = xp.sum(xp.sum(weight * weight, axis=0) * theirs * ours, axis=-1) / height
+    xp, gates = xp_of(weight), validation_gates * training_gates
+    operator = xp.matmul(weight * gates[..., None, :], xp.matrix_transpose(weight))
+    gamma = xp.sum(xp.sum(weight * weight, axis=0) * gates, axis=-1) / weight.shape[0]
     ones = xp.ones_like(operator)
     identity = xp.tril(ones) - xp.tril(ones, k=-1)  # `eye` would have to be told the device
     rest = operator - gamma[..., None, None] * identity
-    error = xp.abs(xp.sum(g_z * xp.matmul(rest, g_j[..., None])[..., 0], axis=-1))
-    norms = xp.sqrt(dot(xp, g_z, g_z) * dot(xp, g_j, g_j))
+    error = xp.abs(dot(xp, validation, xp.matmul(rest, training[..., None])[..., 0]))
+    norms = xp.sqrt(dot(xp, validation, validation) * dot(xp, training, training))
     return error, xp.linalg.matrix_norm(rest, ord=2) * norms

@@ -4,9 +4,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jaxtyping import Float
+
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, cast
-from lai_core._theory.prepared import check_shape, numbered, prepared
+from lai_core._theory.arrays import checked
 from lai_core.estimators._arguments import check_lai_pair
 from lai_core.records.base import Trace, where
 
@@ -51,26 +53,36 @@ def gate_inputs(
     count = len(training.layers) - 1
     if count == 0:
         return GateInputs(work, (theirs, ours), constants, [], [], outputs)
+    left, right, norms = _read(*gates, column_norms, outputs[1])
     names = ("validation_gates", "training_gates", "column_norms")
-    lists = dict(zip(names, (*gates, column_norms), strict=True))
-    for name, arrays in lists.items():
-        if len(numbered(name, arrays)) != count:
+    for name, arrays in zip(names, (left, right, norms), strict=True):
+        if len(arrays) != count:
             msg = f"{name}: expected {count} arrays, one for every layer but the last, got {len(arrays)}"
             raise ValueError(msg)
-    named = {key: array for name, arrays in lists.items() for key, array in numbered(name, arrays).items()}
-    xp, read = prepared(named | {"training": outputs[1]})
-    dtype = accumulation_dtype(xp, work.dtype, read[0].dtype)
-    read = [cast(xp, array, dtype) for array in read]
-    left, right, norms = read[:count], read[count : 2 * count], read[2 * count : 3 * count]
+    xp, dtype = work.xp, accumulation_dtype(work.xp, work.dtype, left[0].dtype)
+    left, right, norms = ([cast(xp, array, dtype) for array in arrays] for arrays in (left, right, norms))
     widths = [int(array.shape[-1]) for array in norms] + [int(outputs[1].shape[-1])]
     for index in range(count):
-        check_shape(f"column_norms[{index}]", norms[index], (widths[index],))
-        for name, side, trace in (("validation", left, validation), ("training", right, training)):
-            expected = (trace.layers[0].samples(), widths[index])
-            check_shape(f"{name}_gates[{index}]", side[index], expected)
+        for name, side, trace in ((names[0], left, validation), (names[1], right, training)):
+            shape, expected = tuple(side[index].shape), (trace.layers[0].samples(), widths[index])
+            if shape != expected:
+                msg = f"{name}[{index}]: expected shape {expected}, got {shape}"
+                raise ValueError(msg)
     scaled = [gate * (norm / width) for gate, norm, width in zip(left, norms, widths[1:], strict=True)]
     wide = Workspace(xp, dtype, work.memory_budget)
     return GateInputs(wide, (theirs, ours), constants, right, scaled, outputs)
+
+
+@checked
+def _read(
+    validation_gates: Sequence[Float[Array, "n_val d"]],
+    training_gates: Sequence[Float[Array, "n_train d"]],
+    column_norms: Sequence[Float[Array, " d"]],
+    training: Float[Array, "n_train d_L"],
+    /,
+) -> tuple[Sequence[Array], Sequence[Array], Sequence[Array]]:
+    """Return gates and norms in one type, that of the last layer's output gradients where it is wider."""
+    return validation_gates, training_gates, column_norms
 
 
 def check_dense(role: str, trace: Trace, work: Workspace) -> None:

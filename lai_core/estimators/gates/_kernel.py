@@ -7,7 +7,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import spans
 from lai_core._engine.namespace import Array, cast
-from lai_core._theory.prepared import dot
+from lai_core._theory.algebra import dot
 from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_same_samples

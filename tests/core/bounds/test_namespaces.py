@@ -16,12 +16,10 @@ MODULES = ("assumptions", "bounds", "calibration")
 RHO, C_A, ALPHA_BAR = 0.75, 1.5, 0.5
 ON_TRACES = {"measure_assumptions", "similarities"}
 SCALARS_ONLY = {
-    "admissible_weights": {"rho": RHO, "depth": 3},
     "cosine_guarantee": {"low": 0.5, "high": 2.0},
-    "gain_ceiling": {"rho": RHO, "depth": 3},
+    "decay_powers": {"rho": RHO, "depth": 3},
     "geometric_sum": {"rho": RHO, "depth": 3},
     "lli_relative_bound": {"rho": RHO, "C_a": C_A, "alpha_bar": ALPHA_BAR, "depth": 3},
-    "relative_bound_as_printed": {"rho": RHO, "C_a": C_A, "alpha_bar": ALPHA_BAR, "depth": 3},
 }
 OPTIONS = {
     "rho": RHO,
@@ -93,13 +91,9 @@ def _call(name: str, convert) -> tuple:
             rng = np.random.default_rng(norms[parameter.name])
             size = norms[parameter.name]
             positional.append(rng.uniform(0.5, 1, (3, size) if name == "cosines" else size))
-        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name != "costs":
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(arrays[parameter.name])
-    named = {
-        p.name: options[p.name]
-        for p in parameters
-        if p.kind is p.KEYWORD_ONLY or p.name in {"costs", "depth"}
-    }
+    named = {p.name: options[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
     return [convert(array) for array in positional], named
 
 
@@ -192,4 +186,4 @@ def test_a_constant_that_is_no_size_is_refused(wrong):
 @pytest.mark.parametrize(("depth", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
 def test_a_depth_that_counts_nothing_is_refused(depth, error):
     with pytest.raises(error, match="depth"):
-        FUNCTIONS["geometric_sum"](0.5, depth)
+        FUNCTIONS["geometric_sum"](rho=0.5, depth=depth)

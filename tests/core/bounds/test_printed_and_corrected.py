@@ -319,7 +319,7 @@ def test_counterexample_to_the_relative_bound():
     """The same two layers: the error is 0.495, the printed bound 0.01, and neither 1/2 nor rho^2 is near."""
     ghost, layer_aware = two_layers(0.1)
     error = abs(ghost - layer_aware) / layer_aware
-    printed = bounds.relative_bound_as_printed(rho=0.1, C_a=1.0, alpha_bar=1.0, depth=2)
+    printed = bounds.lli_relative_bound(rho=0.1, C_a=1.0, alpha_bar=1.0, depth=2)
     np.testing.assert_allclose([error, printed], [0.495, 0.01], rtol=1e-12)
     for rho in (1e-2, 1e-4, 1e-6):
         ghost, layer_aware = two_layers(rho)
@@ -333,7 +333,7 @@ def test_counterexample_search_violates_the_relative_bound(family):
         facts = draw(family, seed, Shape(1, 2, 3))
         if facts.alpha_bar <= 1e-6 or (facts.lai <= 1e-6).any():
             return False
-        printed = bounds.relative_bound_as_printed(**facts.constants("rho", "C_a", "alpha_bar", "depth"))
+        printed = bounds.lli_relative_bound(**facts.constants("rho", "C_a", "alpha_bar", "depth"))
         return not at_most(np.abs(facts.ghost - facts.lai) / facts.lai, printed)
 
     assert found(violated) is not None
@@ -348,7 +348,7 @@ def test_counterexample_the_error_grows_with_depth():
         alpha = np.ones_like(beta)
         layer_aware = -bounds.printed_lai_influence(alpha, beta)
         errors.append(float(abs(bounds.gap(alpha, beta)[0, 0]) / layer_aware[0]))
-        printed.append(bounds.relative_bound_as_printed(rho=0.5, C_a=1.0, alpha_bar=1.0, depth=depth))
+        printed.append(bounds.lli_relative_bound(rho=0.5, C_a=1.0, alpha_bar=1.0, depth=depth))
     np.testing.assert_allclose(errors[:3], [0.375, 1.6875 / 3, 2.671875 / 4], rtol=1e-12)
     np.testing.assert_allclose(printed[:3], [0.25, 0.3125, 0.328125], rtol=1e-12)
     assert (np.diff(errors) > 0).all()
@@ -395,21 +395,21 @@ def test_decay_leaves_no_room_for_gains_near_one(seed, depth):
     norms.append(np.linalg.norm(gradients, axis=0))
     rho = float(decay_rate(np.stack(norms)).max())
     gains = np.array([np.trace(m.T @ m) / outputs for m in means] + [1.0])
-    ceiling = np.array(bounds.gain_ceiling(rho, depth))
+    ceiling = np.array(bounds.decay_powers(rho=rho, depth=depth))
     hunt(gains, ceiling)
     assert at_most(gains, ceiling)
 
 
 @pytest.mark.equation("decay-bounds-gain")
 def test_the_ceiling_on_gains_is_attained_without_noise():
-    assert bounds.gain_ceiling(0.5, 3) == (0.0625, 0.25, 1.0)
+    assert bounds.decay_powers(rho=0.5, depth=3) == (0.0625, 0.25, 1.0)
     contraction = 0.5 * np.eye(3)
-    assert np.trace(contraction.T @ contraction) / 3 == bounds.gain_ceiling(0.5, 2)[0]
+    assert np.trace(contraction.T @ contraction) / 3 == bounds.decay_powers(rho=0.5, depth=2)[0]
 
 
 @pytest.mark.equation("app-abs-gap")
 @given(st.integers(1, 40))
 def test_sums_over_powers_are_sums_where_the_closed_form_is_not(depth):
-    assert bounds.geometric_sum(1.0, depth) == depth - 1
+    assert bounds.geometric_sum(rho=1.0, depth=depth) == depth - 1
     closed = 0.81 * (1 - 0.81 ** (depth - 1)) / (1 - 0.81)
-    np.testing.assert_allclose(bounds.geometric_sum(0.9, depth), closed, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(bounds.geometric_sum(rho=0.9, depth=depth), closed, rtol=1e-12, atol=1e-15)

@@ -106,7 +106,7 @@ def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, 
         + spare * (1 - costs[-1] / costs.sum()) * 0.98
         + 0.01 * (1 - costs[-1] / costs.sum())
     )
-    best = bounds.truncation_probabilities(terms, [float(c) for c in costs], share=float(share))
+    best = bounds.truncation_probabilities(terms, costs=[float(c) for c in costs], share=float(share))
     assert (np.diff(best) >= -1e-12).all()
     assert best[-1] == 1.0
     assert best.max() <= 1.0
@@ -125,7 +125,7 @@ def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, 
 def test_the_best_probabilities_on_a_grid():
     """Every monotone choice of two probabilities with the same cost, to a thousandth."""
     terms, costs = np.array([[1.0], [0.5], [2.0]]), [1.0, 1.0, 1.0]
-    best = bounds.truncation_probabilities(terms, costs, share=2 / 3)
+    best = bounds.truncation_probabilities(terms, costs=costs, share=2 / 3)
     least = bounds.truncation_variance(terms, best).sum()
     grid = [
         bounds.truncation_variance(terms, np.array([q, 1.0 - q, 1.0])).sum()
@@ -133,25 +133,25 @@ def test_the_best_probabilities_on_a_grid():
     ]
     assert least <= min(grid) * (1 + 1e-12)
     assert least >= min(grid) * (1 - 1e-4)
-    np.testing.assert_allclose(best, bounds.truncation_probabilities(10 * terms, costs, share=2 / 3))
+    np.testing.assert_allclose(best, bounds.truncation_probabilities(10 * terms, costs=costs, share=2 / 3))
 
 
 @pytest.mark.equation("truncation-variance")
 def test_the_whole_cost_leaves_no_variance_and_the_last_layers_alone_no_freedom():
     terms = np.array([[1.0], [2.0], [-1.0]])
-    everything = bounds.truncation_probabilities(terms, [1.0, 2.0, 1.0], share=1.0)
+    everything = bounds.truncation_probabilities(terms, costs=[1.0, 2.0, 1.0], share=1.0)
     assert everything.tolist() == [1.0, 1.0, 1.0]
     assert bounds.truncation_variance(terms, everything) == 0.0
-    alone = bounds.truncation_probabilities(terms, [1.0, 2.0, 1.0], share=0.25)
+    alone = bounds.truncation_probabilities(terms, costs=[1.0, 2.0, 1.0], share=0.25)
     assert alone.tolist() == [0.0, 0.0, 1.0]
-    assert bounds.truncation_probabilities(terms[:1], [3.0], share=1.0).tolist() == [1.0]
+    assert bounds.truncation_probabilities(terms[:1], costs=[3.0], share=1.0).tolist() == [1.0]
 
 
 @pytest.mark.equation("truncation-variance")
 def test_partial_sums_that_shrink_are_pooled():
     """P = 2, then 1: the second layer's own optimum would be below the first's, so that both are equal."""
     terms = np.array([[2.0], [-1.0], [3.0]])
-    pooled = bounds.truncation_probabilities(terms, [1.0, 1.0, 1.0], share=0.5)
+    pooled = bounds.truncation_probabilities(terms, costs=[1.0, 1.0, 1.0], share=0.5)
     assert pooled.tolist() == [0.25, 0.25, 1.0]
 
 
@@ -166,7 +166,7 @@ def test_partial_sums_that_shrink_are_pooled():
 )
 def test_costs_and_shares_that_cannot_be_met_are_refused(costs, share, named):
     with pytest.raises(ValueError, match=named):
-        bounds.truncation_probabilities(np.ones((2, 1)), costs, share=share)
+        bounds.truncation_probabilities(np.ones((2, 1)), costs=costs, share=share)
 
 
 def test_more_terms_than_probabilities_are_refused():
@@ -185,7 +185,7 @@ def test_the_greatest_convex_minorant_against_all_pools(values):
     slopes = [partial[0], partial[1] - partial[0]]
     if slopes[1] < slopes[0]:
         slopes = [partial[1] / 2] * 2
-    best = bounds.truncation_probabilities(terms, [1.0, 1.0, 1.0], share=0.5)
+    best = bounds.truncation_probabilities(terms, costs=[1.0, 1.0, 1.0], share=0.5)
     roots = np.sqrt(slopes)
     if roots.sum() > 0:
         expected = 0.5 * roots / roots.sum()

@@ -25,9 +25,9 @@ def everything(rows, others, square, scale, labels):
         influence.pre_activation_gradients(rows, others),
         influence.softmax_feedback(rows, labels, others, labels),
         influence.self_votes(rows @ rows.T),
-        optimizers.adam_step(positive, rows[0, ...], rows[1, ...], positive, ADAM, step=3),
+        optimizers.adam_step(positive, rows[0, ...], rows[1, ...], positive, adam=ADAM, step=3),
         optimizers.adam_derivative_scores(
-            rows[2, ...], others, positive, rows[0, ...], rows[1, ...], positive, ADAM, step=3
+            rows[2, ...], others, positive, rows[0, ...], rows[1, ...], positive, adam=ADAM, step=3
         ),
         optimizers.adam_direction_scores(rows, others, positive),
         optimizers.preconditioned_ghost_kernel(rows, rows, others, others, scale),

@@ -261,7 +261,7 @@ def test_softmax_feedback_is_the_product_of_logit_gradients(backend, classes, si
 
 def test_labels_must_be_whole_numbers_one_a_sample(backend):
     p, labels = backend.array(np.full((3, 2), 0.5)), backend.array(np.array([0, 1, 0]))
-    with pytest.raises(ValueError, match=r"training_labels: expected shape \(3,\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"training_labels: expected shape \(n_train=3,\), got \(2,\)"):
         influence.softmax_feedback(p, labels, p, backend.array(np.array([0, 1])))
     with pytest.raises(TypeError, match="validation_labels: expected integers"):
         influence.softmax_feedback(p, backend.array(np.zeros(3)), p, labels)

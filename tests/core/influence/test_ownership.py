@@ -116,7 +116,7 @@ def residual_of_row_0(at_row_0, weights):
             ValueError,
             "weighted: expected the shape of gradient, (n, ...) = (3,",
         ),
-        ({"weights": np.ones(2)}, ValueError, "weights: expected shape (3,), got (2,)"),
+        ({"weights": np.ones(2)}, ValueError, "weights: expected shape (n=3,), got (2,)"),
         ({"gradient": np.ones((3, 2), int)}, TypeError, "gradient: expected a real floating dtype"),
         ({"weights": [1.0, 2.0, 3.0]}, TypeError, "weights: expected an array"),
         ({"gradient": np.ones((0, 2))}, ValueError, "gradient: expected every axis to have at least one"),
@@ -125,4 +125,4 @@ def residual_of_row_0(at_row_0, weights):
 def test_bad_arguments_are_named(change, error, message):
     good = {"gradient": np.ones((3, 2)), "weighted": np.ones((3, 2)), "weights": np.arange(3.0)}
     with pytest.raises(error, match=re.escape(message)):
-        ownership_residuals(**(good | change))
+        ownership_residuals(*(good | change).values())

@@ -101,7 +101,7 @@ def test_counterexample_a_skip_around_a_layer(backend):
     """s3 = w3 s2 + s1 and s2 = w2 s1 with w2 = w3 = 2: the operator is 5, the product 4."""
     two, one = backend.array([[2.0]]), backend.array([[1.0]])
     edges = {(1, 2): two, (2, 3): two, (1, 3): one}
-    assert float(propagation.separating_operator(edges, 1, 3)[0, 0]) == 5.0
+    assert float(propagation.separating_operator(edges, layer=1, last=3)[0, 0]) == 5.0
     assert float(propagation.backward_operator([two, two])[0, 0]) == 4.0
 
 
@@ -110,7 +110,7 @@ def test_counterexample_a_skip_around_a_layer(backend):
 def test_paths_add_up_to_the_operator(backend, seed, skips):
     network = TanhNetwork((3, 2, 3, 2), seed, skips)
     whole = torch.func.jacrev(lambda s: network.preactivations(s)[-1])(network.first).numpy().T
-    operator = propagation.separating_operator(network.jacobians(backend), 0, 3)
+    operator = propagation.separating_operator(network.jacobians(backend), layer=0, last=3)
     np.testing.assert_allclose(backend.numpy(operator), whole, **close)
     np.testing.assert_allclose(
         backend.numpy(operator) @ network.gradients()[-1], network.gradients()[0], **close
@@ -126,11 +126,17 @@ def test_paths_add_up_to_the_operator(backend, seed, skips):
             lambda j: propagation.vjp_recursion([j], j[:, :2]),
             "output_gradient: expected a last axis of length 3",
         ),
-        (lambda j: propagation.layer_jacobian(j, j[:, :2]), "derivatives: expected a last axis|shape"),
-        (lambda j: propagation.separating_operator({(2, 1): j}, 1, 2), "keys .k, t. with k < t"),
-        (lambda j: propagation.separating_operator({(1, 2): j}, 0, 2), "expected a path from layer 0"),
-        (lambda j: propagation.separating_operator({(0, 1): j, (1, 2): j}, 0, 2), "expected shape"),
-        (lambda j: propagation.separating_operator({}, 0, 2), "expected at least one"),
+        (lambda j: propagation.layer_jacobian(j, j[:, :2]), "derivatives: expected shape"),
+        (lambda j: propagation.separating_operator({(2, 1): j}, layer=1, last=2), "keys .k, t. with k < t"),
+        (
+            lambda j: propagation.separating_operator({(1, 2): j}, layer=0, last=2),
+            "expected a path from layer 0",
+        ),
+        (
+            lambda j: propagation.separating_operator({(0, 1): j, (1, 2): j}, layer=0, last=2),
+            "expected shape",
+        ),
+        (lambda j: propagation.separating_operator({}, layer=0, last=2), "expected at least one"),
     ],
 )
 def test_wrong_shapes_are_refused(call, message):

@@ -295,9 +295,9 @@ def test_wrong_shapes_are_refused():
         propagation.propagated_moments([(law[0], np.ones(3))], np.ones(2))
     with pytest.raises(TypeError, match=r"laws\[0\]: expected a pair"):
         propagation.propagated_moments([law[0]], np.ones(2))
-    with pytest.raises(ValueError, match="output_gradient: expected shape"):
+    with pytest.raises(ValueError, match="output_gradient: expected a last axis"):
         propagation.propagated_moments([law], np.ones(3))
-    with pytest.raises(ValueError, match="noise_gains: expected a last axis"):
+    with pytest.raises(ValueError, match="noise_gains: expected shape"):
         propagation.jacobian_noise_bound(np.ones(2), np.ones(3), np.ones(()), np.ones(()))
     with pytest.raises(ValueError, match="training_covariance: expected shape"):
         propagation.jacobian_noise_variance(np.ones(2), np.ones((2, 2)), np.ones(2), np.ones((3, 3)))

@@ -63,7 +63,7 @@ def test_one_layer_with_fixed_gates(backend, seed, gates, variance):
 @given(seed=seeds)
 def test_two_linear_layers_and_the_closed_form(backend, seed):
     g, h = np.random.default_rng(seed).standard_normal((2, 2))
-    linear = RandomLayer.linear(2, 0.5)
+    linear = RandomLayer.linear(width=2, variance=0.5)
     vectors = [(g, h, 1.0)]
     for depth in (1, 2):
         vectors = list(similarities(vectors, 0.5, ((1, 1),) * 2))
@@ -80,7 +80,9 @@ def test_two_linear_layers_and_the_closed_form(backend, seed):
 def test_closed_form_is_the_recursion(backend, seed, width, depth):
     g, h = np.random.default_rng(seed).standard_normal((2, 3))
     P0, similarity = backend.array((g @ g) * (h @ h)), backend.array(g @ h)
-    recursion = random_weights_variance([RandomLayer.linear(width, 1 / width)] * depth, P0, similarity)
+    recursion = random_weights_variance(
+        [RandomLayer.linear(width=width, variance=1 / width)] * depth, P0, similarity
+    )
     closed = linear_random_weights_variance(P0, similarity, width=width, depth=depth)
     assert float(closed) == pytest.approx(float(recursion), rel=1e-9, abs=1e-9)
 
@@ -107,7 +109,7 @@ def test_one_layer_with_independent_gates(seed, both):
         for u, w, weight in similarities([(g, h, 1.0)], 1.0, gates)
     ]
     P, Q, _, spread = exact(vectors)
-    layer = RandomLayer.gated(2, 1.0, each=0.5, both=both)
+    layer = RandomLayer.gated(width=2, variance=1.0, each=0.5, both=both)
     P0, similarity = np.asarray((g @ g) * (h @ h)), np.asarray(g @ h)
     found = random_weights_moments([layer], P0, similarity**2)
     assert [float(moment) for moment in found] == pytest.approx([P, Q], rel=1e-9)
@@ -118,7 +120,7 @@ def test_one_layer_with_independent_gates(seed, both):
 @pytest.mark.parametrize("width", [1, 4, 100])
 def test_a_sample_with_itself_grows_by_five_over_width(width):
     """ReLU with variance 2 / n, half of the units active: P = Q, and both grow by 1 + 5/n a layer."""
-    layer = RandomLayer.gated(width, 2 / width, each=0.5, both=0.5)
+    layer = RandomLayer.gated(width=width, variance=2 / width, each=0.5, both=0.5)
     P, Q = random_weights_moments([layer], np.asarray(1.0), np.asarray(1.0))
     assert [float(P), float(Q)] == pytest.approx([1 + 5 / width] * 2)
 
@@ -128,6 +130,6 @@ def test_wrong_values_are_refused():
     with pytest.raises(ValueError, match="width: expected"):
         linear_random_weights_variance(one, one, width=0, depth=1)
     with pytest.raises(ValueError, match="both: expected"):
-        RandomLayer.gated(3, 1.0, each=0.5, both=0.6)
+        RandomLayer.gated(width=3, variance=1.0, each=0.5, both=0.6)
     with pytest.raises(TypeError, match="norms: expected an array"):
         random_weights_moments([], 1.0, one)

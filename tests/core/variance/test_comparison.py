@@ -230,5 +230,5 @@ def test_wrong_shapes_are_refused():
         variance.variance_order(two, three)
     with pytest.raises(ValueError, match="weights: expected shape"):
         variance.calibrated_error(two, two, three, number)
-    with pytest.raises(ValueError, match="similarities: expected shape"):
+    with pytest.raises(ValueError, match="shared: expected shape"):
         variance.regression_gain(np.ones((2, 3)), two, two)

@@ -219,7 +219,7 @@ def test_lower_bounds_with_the_sign_they_need(backend, seed):
     assert noise_only <= whole + 1e-12
     assert whole <= exact * (1 + 1e-9) + 1e-9
     if (law.alpha @ law.gains) * law.covariance(law.shared, law.noise()) >= 0:
-        printed = float(variance.printed_lower_bound(inputs[0], inputs[1], inputs[2], inputs[4]))
+        printed = float(variance.printed_ghost_variance(inputs[0], inputs[1], inputs[2], inputs[4]))
         assert whole == pytest.approx(printed, rel=1e-9)
         assert noise_only == pytest.approx(law.variance(law.noise()), rel=1e-8, abs=1e-9)
 
@@ -229,7 +229,7 @@ def test_lower_bounds_with_the_sign_they_need(backend, seed):
 def test_printed_lower_bound_holds_exactly_where_the_signed_covariance_is_not_negative(backend, seed):
     law = Law(seed)
     alpha, gains, signal, _, noise = listed(backend, (law.alpha, law.gains, *law.moments()))
-    printed = float(variance.printed_lower_bound(alpha, gains, signal, noise))
+    printed = float(variance.printed_ghost_variance(alpha, gains, signal, noise))
     signed = (law.alpha @ law.gains) * law.covariance(law.shared, law.noise())
     exact = law.variance(law.ghost())
     assert (printed <= exact + 1e-9) == (signed >= -1e-9)
@@ -242,7 +242,7 @@ def test_counterexample_to_the_lower_bound_under_non_negative_covariances():
     arguments = (one, -one, np.asarray(1.0))
     quarter = np.array([[0.25]])
     assert float(variance.ghost_variance(*arguments, np.array([0.5]), quarter)) == 0.25
-    assert float(variance.printed_lower_bound(*arguments, quarter)) == 1.25
+    assert float(variance.printed_ghost_variance(*arguments, quarter)) == 1.25
     whole, noise_only = variance.signed_covariance_bound(*arguments, np.array([0.5]), quarter)
     assert (float(whole), float(noise_only)) == (0.25, -0.75)
 
@@ -269,7 +269,7 @@ def test_search_finds_counterexamples_to_both_printed_lower_bounds():
         assert law.alpha @ cross >= -1e-12
         assert (noise >= -1e-12).all()
         exact = law.variance(law.ghost())
-        printed = float(variance.printed_lower_bound(law.alpha, law.gains, signal, noise))
+        printed = float(variance.printed_ghost_variance(law.alpha, law.gains, signal, noise))
         return printed - exact, law.variance(law.noise()) - exact
 
     assert largest_margin(seeds, lambda seed: margins(seed)[0], examples=100) > 0.5

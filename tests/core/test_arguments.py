@@ -1,0 +1,173 @@
+"""The theory's argument checker: what each annotation asks for, what is said, and what is handed on."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+
+import array_api_strict
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import torch._dynamo.testing
+from jaxtyping import Float, Integer
+
+from lai_core._engine.namespace import Array
+from lai_core._theory.arrays import Constant, checked
+
+
+@checked
+def everything(
+    rows: Float[Array, "n p"],
+    labels: Integer[Array, " n"],
+    chain: Sequence[Float[Array, "... d e"]],
+    law: tuple[Float[Array, "m ..."], Float[Array, " m"]],
+    low: Float[Array, " p"] | Float[Array, "n p"],
+    /,
+    *,
+    rho: Constant = 0.5,
+    edges: Mapping[str, Float[Array, "_ _"]] | None = None,
+    name: str = "",
+) -> tuple:
+    """Return what came."""
+    return rows, labels, chain, law, low, rho, edges, name
+
+
+@checked
+def named(edges: Mapping[str, Float[Array, "_ _"]], square: Float[Array, "d d"], /):
+    """Return what came."""
+    return edges, square
+
+
+GOOD = (
+    np.ones((3, 2)),
+    np.arange(3),
+    [np.ones((2, 4)), np.ones((5, 1, 7))],
+    (np.ones((6, 1)), np.ones(6)),
+    np.ones(2),
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "error", "message"),
+    [
+        (0, [[1.0]], TypeError, "rows: expected an array (numpy, torch, jax, ...), got list"),
+        (0, np.ones((3, 2), int), TypeError, "rows: expected a real floating dtype, got int64"),
+        (0, np.ones(3), ValueError, "rows: expected shape (n, p), got (3,)"),
+        (0, np.ones((0, 2)), ValueError, "rows: expected every axis to have at least one entry"),
+        (1, np.ones(3), TypeError, "labels: expected integers, got float64"),
+        (1, np.arange(4), ValueError, "labels: expected shape (n=3,), got (4,); n=3 as in rows"),
+        (1, torch.arange(3), TypeError, "labels: expected an array of the namespace of rows"),
+        (2, np.ones((2, 2)), TypeError, "chain: expected a sequence of arrays, got ndarray"),
+        (2, [], ValueError, "chain: expected at least one array, got none"),
+        (2, [np.ones((2, 2)), np.ones(2)], ValueError, "chain[1]: expected shape (..., d, e), got (2,)"),
+        (3, np.ones(6), TypeError, "law: expected a pair of arrays, got ndarray"),
+        (3, (np.ones((6, 1)), np.ones(5)), ValueError, "law[1]: expected shape (m=6,), got (5,); m=6"),
+        (4, np.ones(3), ValueError, "low: expected shape (p=2,) or (n=3, p=2), got (3,)"),
+    ],
+)
+def test_what_does_not_fit_is_named(place, value, error, message):
+    arguments = list(GOOD)
+    arguments[place] = value
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        everything(*arguments)
+
+
+def test_an_axis_named_twice_is_one_length():
+    edges = {"a": np.ones((1, 2)), "b": np.ones((3, 4))}
+    assert named(edges, np.ones((2, 2)))[0].keys() == edges.keys()
+    with pytest.raises(ValueError, match=r"^square: expected shape \(d, d\), got \(2, 3\)$"):
+        named(edges, np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"^edges\[b\]: expected shape \(_, _\), got \(3,\)$"):
+        named(edges | {"b": np.ones(3)}, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("rho", "error", "message"),
+    [
+        (-1.0, ValueError, "rho: expected a finite number >= 0.0, got -1.0"),
+        ("1", TypeError, "rho: expected a Python number, got str"),
+        (np.ones(1), ValueError, "rho: expected shape (), got (1,)"),
+    ],
+)
+def test_a_constant_is_a_number_or_an_array_without_axes(rho, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        everything(*GOOD, rho=rho)
+    assert everything(*GOOD, rho=2)[5] == 2.0
+    assert everything(*GOOD, rho=np.asarray(2.0))[5].shape == ()
+
+
+def test_arrays_are_read_in_one_type_and_what_is_no_array_as_it_comes():
+    narrow = [array.astype("float16") for array in GOOD[2]]
+    rows, labels, chain, law, low, rho, _, name = everything(
+        GOOD[0].astype("float32"), GOOD[1], narrow, *GOOD[3:], name="x"
+    )
+    assert {array.dtype.name for array in (rows, *chain, *law, low)} == {"float64"}
+    assert (labels.dtype, rho, name) == (np.arange(3).dtype, 0.5, "x")
+    single = [np.ones((3, 2), "float16"), GOOD[1], narrow, tuple(a.astype("float16") for a in GOOD[3])]
+    read = everything(*single, np.ones(2, "float32"), rho=np.asarray(0.5))
+    assert (read[0].dtype.name, read[5].dtype.name) == ("float32", "float32")  # a constant widens nothing
+
+
+def test_python_says_what_is_missing_too_much_or_unknown():
+    for arguments, options in (
+        (GOOD[:4], {}),
+        ((*GOOD, 1), {}),
+        (GOOD, {"low": GOOD[4]}),
+        (GOOD, {"sigma": 1}),
+    ):
+        with pytest.raises(TypeError, match=r"^everything\(\)"):
+            everything(*arguments, **options)
+
+
+def test_an_annotation_that_is_not_understood_is_refused_when_the_function_is_defined():
+    with pytest.raises(ValueError, match=r"^annotation: .*, got '\*batch'$"):
+
+        @checked
+        def function(array: Float[Array, "*batch n"], /):
+            return array
+
+
+def test_the_signature_and_the_documentation_are_the_functions_own():
+    assert list(inspect.signature(everything).parameters)[:3] == ["rows", "labels", "chain"]
+    assert (everything.__name__, everything.__doc__) == ("everything", "Return what came.")
+
+
+@checked
+def product(left: Float[Array, "n p"], right: Float[Array, "n p"], /, *, rho: Constant) -> Float[Array, " n"]:
+    """Multiply, to be compiled."""
+    return (left * right).sum(axis=-1) * rho
+
+
+def plain(left, right, rho):
+    return (left * right).sum(axis=-1) * rho
+
+
+def test_jit_does_not_notice_the_checker():
+    arrays = jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.asarray(0.5)
+    found = jax.make_jaxpr(lambda left, right, rho: product(left, right, rho=rho))(*arrays)
+    assert str(found) == str(jax.make_jaxpr(plain)(*arrays))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # array-api-compat caches its type checks
+def test_torch_compiles_as_many_operations_as_without_the_checker_and_once():
+    counts = []
+    for function in (plain, lambda left, right, rho: product(left, right, rho=rho)):
+        torch._dynamo.reset()
+        counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+        compiled = torch.compile(function, fullgraph=True, backend=counter, dynamic=False)
+        for _ in range(3):
+            compiled(torch.ones(3, 2), torch.randn(3, 2), torch.asarray(0.5))
+        counts.append((counter.frame_count, counter.op_count))
+    assert counts[0] == counts[1]
+    assert counts[0][0] == 1
+
+
+def test_other_devices_are_refused():
+    here, there = (
+        array_api_strict.ones((3, 2), device=array_api_strict.Device(name))
+        for name in ("CPU_DEVICE", "device1")
+    )
+    with pytest.raises(ValueError, match=r"^right: expected an array on the device of left"):
+        product(here, there, rho=1.0)
