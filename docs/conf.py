@@ -18,6 +18,7 @@ extensions = [
     "anchors",
     "equation_index",
     "estimator_tables",
+    "paper_claims",
     "public_modules",
     "source_pages",
     "statements",
