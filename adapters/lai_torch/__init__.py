@@ -2,7 +2,7 @@
 
 from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
-from lai_torch.exact import exact_scores
+from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.gates import GateTrace, trace_gates
 from lai_torch.policies import KeepAbove, draw
 from lai_torch.report import Report
@@ -13,6 +13,7 @@ from lai_torch.trace import trace
 __all__ = [
     "Coverage",
     "Curator",
+    "ExactScores",
     "GateTrace",
     "KeepAbove",
     "Report",

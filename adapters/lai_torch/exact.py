@@ -1,15 +1,66 @@
 """The exact inner product of gradients for any model, by one forward-mode pass."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
 
-from lai_core._adapters import check_batch, check_exact_options
-from lai_torch._exact.directional import along
+from lai_core._adapters import check_batch, check_choice, check_exact_options
+from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count
-from lai_torch._model.functional import Function, Point, gradient
+from lai_torch._model.function import Function, Point, gradient
+from lai_torch._model.preserve import ALONE
+
+
+class ExactScores(NamedTuple):
+    """Exact scores, and how they were found; see `exact_scores`."""
+
+    scores: Tensor
+    """`(n_train,)`, as `exact_scores` returns them by itself."""
+    method: str
+    """`forward`, one forward-mode pass; `double backward`; or `reverse`, one reverse pass a sample."""
+    reason: str | None
+    """Why no earlier one of the three: the operation that has no such derivative, or by how much it was
+    off from the gradient of a plain reverse pass. None where forward mode served."""
+    residual: float | None
+    """By how much a random combination of the scores differs from that combination's plain gradient along
+    the direction, relative to the scores: near the precision of the model's type. None where all are NaN."""
+
+
+@overload
+def exact_scores(
+    model: nn.Module,
+    loss: Loss,
+    validation: Any,
+    training: Any,
+    *,
+    at: str = ...,
+    learning_rate: float | None = ...,
+    reduction: str = ...,
+    optimizer: torch.optim.Optimizer | None = ...,
+    max_norm: float | None = ...,
+    method: str | None = ...,
+    explain: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def exact_scores(
+    model: nn.Module,
+    loss: Loss,
+    validation: Any,
+    training: Any,
+    *,
+    at: str = ...,
+    learning_rate: float | None = ...,
+    reduction: str = ...,
+    optimizer: torch.optim.Optimizer | None = ...,
+    max_norm: float | None = ...,
+    method: str | None = ...,
+    explain: Literal[True],
+) -> ExactScores: ...
 
 
 def exact_scores(
@@ -23,19 +74,26 @@ def exact_scores(
     reduction: str = "mean",
     optimizer: torch.optim.Optimizer | None = None,
     max_norm: float | None = None,
-) -> Tensor:
+    method: str | None = None,
+    explain: bool = False,
+) -> Tensor | ExactScores:
     r"""Score every training sample by the exact first-order change of the validation loss.
 
     One gradient of the validation loss and one forward-mode pass over the batch along it
-    (:eq:`directional-derivative`): any architecture, any parameter, no layers to find. Model,
-    optimizer, `.grad`, buffers and random state are afterwards as before.
+    (:eq:`directional-derivative`): any architecture, any parameter, no layers to find. What a gradient
+    is, a plain reverse pass through the model as it is decides: hooks, custom backward passes and cut
+    paths count as in training. Every answer is proved on the batch itself: a random combination of the
+    scores must equal that combination's plain gradient along the direction, on the batch and on parts of
+    it. Where forward mode fails that, double backward is tried, then one reverse pass a sample. Model,
+    loss, optimizer, `.grad`, buffers and random streams are afterwards as before.
 
     Parameters
     ----------
     model
         The model, in the mode (train or eval) in which it is meant.
     loss
-        `loss(outputs, targets) -> (n,)`: one unnormalised number a sample.
+        `loss(outputs, targets) -> (n,)`: one unnormalised number a sample. It may use the model's
+        parameters; a module with trainable parameters of its own (proxies, centres) is scored with them.
     validation, training
         `(inputs, targets)` each.
     at
@@ -52,22 +110,28 @@ def exact_scores(
     max_norm
         With an optimizer: the gradient is clipped to this norm first, as `clip_grad_norm_` does.
 
+    method
+        `forward`, `double backward` or `reverse`: that one alone. None: the first of them that is proved.
+    explain
+        Whether to say how the scores were found.
+
     Returns
     -------
-    Tensor
+    Tensor or ExactScores
         `(n_train,)`. Positive helps: the decrease of the summed validation loss per unit learning
         rate per unit weight of that sample's loss. With groups of different learning rates, per unit
-        of the largest. Its attribute `method` says how it was computed: `forward`; where an operation
-        has no forward mode, `double backward`; where it has neither, `differences` (central, with a
-        relative error of about the two-thirds power of the precision). Its attribute `reason` says why
-        not by forward mode, naming the operation that has none; None where forward mode served.
+        of the largest. NaN for a sample whose loss or gradient is not finite. With `explain`, a named
+        tuple that holds them.
 
     Raises
     ------
     TypeError
         If a batch is no pair, or the optimizer is none of the three.
     ValueError
-        If an option is unknown, options exclude each other, or the loss is not one number a sample.
+        If an option is unknown, options exclude each other, or the loss is not one number a sample; if
+        samples see one another (BatchNorm in training mode, a loss that compares them), so that none has
+        a gradient of its own; if no way agrees with the plain gradient; if the loss depends on a trainable
+        tensor that neither the model nor the loss holds; or if the validation gradient is not finite.
 
     Examples
     --------
@@ -80,34 +144,52 @@ def exact_scores(
     >>> lai_torch.exact_scores(model, loss, (torch.ones(1, 1), torch.ones(1, 1)), training).tolist()
     [2.0, -2.0]
     """
-    check_options(at, learning_rate, reduction, optimizer, max_norm)
+    check_options(at, learning_rate, reduction, optimizer, max_norm, method)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
     function = Function(model, loss)
+    step = _Step(at, learning_rate, reduction, optimizer, max_norm)
+    with ALONE:
+        direction = _direction(function, validation, training, step)
+        found = Prover(function, method)(direction, training)
+    if explain:
+        return ExactScores(found.scores, found.method, found.reason, found.residual)
+    return found.scores
+
+
+class _Step(NamedTuple):
+    """Which step's derivative is meant; see `exact_scores`."""
+
+    at: str
+    learning_rate: float | None
+    reduction: str
+    optimizer: torch.optim.Optimizer | None
+    max_norm: float | None
+
+
+def _direction(function: Function, validation: Any, training: Any, meant: _Step) -> Point:
+    """Return the validation gradient at the point that is meant, in chunks no larger than the batch."""
+    size = count(*training)
+    if meant.optimizer is None and meant.at == "start":
+        return gradient(function, validation, reduction="sum", size=size)
     start = function.point()
-    if optimizer is not None:
-        step = gradient(function, start, training, reduction=reduction)
-        after, pull = stepped(function, start, step, optimizer, max_norm)
-        direction = pull(validation_gradient(function, after, validation, training))
-    elif at == "midpoint" and learning_rate is not None:
-        step = gradient(function, start, training, reduction=reduction)
-        middle = {name: value - 0.5 * learning_rate * step[name] for name, value in start.items()}
-        direction = validation_gradient(function, middle, validation, training)
-    else:
-        direction = validation_gradient(function, start, validation, training)
-    scores, _, method = along(function, start, direction, training)
-    # says how and why, without changing what is returned
-    scores.method, scores.reason = method  # type: ignore[attr-defined]
-    return scores
-
-
-def validation_gradient(function: Function, point: Point, validation: Any, training: Any) -> Point:
-    """Return the gradient of the summed validation loss, in chunks no larger than the training batch."""
-    return gradient(function, point, validation, reduction="sum", size=count(*training))
+    step = gradient(function, training, reduction=meant.reduction, role="training")
+    if meant.optimizer is not None:
+        after, pull = stepped(function, start, step, meant.optimizer, meant.max_norm)
+        with function.at(after):
+            return pull(gradient(function, validation, reduction="sum", size=size))
+    rate = meant.learning_rate or 0.0  # checked: it is positive
+    with function.at({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
+        return gradient(function, validation, reduction="sum", size=size)
 
 
 def check_options(
-    at: str, learning_rate: float | None, reduction: str, optimizer: Any, max_norm: float | None
+    at: str,
+    learning_rate: float | None,
+    reduction: str,
+    optimizer: Any,
+    max_norm: float | None,
+    method: str | None,
 ) -> None:
     """Raise unless the options of `exact_scores` are known and go together.
 
@@ -117,6 +199,8 @@ def check_options(
         If they are not.
     """
     check_exact_options(at, learning_rate, reduction, optimizer)
+    if method is not None:
+        check_choice("method", method, tuple(METHODS))
     if optimizer is not None:
         check_optimizer(optimizer)
     if learning_rate is not None and at == "start":

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import lai_core as lai
 from lai_core.estimators.costs import summary_cost
 from lai_torch._model.batch import call, count, rows, tensors
-from lai_torch._model.functional import plain_attention
+from lai_torch._model.function import plain_attention
 from lai_torch._model.preserve import preserved
 
 

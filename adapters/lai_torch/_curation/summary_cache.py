@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from lai_torch._curation.scorers.base import Scorer, UnusableError
+from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import Validation
+from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
 
 
@@ -46,7 +47,7 @@ class Refreshed:
         """
         if self.validation.is_summary:
             return self.validation.source
-        if self._summary is None or self._served >= self.refresh:
+        if self._summary is None or self._served >= self.refresh or not self.scorer.fits(self._summary):
             self._make(size)
         self._served += 1
         return self._summary

@@ -1,57 +1,81 @@
-"""The derivative of every sample's loss along one direction of the parameters."""
+"""The derivative of every sample's loss along one direction of the parameters, in three ways."""
 
 import traceback
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from lai_torch._model.functional import Function, Point, plain_attention
-from lai_torch._model.preserve import preserved
+from lai_torch._model.function import Function, Point, inner, pulled_back
 
 Pair = tuple[Tensor, Tensor]
+"""Derivatives and losses, `(n,)` each."""
 
 
-class Method(NamedTuple):
-    """The way by which derivatives were found, and why not by an earlier one; None for the first."""
+def forward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:
+    """One forward pass with dual numbers, which the parameters themselves carry.
 
-    name: str
-    reason: str | None
-
-
-Derivative = tuple[Tensor, Tensor, Method]
-
-
-def along(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Derivative:
-    """Return the derivatives and the losses, `(n,)`, and the way by which they were found.
-
-    An error that the model raises without any derivative too comes up as it is.
+    It gives the derivative of what forward computes. That is not the gradient where reverse mode is told
+    otherwise (a hook, a custom backward pass, `detach`), nor where torch's two modes differ.
     """
-    reasons: list[str] = []
-    for name, way in (("forward", _forward), ("double backward", _double_backward)):
-        failed = None
-        try:
-            with preserved(function.model), plain_attention():
-                return (*way(function, point, direction, batch), _method(name, reasons))
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, NotImplementedError) as error:
-            failed = f"{name}: {_named(error)}"
-        if not reasons:
-            with preserved(function.model), plain_attention(), torch.no_grad():
-                function(point, batch)  # an error of the model's own is no missing derivative
-        reasons.append(failed)
-    with preserved(function.model), plain_attention():
-        return (*_differences(function, point, direction, batch), _method("differences", reasons))
+    with (
+        function.preserved(),
+        forward_ad.dual_level(),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # torch's own rules
+        for name, parameter in function.parameters().items():
+            dual = forward_ad.make_dual(parameter.detach().clone(), direction[name])
+            with _unsafe_preserve_version_counter(parameter):
+                parameter.copy_(dual)  # the same value; the tangent ends with the level
+        found = forward_ad.unpack_dual(function(batch))
+        losses = found.primal.detach().clone()
+        return torch.zeros_like(losses) if found.tangent is None else found.tangent.detach().clone(), losses
 
 
-def _method(name: str, reasons: list[str]) -> Method:
-    return Method(name, "; ".join(reasons) or None)
+def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:
+    """Transpose the transpose: the gradient of `sum_j w_j l_j`, along the direction, is linear in w.
+
+    It follows reverse mode wherever that is itself differentiable.
+    """
+    with function.preserved():
+        parameters = function.parameters()
+        losses = function(batch)
+        weights = torch.zeros_like(losses).requires_grad_()
+        pieces = pulled_back(losses, weights, parameters, create_graph=True)
+        along = torch.zeros_like(losses).sum()
+        for name, piece in zip(parameters, pieces, strict=True):
+            if piece is not None and piece.requires_grad:
+                along = along + inner(piece, direction[name]).to(along)
+        if not along.requires_grad:
+            return torch.zeros_like(losses).detach(), losses.detach()
+        (scores,) = torch.autograd.grad(along, weights)
+        return scores, losses.detach()
 
 
-def _named(error: Exception) -> str:
+def reverse(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:
+    """One reverse pass a sample, over the graph of one forward pass: the definition itself."""
+    with function.preserved():
+        parameters = function.parameters()
+        losses = function(batch)
+        scores = torch.zeros_like(losses).detach()
+        for j, one in enumerate(torch.eye(len(losses), dtype=losses.dtype, device=losses.device)):
+            pieces = pulled_back(losses, one, parameters, retain_graph=True)
+            for name, piece in zip(parameters, pieces, strict=True):
+                if piece is not None:
+                    scores[j] += inner(piece, direction[name]).to(scores)
+        return scores, losses.detach()
+
+
+METHODS = {"forward": forward, "double backward": double_backward, "reverse": reverse}
+"""The ways, the cheapest first: about 2, 5 and 2 n forward passes."""
+
+
+def why(error: Exception) -> str:
     """Return an error's first line, preceded by the custom function that it is about, if it is one."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -59,42 +83,3 @@ def _named(error: Exception) -> str:
         if isinstance(kind, type) and issubclass(kind, torch.autograd.Function):
             return f"{kind.__name__}: {line}"
     return line
-
-
-def _forward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
-    """One forward pass with dual numbers."""
-    with forward_ad.dual_level(), torch.no_grad(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # torch's own rules
-        duals = {name: forward_ad.make_dual(value, direction[name]) for name, value in point.items()}
-        values = function(duals, batch)
-        tangent = forward_ad.unpack_dual(values).tangent
-        losses = forward_ad.unpack_dual(values).primal.detach().clone()
-        return torch.zeros_like(losses) if tangent is None else tangent.detach().clone(), losses
-
-
-def _double_backward(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
-    """Transpose the transpose: the gradient of `sum_j w_j l_j`, along the direction, is linear in w."""
-    leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
-    values = function(leaves, batch)
-    weights = torch.zeros_like(values).requires_grad_()
-    found = torch.autograd.grad(
-        (values * weights).sum(), list(leaves.values()), create_graph=True, allow_unused=True
-    )
-    pairs = zip(found, direction.values(), strict=True)
-    terms = [(piece * part).sum() for piece, part in pairs if piece is not None]
-    (scores,) = torch.autograd.grad(sum(terms, start=torch.zeros_like(values).sum()), weights)
-    return scores, values.detach()
-
-
-def _differences(function: Function, point: Point, direction: Point, batch: tuple[Any, Any]) -> Pair:
-    """Central differences, with the step that balances rounding against curvature."""
-    length = torch.stack([part.norm() for part in direction.values()]).norm()
-    size = torch.stack([value.norm() for value in point.values()]).norm()
-    precision = torch.finfo(next(iter(point.values())).dtype).eps
-    step = float(precision ** (1 / 3) * (1.0 + size) / length.clamp(min=torch.finfo(length.dtype).tiny))
-    sides = []
-    for sign in (1.0, -1.0):
-        moved = {name: value + sign * step * direction[name] for name, value in point.items()}
-        with preserved(function.model), torch.no_grad():
-            sides.append(function(moved, batch))
-    return (sides[0] - sides[1]) / (2.0 * step), (sides[0] + sides[1]) / 2.0

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.functional import Function, Point
+from lai_torch._model.function import Function, Point, inner
 
 Pull = Callable[[Point], Point]
 SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -53,7 +53,7 @@ def stepped(
     The step is taken by an optimizer of the same class on copies. What comes back is minus the
     derivative of that step, per unit of the largest learning rate, in the batch's gradient.
     """
-    names = {id(parameter): name for name, parameter in function.model.named_parameters()}
+    names = {id(parameter): name for name, parameter in function.parameters().items()}
     mine = [
         (names[id(parameter)], parameter, group)
         for group in optimizer.param_groups
@@ -112,7 +112,7 @@ def _clip(gradients: Point, max_norm: float | None) -> tuple[Point, Pull]:
     clipped = {name: gradient * factor for name, gradient in gradients.items()}
 
     def pull(target: Point) -> Point:
-        aligned = torch.stack([(target[name] * gradient).sum() for name, gradient in gradients.items()]).sum()
+        aligned = torch.stack([inner(target[name], gradient) for name, gradient in gradients.items()]).sum()
         shrink = factor / (norm + CLIP_EPSILON) * aligned / norm
         return {name: factor * target[name] - shrink * gradient for name, gradient in gradients.items()}
 

@@ -12,6 +12,7 @@ import lai_core as lai
 from lai_torch._curation.cost import TokenCost
 from lai_torch._curation.sketch import Sketch
 from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import preserved
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
@@ -54,6 +55,11 @@ class Scorer(ABC):
     def summarize(self, validation: Batch, size: int) -> Any:
         """Sum a validation set up, at most `size` rows at a time, without what is not finite."""
 
+    def fits(self, summary: Any) -> bool:
+        """Say whether a summary made earlier is still one of this model."""
+        del summary
+        return True
+
     @abstractmethod
     def score(self, summary: Any, batch: Batch) -> Scored:
         """Score every sample of a batch; NaN where it is not finite."""
@@ -83,10 +89,6 @@ class Scorer(ABC):
         samples = count(*batch)
         for start in range(0, samples, size):
             yield rows(batch, slice(start, min(start + size, samples)), samples)
-
-
-class UnusableError(ValueError):
-    """A validation batch that no summary can be made of, though the next one may do."""
 
 
 def nothing_finite() -> UnusableError:

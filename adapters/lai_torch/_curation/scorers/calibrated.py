@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core.calibration import block_weights
-from lai_torch._curation.scorers.base import Batch, TraceScorer, UnusableError
+from lai_torch._curation.scorers.base import Batch, TraceScorer
 from lai_torch._curation.sketch import Sketch
 from lai_torch._model.batch import Loss, count, rows
+from lai_torch._model.function import UnusableError
 from lai_torch._recording.assemble import layers_of
 from lai_torch._recording.record import Recording, record
 

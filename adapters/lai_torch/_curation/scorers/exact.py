@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from lai_torch._curation.scorers.base import Batch, Scored, Scorer, nothing_finite
-from lai_torch._exact.directional import along
-from lai_torch._model.batch import Loss, count
-from lai_torch._model.functional import Function, Point, gradient
+from lai_torch._exact.prover import Prover
+from lai_torch._model.batch import Loss, count, rows
+from lai_torch._model.function import Function, Point, gradient
 
 
 class ExactScorer(Scorer):
@@ -17,10 +17,24 @@ class ExactScorer(Scorer):
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__(model, loss, "exact", None)
         self.function = Function(model, loss)
+        self.prover = Prover(self.function)
 
     def summarize(self, validation: Batch, size: int) -> Point:
-        """Return the gradient of the summed validation loss."""
-        return self.gradient_at(self.function.point(), validation, size)
+        """Return the gradient of the summed validation loss.
+
+        Raises
+        ------
+        ValueError
+            If no validation sample has a finite loss.
+        """
+        total: Point | None = None
+        for chunk in self.chunks(validation, size):
+            if (finite := self.finite(chunk)) is not None:
+                one = gradient(self.function, finite, reduction="sum")
+                total = one if total is None else {name: total[name] + one[name] for name in one}
+        if total is None:
+            raise nothing_finite()
+        return total
 
     def score_itself(self, batch: Batch, *, exclude_self: bool) -> Scored:
         """Score a batch along its own summed gradient; no sample can be left out of that.
@@ -35,28 +49,21 @@ class ExactScorer(Scorer):
             raise ValueError(msg)
         return self.score(self.summarize(batch, count(*batch)), batch)
 
-    def gradient_at(self, point: Point, validation: Batch, size: int) -> Point:
-        """Return the gradient of the summed validation loss at `point`.
+    def finite(self, batch: Batch) -> Batch | None:
+        """Return the rows whose loss is finite; None if there are none."""
+        with self.function.preserved():
+            kept = torch.isfinite(self.function(batch)).nonzero().squeeze(1)
+        samples = count(*batch)
+        return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)
 
-        Raises
-        ------
-        ValueError
-            If no validation sample has a finite loss.
-        """
-        total: Point | None = None
-        for chunk in self.chunks(validation, size):
-            if (finite := self.finite(chunk)) is not None:
-                one = gradient(self.function, point, finite, reduction="sum")
-                total = one if total is None else {name: total[name] + one[name] for name in one}
-        if total is None:
-            raise nothing_finite()
-        return total
+    def fits(self, summary: Any) -> bool:
+        """Say whether a summary is of the parameters that train now."""
+        return summary.keys() == self.function.parameters().keys()
 
     def score(self, summary: Point, batch: Batch) -> Scored:
         """Score along the gradient."""
-        found, losses, (method, reason) = along(self.function, self.function.point(), summary, batch)
-        scores = torch.where(torch.isfinite(losses), found, torch.nan)
-        return Scored(scores, losses, method=method, reason=reason)
+        found = self.prover(summary, batch)
+        return Scored(found.scores, found.losses, method=found.method, reason=found.reason)
 
 
 class MidpointScorer(ExactScorer):
@@ -81,16 +88,21 @@ class MidpointScorer(ExactScorer):
     def score(self, summary: Any, batch: Batch) -> Scored:
         """Score along the gradient at the middle of the batch's step, each group at its learning rate."""
         validation, size = summary
-        start, finite = self.function.point(), self.finite(batch)
-        middle = start
+        middle, finite = self.function.point(), self.finite(batch)
         if finite is not None:
-            step = gradient(self.function, start, finite, reduction="mean")
-            names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+            step = gradient(self.function, finite, reduction="mean", role="inputs")
             rates = {
-                names[id(parameter)]: float(group["lr"])
+                id(parameter): float(group["lr"])
                 for group in self.optimizer.param_groups
                 for parameter in group["params"]
-                if id(parameter) in names
             }
-            middle = {name: value - 0.5 * rates.get(name, 0.0) * step[name] for name, value in start.items()}
-        return super().score(self.gradient_at(middle, validation, size), batch)
+            for name, parameter in self.function.parameters().items():
+                middle[name] -= 0.5 * rates.get(id(parameter), 0.0) * step[name]
+        with self.function.at(middle):
+            direction = super().summarize(validation, size)
+        return super().score(direction, batch)
+
+    def fits(self, summary: Any) -> bool:
+        """Say that a set suits any parameters."""
+        del summary
+        return True

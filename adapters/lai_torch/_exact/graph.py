@@ -1,0 +1,71 @@
+"""What the graph of the losses tells: whose the trainable tensors are, and how precisely it computes."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._model.batch import tensors
+from lai_torch._model.function import Function
+
+
+def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
+    """Raise if the losses depend on a trainable tensor that neither the model nor the loss holds.
+
+    A tensor that forward itself makes trainable, as a place to take a force at, is another one in the
+    next forward pass.
+    """
+    found = _strangers(function, losses, batch)
+    if found:
+        again = _strangers(function, function(batch), batch)
+        for key, leaf in found.items():
+            if key in again:
+                name = _called(function.loss, leaf)
+                msg = (
+                    f"loss: it depends on {name}of shape {tuple(leaf.shape)}, which trains and belongs to "
+                    "neither the model nor the loss, so that scores would leave it out; hand over as loss "
+                    "a module that holds it as a parameter, or freeze it with requires_grad_(False)"
+                )
+                raise ValueError(msg)
+
+
+def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
+    """Return the leaves of the losses' graph that nobody handed over, by identity."""
+    known = {id(tensor) for tensor in tensors(batch)}
+    known |= {id(parameter) for parameter in function.parameters().values()}
+    leaves = (getattr(node, "variable", None) for node in _nodes(losses))  # of those that add to `.grad`
+    return {id(leaf): leaf for leaf in leaves if leaf is not None and id(leaf) not in known}
+
+
+def precision(losses: Tensor) -> float:
+    """Return the precision of the coarsest type that stands on the way to the losses."""
+    kinds = {meta.dtype for node in _nodes(losses) for meta in node._input_metadata}
+    floats = [kind for kind in kinds | {losses.dtype} if kind.is_floating_point or kind.is_complex]
+    return max(torch.finfo(kind).eps for kind in floats)
+
+
+def _nodes(losses: Tensor) -> Iterator[Any]:
+    """Yield the nodes of a graph, each once."""
+    seen, ahead = set(), [losses.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            ahead += [following for following, _ in node.next_functions]
+
+
+def _called(loss: Any, leaf: Tensor) -> str:
+    """Return what a loss calls a tensor that it closes over, if that can be seen."""
+    if inspect.isfunction(loss):
+        outside = inspect.getclosurevars(loss)
+        for name, value in {**outside.globals, **outside.nonlocals}.items():
+            if value is leaf:
+                return f"the tensor {name!r} "
+            if isinstance(value, nn.Module):
+                for path, parameter in value.named_parameters():
+                    if parameter is leaf:
+                        return f"the parameter '{name}.{path}' "
+    return "a tensor "

@@ -1,0 +1,229 @@
+"""Exact scores that are proved on the batch itself, by the adjoint identity.
+
+A sample's score is `s_j = <grad l_j, d>` along a direction d, with the gradient that a plain reverse pass
+gives. Reverse mode is linear in the losses' weights, so for any weights w
+
+    sum_j w_j s_j = <grad sum_j w_j l_j, d>,
+
+and the right side takes one plain reverse pass through the user's own model. Drawn w are orthogonal to a
+wrong s with probability zero: a way to compute s that meets the identity is right for every sample.
+
+The identity says nothing of samples that see one another. Hence the passes on the right are taken on
+batches of the same shape in which only a part of the samples stands, and copies of these fill the other
+places: nothing of a sample may move then, neither its loss nor its share of the gradient.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lai_torch._exact.directional import Pair, why
+from lai_torch._model.batch import rows
+from lai_torch._model.function import Function, Point, pulled_back, real_product
+
+Batch = tuple[Any, Any]
+Way = Callable[[Function, Point, Batch], Pair]
+SPLITS = 4
+"""Samples carry a code of so many bits: up to 16 samples every pair is told apart, of more most are."""
+TENSOR_FLOAT = 2.0**-11
+"""The precision of products of float32 on a GPU, where these may be rounded."""
+
+
+class Plain(NamedTuple):
+    """What one forward pass tells: losses, whether it draws random numbers, its coarsest precision."""
+
+    losses: Tensor
+    draws: bool
+    precision: float
+
+
+class _Side(NamedTuple):
+    """A part of the samples: random weights, zero elsewhere, and the plain gradient along the direction."""
+
+    weights: Tensor
+    value: float
+    size: float
+
+
+class _Error(NamedTuple):
+    """Whether scores agree with a side within rounding, and how far they are from it, relatively."""
+
+    within: bool
+    relative: float
+
+
+class Proof:
+    """The identity on one batch, in which every sample but the `finite` ones is a copy of one of these."""
+
+    def __init__(
+        self, function: Function, direction: Point, batch: Batch, plain: Plain, finite: Tensor
+    ) -> None:
+        self.function, self.direction, self.batch = function, direction, batch
+        self.plain, self.finite, self.scores = plain, finite, torch.full_like(plain.losses, torch.nan)
+        coarse = plain.losses.is_cuda and plain.precision < TENSOR_FLOAT
+        self.room = (TENSOR_FLOAT if coarse else plain.precision) ** (5 / 8)
+
+    def first(self, methods: Mapping[str, Way]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
+        """Return the first way that is proved, its scores and its residual, and why not those before it.
+
+        None is returned where a sample's score is not finite in the last way; `scores` are that way's.
+
+        Raises
+        ------
+        ValueError
+            If no way meets the identity, or one does on the batch and not on its parts.
+        """
+        halves, *others = self._splits()
+        sides = [self._side(part) for part in halves]
+        longer = self._longer()
+        for part in (part for split in others for part in split):
+            with self.function.preserved():
+                self._compare(self.function(standing(self.batch, part)), part)
+        reasons: list[str] = []
+        unbounded = False
+        for name, way in methods.items():
+            unbounded = False
+            try:
+                self.scores, _ = way(self.function, self.direction, self.batch)
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, NotImplementedError) as error:
+                reasons.append(f"{name}: {why(error)}")
+                continue
+            if not bool(torch.isfinite(self.scores[self.finite]).all()):
+                reasons.append(f"{name}: not finite for a sample whose loss is")
+                unbounded = True
+                continue
+            errors = [self._errors(side) for side in sides]
+            if all(error.within for error in errors):
+                if longer is not None and not self._errors(longer).within:
+                    raise sized()
+                return (name, self.scores, max(error.relative for error in errors)), reasons
+            if len(sides) > 1 and self._errors(self._side(self.finite)).within:
+                raise coupled()
+            worst = max(error.relative for error in errors)
+            reasons.append(f"{name}: off by {worst:.1e} from the gradient of a plain reverse pass")
+        if unbounded:
+            return None, reasons
+        msg = (
+            "model: expected the gradient of a weighted sum of losses to be the weighted sum of the samples' "
+            "gradients, and no way to compute them agrees with that: a hook or a custom backward pass is not "
+            f"linear (it clips or rounds gradients, say), or draws at random ({'; '.join(reasons)})"
+        )
+        raise ValueError(msg)
+
+    def _splits(self) -> list[list[Tensor]]:
+        """Cut the samples in two, again and again, so that every pair (of up to 16) is once apart."""
+        samples = len(self.plain.losses)
+        bits = min(SPLITS, (samples - 1).bit_length())
+        codes = torch.randperm(samples, generator=_drawn()) % 2**bits
+        codes = codes.to(self.finite.device)
+        cuts = [[self.finite & ((codes >> bit & 1) == side) for side in (0, 1)] for bit in range(bits)]
+        parts = [[part for part in cut if bool(part.any())] for cut in cuts]
+        return parts or [[self.finite]]
+
+    def _longer(self) -> _Side | None:
+        """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
+        try:
+            with self.function.preserved():
+                losses = self.function(standing(self.batch, self.finite, more=1))
+        except Exception:  # whatever it is, it is about the size: the batch itself went through
+            return None
+        if self._alike(losses[:-1], self.finite):
+            return self._side(self.finite, more=1)
+        if self.plain.draws:  # noise goes by place and shape
+            return None
+        raise sized()
+
+    def _side(self, part: Tensor, *, more: int = 0) -> _Side:
+        """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands."""
+        drawn = torch.rand(2, len(part), generator=_drawn(), dtype=torch.float64).to(self.plain.losses)
+        weights = torch.where(part, (0.5 + drawn[0]) * torch.where(drawn[1] < 0.5, -1.0, 1.0), 0.0)
+        with self.function.preserved():
+            parameters = self.function.parameters()
+            losses = self.function(standing(self.batch, part, more=more))
+            self._compare(losses[: len(part)], part)
+            spread = torch.cat([weights, weights.new_zeros(more)])
+            pieces = pulled_back(losses, spread.to(losses), parameters)
+        value = size = 0.0
+        for name, piece in zip(parameters, pieces, strict=True):
+            if piece is not None:
+                products = real_product(piece, self.direction[name]).double()
+                value, size = value + float(products.sum()), size + float(products.abs().sum())
+        return _Side(weights, value, size)
+
+    def _errors(self, side: _Side) -> _Error:
+        """Return how far scores are from a side's plain gradient, and whether rounding explains that.
+
+        Roundings of the scores are relative to each of them, and a long computation leaves five digits of
+        eight; those of the gradient's own entries do not cancel where the entries' products do.
+        """
+        terms = torch.where(side.weights != 0, side.weights * self.scores, 0.0).double()
+        apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
+        room = self.room * scale + min(64 * self.plain.precision, self.room) * side.size
+        return _Error(apart <= room, apart / (scale or side.size or 1.0))
+
+    def _compare(self, losses: Tensor, part: Tensor) -> None:
+        """Raise if a part's losses are not those of the batch.
+
+        Raises
+        ------
+        ValueError
+            If they depend on the other samples, or on how often the model was called.
+        """
+        if self._alike(losses, part):
+            return
+        with self.function.preserved():
+            again = self.function(self.batch)
+        if self._alike(again, self.finite):
+            raise coupled()
+        msg = (
+            "model: expected the same losses of the same batch, random streams and buffers put back, got "
+            "others at the second call: forward changes something else (an attribute, a file, a counter); "
+            "keep in buffers what it changes"
+        )
+        raise ValueError(msg)
+
+    def _alike(self, losses: Tensor, part: Tensor) -> bool:
+        here, there = losses.detach()[part].double(), self.plain.losses[part].double()
+        size = there.abs().mean()
+        room = self.room * (there.abs() + size) + 64 * self.plain.precision
+        return bool(((here - there).abs() <= room).all())
+
+
+def coupled() -> ValueError:
+    """Build the error of samples that have no gradients of their own."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
+        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
+        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
+        "score at the level at which samples are independent (pairs, graphs), one row for each"
+    )
+
+
+def sized() -> ValueError:
+    """Build the error of samples whose gradients depend on how many they are."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the number "
+        "of samples: do not divide by the batch's size in the loss, nor let an embedding scale its gradient "
+        "by frequency"
+    )
+
+
+def standing(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
+    """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
+    if not more and bool(part.all()):
+        return batch
+    kept = part.nonzero().squeeze(1)
+    places = torch.arange(len(part) + more, device=part.device)
+    stands = torch.cat([part, part.new_zeros(more)])
+    index = torch.where(stands, places, kept[places % len(kept)])
+    found: Batch = rows(batch, index, len(part))
+    return found
+
+
+def _drawn() -> torch.Generator:
+    """Return a generator of our own: the user's streams stay where they are."""
+    return torch.Generator().manual_seed(0x5EED)

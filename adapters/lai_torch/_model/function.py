@@ -1,0 +1,175 @@
+"""The losses of a batch as a function of everything that trains, on the user's own parameters."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.preserve import ALONE, preserved
+
+Point = dict[str, Tensor]
+"""One tensor per trainable parameter, by name."""
+
+
+class UnusableError(ValueError):
+    """A validation batch that no summary can be made of, though the next one may do."""
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Run attention as separate differentiable operations: fused kernels have no forward mode."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class Function:
+    """The losses of a batch, and what they are a function of.
+
+    Nothing is called on stand-ins: parameters are moved, or carry tangents, where they are, so that the
+    model, the loss, and whatever else holds one of them see the same. What trains is asked anew at each
+    use, for parameters are frozen and unfrozen during training.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        self.model, self.loss = model, loss
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The model, and the loss where that may hold parameters of its own."""
+        return [self.model, self.loss] if isinstance(self.loss, nn.Module) else [self.model]
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return what trains, by name; the loss's own are called `loss.NAME`.
+
+        Raises
+        ------
+        ValueError
+            If nothing does.
+        """
+        named = [*self.model.named_parameters()]
+        if isinstance(self.loss, nn.Module):
+            known = {id(parameter) for _, parameter in named}
+            own = self.loss.named_parameters()
+            named += [(f"loss.{name}", one) for name, one in own if id(one) not in known]
+        trainable = {name: parameter for name, parameter in named if parameter.requires_grad}
+        if not trainable:
+            msg = "model: expected at least one trainable parameter, got none"
+            raise ValueError(msg)
+        return trainable
+
+    def point(self) -> Point:
+        """Return a copy of the parameters as they are."""
+        return {name: parameter.detach().clone() for name, parameter in self.parameters().items()}
+
+    @contextmanager
+    def at(self, point: Point) -> Iterator[None]:
+        """Run the body with the parameters at `point`, then put them back to the bit."""
+        with ALONE:
+            parameters, start = self.parameters(), self.point()
+            try:
+                for name, value in point.items():
+                    parameters[name].data.copy_(value)  # graphs that saved it never see it there
+                yield
+            finally:
+                for name, value in start.items():
+                    parameters[name].data.copy_(value)
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Leave nothing of the body behind; hooks run, as in training, and attention is not fused."""
+        with ExitStack() as stack:
+            for module in self.modules:
+                stack.enter_context(preserved(module, hooks=True))
+            stack.enter_context(plain_attention())
+            yield
+
+    def __call__(self, batch: tuple[Any, Any]) -> Tensor:
+        """Return the losses `(n,)`."""
+        inputs, targets = batch
+        return check_losses(self.loss(call(self.model, inputs), targets), count(inputs, targets))
+
+
+def gradient(
+    function: Function,
+    batch: tuple[Any, Any],
+    *,
+    reduction: str,
+    size: int | None = None,
+    role: str = "validation",
+) -> Point:
+    """Return the gradient of the mean or summed losses, `size` rows at a time where nothing couples them.
+
+    It is what reverse mode gives on the user's own model: hooks and custom backward passes included.
+
+    Raises
+    ------
+    UnusableError
+        If it is not finite.
+    """
+    samples = count(*batch)
+    in_training = any(module.training for each in function.modules for module in each.modules())
+    size = samples if in_training or size is None else size
+    parameters = function.parameters()
+    total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    for start in range(0, samples, size):
+        part = rows(batch, slice(start, min(start + size, samples)), samples)
+        with function.preserved():
+            losses = function(part)
+            found = pulled_back(losses, torch.ones_like(losses), parameters)
+        for name, piece in zip(total, found, strict=True):
+            if piece is not None:
+                total[name] += piece
+    for name, value in total.items():
+        if not bool(torch.isfinite(value).all()):
+            msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"
+            raise UnusableError(msg)
+    scale = 1.0 / samples if reduction == "mean" else 1.0
+    return {name: value * scale for name, value in total.items()}
+
+
+def pulled_back(
+    losses: Tensor, weights: Tensor, parameters: dict[str, nn.Parameter], **options: bool
+) -> tuple[Tensor | None, ...]:
+    """Return the gradient of the weighted sum of the losses by one reverse pass; None where there is none.
+
+    Raises
+    ------
+    ValueError
+        If the model is checkpointed so that its gradient cannot be asked for.
+    """
+    if not losses.requires_grad:
+        return (None,) * len(parameters)
+    leaves = list(parameters.values())
+    try:
+        return torch.autograd.grad(losses, leaves, weights, allow_unused=True, **options)
+    except RuntimeError as error:
+        if "Checkpointing is not compatible with .grad()" not in str(error):
+            raise
+        msg = (
+            "model: expected checkpoints that allow a gradient to be asked for, got reentrant ones: "
+            "pass use_reentrant=False to torch.utils.checkpoint (transformers: "
+            "gradient_checkpointing_kwargs={'use_reentrant': False})"
+        )
+        raise ValueError(msg) from error
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """Return the inner product of two tensors; of complex ones, that of their real and imaginary parts."""
+    return real_product(left, right).sum()
+
+
+def real_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return the products of entries, of real and imaginary parts by themselves, never sparse."""
+    left, right = (one.to_dense() if one.layout != torch.strided else one for one in (left, right))
+    if left.is_complex():
+        left, right = (torch.view_as_real(one.resolve_conj()) for one in (left, right))
+    return left * right

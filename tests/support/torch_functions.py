@@ -1,0 +1,62 @@
+"""Functions with gradients by hand, as custom autograd functions have them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Custom(torch.autograd.Function):
+    """Twice its input; `backward` multiplies by what it is told, which need not be two."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return hidden * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient * ctx.factor, None
+
+
+class Forgetful(Custom):
+    """The same by numpy: there is no second derivative, and no word of it."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return torch.from_numpy(gradient.detach().numpy() * ctx.factor), None
+
+
+class Signed(torch.autograd.Function):
+    """The sign, passed straight through backwards; its forward mode is the true one, zero."""
+
+    @staticmethod
+    def forward(hidden: Tensor) -> Tensor:
+        return hidden.sign()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return torch.zeros_like(tangent)
+
+
+class ClosedOver(torch.autograd.Function):
+    """A product with a matrix that comes as an argument, its gradient by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden, matrix)
+        return hidden @ matrix
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        hidden, matrix = ctx.saved_tensors
+        return gradient @ matrix.T, torch.einsum("ntd,nte->de", hidden, gradient)
