@@ -7,7 +7,7 @@ r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of th
 * Bounds on Ghost's variance from below and above: `minkowski_lower_bound`, `signed_covariance_bound`,
   `variance_order`.
 * Which of the two varies more, and which is nearer to the conditional mean: `regression_gain`,
-  `variance_criterion`, `scale_free_variance`, `calibrated_error`.
+  `variance_criterion`, `unit_gain_difference`, `scale_free_variance`, `calibrated_error`.
 
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
 training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
@@ -28,6 +28,7 @@ from lai_core.variance._comparison import (
     calibrated_error,
     regression_gain,
     scale_free_variance,
+    unit_gain_difference,
     variance_criterion,
 )
 from lai_core.variance._identities import (
@@ -62,6 +63,7 @@ __all__ = [
     "scale_free_variance",
     "signal_and_noise",
     "signed_covariance_bound",
+    "unit_gain_difference",
     "variance_criterion",
     "variance_order",
 ]

@@ -71,6 +71,35 @@ def variance_criterion(
 
 
 @checked
+def unit_gain_difference(
+    alpha: Float[Array, " L"],
+    noise: Float[Array, ""],
+    covariance: Float[Array, ""],
+    /,
+) -> Float[Array, ""]:
+    r"""Compute the variance of Ghost minus that of LAI where every gain is 1.
+
+    Implements :eq:`unit-gain-variance`: :math:`\mathrm{Var}\,Y + 2 \sum_l \alpha^{(l)}\,
+    \mathrm{Cov}(\beta^\star, Y)`, since Ghost is then LAI plus the noise Y, and LAI is
+    :math:`\sum_l \alpha^{(l)} \beta^\star`.
+
+    Parameters
+    ----------
+    alpha
+        :math:`\alpha^{(l)}`.
+    noise, covariance
+        :math:`\mathrm{Var}\,Y` and :math:`\mathrm{Cov}(\beta^\star, Y)`.
+
+    Returns
+    -------
+    array
+        At least 0, so that LAI varies no more, where noise does not oppose the signal:
+        :math:`\sum_l \alpha^{(l)}\, \mathrm{Cov}(\beta^\star, Y) \ge 0`.
+    """
+    return noise + 2 * xp_of(alpha).sum(alpha) * covariance
+
+
+@checked
 def scale_free_variance(
     alpha: Float[Array, " L"],
     gains: Float[Array, " L"],

@@ -232,3 +232,18 @@ def test_wrong_shapes_are_refused():
         variance.calibrated_error(two, two, three, number)
     with pytest.raises(ValueError, match="shared: expected shape"):
         variance.regression_gain(np.ones((2, 3)), two, two)
+
+
+@pytest.mark.equation("unit-gain-variance", "lai-lower-variance")
+@given(seed=st.integers(0, 2**32 - 1), outcomes=st.integers(2, 5))
+def test_with_unit_gains_ghost_is_lai_plus_noise(seed, outcomes):
+    rng = np.random.default_rng(seed)
+    alpha, shared = rng.integers(-2, 3, LAYERS) * 1.0, rng.integers(-2, 3, outcomes) * 1.0
+    rests = rng.integers(-2, 3, (LAYERS, outcomes)) * 1.0
+    noise = alpha @ rests
+    covariance = np.mean(shared * noise) - np.mean(shared) * np.mean(noise)
+    found = float(variance.unit_gain_difference(alpha, np.asarray(np.var(noise)), np.asarray(covariance)))
+    lai = np.var(alpha.sum() * shared)
+    assert found == pytest.approx(np.var(alpha @ (shared + rests)) - lai, abs=1e-9)
+    if alpha.sum() * covariance >= 0:
+        assert found >= 0

@@ -1,0 +1,90 @@
+r"""With gains of one Ghost is LAI plus noise, and varies more where the noise does not oppose it.
+
+``Var(A b + y) = A^2 Var b + Var y + 2 A Cov(b, y)``, over any law with finitely many outcomes; ``Var y``
+is a sum of squares of differences of outcomes, each with the product of two chances.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import covariance, total
+
+OUTCOMES = 3
+
+
+def law(depth: int) -> tuple:
+    """Name alphas, the signal's and each layer's noise's values, and the chances of the outcomes."""
+    alpha = list(sp.symbols(f"a:{depth}", real=True))
+    shared = list(sp.symbols(f"b:{OUTCOMES}", real=True))
+    rests = [list(sp.symbols(f"e{layer}_:{OUTCOMES}", real=True)) for layer in range(depth)]
+    shares = sp.symbols(f"p:{OUTCOMES}", positive=True)
+    return alpha, shared, rests, [p / total(shares) for p in shares]
+
+
+def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statement:
+    """State the difference of the variances, and its sign; the arguments make mutants."""
+
+    def moments(depth: int) -> tuple:
+        alpha, shared, rests, chances = law(depth)
+        noise = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(OUTCOMES)]
+        lai = [total(alpha) * b for b in shared]
+        ghost = [gain * x + y for x, y in zip(lai, noise, strict=True)]
+        varied = covariance(ghost, ghost, chances) - covariance(lai, lai, chances)
+        return varied, covariance(noise, noise, chances), total(alpha) * covariance(shared, noise, chances)
+
+    def claim(depth: int) -> tuple[Equal, AtMost]:
+        difference, noise, together = moments(depth)
+        return Equal(difference, noise + twice * together), AtMost(0, difference)
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        together = moments(depth)[2]
+        return (AtMost(together, 0) if opposed else AtMost(0, together),)
+
+    return Statement(
+        slug="unit-gain-variance",
+        scope="any depth, any law with finitely many outcomes (three here), alphas numbers",
+        claim=claim,
+        given=given,
+        depths=(1, 2),
+        parts={"gain": gain, "twice": twice, "opposed": opposed},
+    )
+
+
+def proof(statement: Statement, steps: Steps) -> None:
+    """Expand the variance of the sum; the variance of the noise is a sum of squares."""
+    part = statement.part
+    _, shared, rests, chances = law(1)
+    noise, scale = rests[0], sp.Symbol("A", real=True)
+    ghost = [part.gain * scale * b + y for b, y in zip(shared, noise, strict=True)]
+    together = scale * covariance(shared, noise, chances)
+    spread = covariance(noise, noise, chances)
+    lai = scale**2 * covariance(shared, shared, chances)
+    steps.identity(
+        "variance of the sum", covariance(ghost, ghost, chances) - lai, spread + part.twice * together
+    )
+    squares = [
+        chances[i] * chances[k] * (noise[i] - noise[k]) ** 2
+        for i, k in itertools.combinations(range(OUTCOMES), 2)
+    ]
+    steps.nonnegative("spread of the noise", spread, squares)
+    aligned = sp.Symbol("t", **{"nonpositive" if part.opposed else "nonnegative": True})
+    steps.nonnegative("noise that does not oppose", part.twice * aligned, [part.twice * aligned])
+
+
+STATEMENT = statement()
+MUTANTS = {
+    "gains of two": statement(gain=2),
+    "the covariance once": statement(twice=1),
+    "noise that opposes": statement(opposed=True),
+}
+
+
+@pytest.mark.equation("unit-gain-variance")
+def prove_unit_gain_variance(settle):
+    """Show that LAI varies no more than Ghost under the paper's two premises."""
+    settle(STATEMENT, proof, MUTANTS)
