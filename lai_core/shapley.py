@@ -188,7 +188,7 @@ def shapley_first_order_bound(
 
     Implements :eq:`shapley-first-order`:
     :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
-    most :math:`\lambda` times the way that others have gone, which is half of theirs on average.
+    most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
 
     Examples
     --------
-    >>> from lai_core import costs
+    >>> from lai_core.estimators import costs
     >>> cost = costs.cost_ratio([64, 64, 64])
     >>> cost.passes_ratio, round(cost.numbers_ratio, 3)
     (1.5, 1.333)

@@ -23,8 +23,8 @@ def similarities(seed, shape=(3, 3, 4)):
 
 def misfit(alpha, beta, weights):
     """Squared distance between Ghost's kernel and weighted LAI's, over all pairs."""
-    ours = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
-    return ((np.einsum("lzj,lzj->zj", alpha, beta) - ours) ** 2).sum()
+    weighted = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
+    return ((np.einsum("lzj,lzj->zj", alpha, beta) - weighted) ** 2).sum()
 
 
 @pytest.mark.equation("admissible-weights")
@@ -194,11 +194,11 @@ def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(se
 @given(SEEDS)
 def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
     rng = np.random.default_rng(seed)
-    ours, exact = rng.standard_normal((2, 3, 2, 4))
-    found = calibration.block_weights(ours, exact)
+    approximate, exact = rng.standard_normal((2, 3, 2, 4))
+    found = calibration.block_weights(approximate, exact)
     slopes = [
         np.linalg.lstsq(x.reshape(-1, 1), y.ravel(), rcond=None)[0][0]
-        for x, y in zip(ours, exact, strict=True)
+        for x, y in zip(approximate, exact, strict=True)
     ]
     np.testing.assert_allclose(found, slopes, rtol=1e-9)
 

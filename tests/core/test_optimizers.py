@@ -98,8 +98,8 @@ def test_the_step_is_that_of_torch(backend, shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
     found = optimizers.adam_step(*training.arrays(backend, weights), adam=adam, step=step)
-    for ours, theirs in zip(found, training.stepped(adam, weights), strict=True):
-        np.testing.assert_allclose(backend.numpy(ours), theirs, rtol=1e-7, atol=1e-9)
+    for part, wanted in zip(found, training.stepped(adam, weights), strict=True):
+        np.testing.assert_allclose(backend.numpy(part), wanted, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.equation("adam-derivative")

@@ -109,7 +109,7 @@ def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(backend
         chain.run(generator.normal(size=(1, n, sizes[0])), generator.normal(size=(1, n, 1))) for n in (2, 3)
     ]
     pairs = [[batch.gradients[index][0] for batch in batches] for index in range(depth)]
-    beta = [theirs @ ours.T for theirs, ours in pairs]
+    beta = [validation @ training.T for validation, training in pairs]
     weights = [float((b * beta[-1]).sum() / (beta[-1] ** 2).sum()) for b in beta]
     validation, training = (batch.trace(0, backend.array) for batch in batches)
     calibrated = backend.numpy(lai.lai_scores(validation, training, layer_weights=weights))

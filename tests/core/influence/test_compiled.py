@@ -56,8 +56,8 @@ def flat(found):
 
 
 def assert_same(found, expected):
-    for ours, theirs in zip(flat(found), flat(expected), strict=True):
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-9, atol=1e-12)
+    for one, other in zip(flat(found), flat(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-9, atol=1e-12)
 
 
 def test_jitted_is_eager():

@@ -68,8 +68,8 @@ def test_recursion_gives_every_layers_gradient(backend, widths, seed):
     network = TanhNetwork(widths, seed)
     expected = network.gradients()
     found = propagation.vjp_recursion(list(network.jacobians(backend).values()), backend.array(expected[-1]))
-    for theirs, ours in zip(expected, found, strict=True):
-        np.testing.assert_allclose(backend.numpy(ours), theirs, **close)
+    for wanted, gradient in zip(expected, found, strict=True):
+        np.testing.assert_allclose(backend.numpy(gradient), wanted, **close)
 
 
 @pytest.mark.equation("app-A-prod", "vjp-recursion")

@@ -67,9 +67,9 @@ def given_laws(backend, laws):
 
 def computed(backend, laws_z, laws_j, g, h):
     """Return the similarity's variance by the formula."""
-    theirs = propagation.propagated_moments(given_laws(backend, laws_z), backend.array(g))
-    ours = propagation.propagated_moments(given_laws(backend, laws_j), backend.array(h))
-    return float(propagation.jacobian_noise_variance(*theirs, *ours))
+    validation = propagation.propagated_moments(given_laws(backend, laws_z), backend.array(g))
+    training = propagation.propagated_moments(given_laws(backend, laws_j), backend.array(h))
+    return float(propagation.jacobian_noise_variance(*validation, *training))
 
 
 @pytest.mark.equation("jacobian-noise-variance")

@@ -25,8 +25,8 @@ def similarities(vectors, variance, gates):
     for g, h, weight in vectors:
         for matrix, chance in normal_matrices(len(gates), len(g)):
             scaled = np.sqrt(variance) * matrix
-            theirs, ours = (np.array([gate[side] for gate in gates]) for side in (0, 1))
-            yield theirs * (scaled @ g), ours * (scaled @ h), weight * chance
+            gates_z, gates_j = (np.array([gate[side] for gate in gates]) for side in (0, 1))
+            yield gates_z * (scaled @ g), gates_j * (scaled @ h), weight * chance
 
 
 def exact(vectors):

@@ -57,12 +57,12 @@ def listed(backend, matrices):
 @given(seed=seeds)
 def test_similarities_of_networks_and_the_last_as_the_signal(backend, seed):
     case = unconstrained(np.random.default_rng(seed), Shape(n_val=2, n_train=3))
-    theirs = [backend.array(g[0][:, None, :]) for g in case.validation.gradients]
-    ours = [backend.array(g[0][None, :, :]) for g in case.training.gradients]
-    found = backend.numpy(propagation.layer_similarities(theirs, ours))
+    validation = [backend.array(g[0][:, None, :]) for g in case.validation.gradients]
+    training = [backend.array(g[0][None, :, :]) for g in case.training.gradients]
+    found = backend.numpy(propagation.layer_similarities(validation, training))
     for layer, (g, h) in enumerate(zip(case.validation.gradients, case.training.gradients, strict=True)):
         np.testing.assert_allclose(found[layer], g[0] @ h[0].T, **close)
-    signal = backend.numpy(propagation.shared_signal(theirs[-1], ours[-1]))
+    signal = backend.numpy(propagation.shared_signal(validation[-1], training[-1]))
     np.testing.assert_array_equal(found[-1], signal)
 
 
@@ -110,8 +110,8 @@ def test_four_parts_add_up_to_the_layers_gradient(backend, widths, seed):
     average = product(pair.means)
     rest = product(pair.jacobians()[0]) - average
     expected = [operator @ vector for operator in (average, rest) for vector in (pair.clean_z, pair.noise_z)]
-    for ours, theirs in zip(parts, expected, strict=True):
-        np.testing.assert_allclose(backend.numpy(ours), theirs, **close)
+    for part, wanted in zip(parts, expected, strict=True):
+        np.testing.assert_allclose(backend.numpy(part), wanted, **close)
     whole = product(pair.jacobians()[0]) @ pair.gradients()[0]
     np.testing.assert_allclose(sum(backend.numpy(part) for part in parts), whole, **close)
 
