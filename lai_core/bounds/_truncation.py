@@ -12,18 +12,19 @@ from jaxtyping import Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, Namespace, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, checked
+from lai_core._theory.arrays import checked
 
 
 @checked
 def layer_factors(
-    weight: Float[Array, "d_out d_in"], slopes: Float[Array, "n d_in"], /, *, lipschitz: Constant = 1.0
+    weight: Float[Array, "d_out d_in"], slopes: Float[Array, "n d_in"], /
 ) -> Float[Array, " n"]:
     r"""Bound by how much one step of backpropagation can stretch each sample's gradient.
 
-    Implements :eq:`top-layer-certificate`: :math:`f(x) = \min(\|W\|_2\,\mathrm{Lip},\,
+    Implements :eq:`top-layer-certificate`: :math:`f(x) = \min(\|W\|_2 \max_i |\phi'(s_{x,i})|,\,
     (\sum_i \phi'(s_{x,i})^2 \|W_{:,i}\|^2)^{1/2})`, the smaller of two bounds on the norm of the matrix in
-    :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`.
+    :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`. The slopes are the sample's own, so that it holds
+    for every activation function, those with slopes above 1 (GELU, SiLU) included.
 
     Parameters
     ----------
@@ -31,8 +32,6 @@ def layer_factors(
         The matrix of layer t + 1.
     slopes
         Slopes of the activation function at the outputs of layer t.
-    lipschitz
-        The largest slope of the activation function.
 
     Returns
     -------
@@ -40,10 +39,10 @@ def layer_factors(
         No gradient grows by more from layer t + 1 to layer t.
     """
     xp = xp_of(weight)
-    spectral = xp.max(xp.linalg.svdvals(weight)) * lipschitz
+    spectral = xp.max(xp.linalg.svdvals(weight)) * xp.max(xp.abs(slopes), axis=-1)
     columns = xp.sum(weight * weight, axis=0)
     frobenius = xp.sqrt(xp.sum(slopes * slopes * columns, axis=-1))
-    return xp.minimum(frobenius, xp.ones_like(frobenius) * spectral)
+    return xp.minimum(frobenius, spectral)
 
 
 @checked
@@ -187,7 +186,8 @@ def truncation_probabilities(
     for index, cost in enumerate(costs):
         check_number(f"costs[{index}]", cost, above=0.0)
     prices = [float(cost) for cost in costs]
-    check_number("share", share, at_least=prices[-1] / sum(prices), at_most=1.0)
+    # At the last layer's own share the others would never be evaluated, and what they add up to be missed.
+    check_number("share", share, above=prices[-1] / sum(prices) if depth > 1 else 0.0, at_most=1.0)
     # The variance is sum_{l<L} (P_l^2 - P_(l-1)^2) / q_l less a constant. Were the q free, its minimum at a
     # given cost would have q_l^2 proportional to (P_l^2 - P_(l-1)^2) / c_l, the slope of P^2 over the
     # cumulative cost. As q may not decrease, neighbours whose slopes would share one q: the slopes are

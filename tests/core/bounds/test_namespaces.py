@@ -27,7 +27,6 @@ OPTIONS = {
     "alpha_bar": ALPHA_BAR,
     "depth": 3,
     "ridge": 0.125,
-    "lipschitz": 1.5,
     "costs": (1.0, 2.0, 1.0),
     "share": 0.5,
 }
