@@ -32,7 +32,7 @@ METHODS = {
     "lai_fresh": {"estimator": "lai"},
     "lli_cached": {"estimator": "lli", "refresh": 10**9},
     "ghost_fresh": {"estimator": "ghost"},
-    "ghost_chunked": {"estimator": "ghost", "chunk": 8},
+    "ghost_chunked": {"estimator": lai_torch.Ghost(chunk=8)},
     "exact_fresh": {"estimator": "exact"},
     "lai_selective": {"estimator": "lai", "refresh": 10**9, "backward": "selective"},
 }
@@ -95,10 +95,9 @@ def peer_installed() -> bool:
 def curated(work: Work, **options: Any) -> tuple[dict[str, float], lai_torch.Curator]:
     """Return what `measure` finds of a curator's step, and the curator."""
     optimizer = work.optimizer()
-    positions = work.positions if options["estimator"] == "lai" else None
-    curator = lai_torch.Curator(
-        work.model, work.loss, optimizer, work.validation, policy=HALF, positions=positions, **options
-    )
+    if options["estimator"] == "lai":
+        options["estimator"] = lai_torch.LAI(positions=work.positions)
+    curator = lai_torch.Curator(work.model, work.loss, optimizer, work.validation, policy=HALF, **options)
     return measure(work, lambda: curator.step(*work.batch), optimizer), curator
 
 

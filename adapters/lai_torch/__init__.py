@@ -4,18 +4,40 @@ from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.gates import GateTrace, trace_gates
-from lai_torch.policies import KeepAbove, draw
-from lai_torch.report import Report
+from lai_torch.options import (
+    LAI,
+    LLI,
+    CalibratedLAI,
+    Exact,
+    GateLAI,
+    Ghost,
+    KeepAbove,
+    Kept,
+    Midpoint,
+    PreconditionedLAI,
+    draw,
+)
+from lai_torch.report import AuditLog, Report
 from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
 from lai_torch.trace import trace
 
 __all__ = [
+    "LAI",
+    "LLI",
+    "AuditLog",
+    "CalibratedLAI",
     "Coverage",
     "Curator",
+    "Exact",
     "ExactScores",
+    "GateLAI",
     "GateTrace",
+    "Ghost",
     "KeepAbove",
+    "Kept",
+    "Midpoint",
+    "PreconditionedLAI",
     "Report",
     "Route",
     "SelfCheck",

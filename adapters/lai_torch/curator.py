@@ -1,34 +1,31 @@
 """The training loop: score a batch, select, update."""
 
-import dataclasses
-import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._curation.groups import dropped_shares, with_floor
-from lai_torch._curation.options import (
-    check_chunk,
+from lai_torch._curation.checks import (
+    check_counts,
     check_groups,
-    check_ids,
     check_model,
-    check_options,
-    check_preconditioning,
+    check_optimizer,
+    check_policy,
+    check_together,
+    checked_weights,
 )
-from lai_torch._curation.passes.choice import Ways
+from lai_torch._curation.groups import dropped_shares, with_floor
+from lai_torch._curation.passes.choice import Passes
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.scorers.choice import scorer
-from lai_torch._curation.summary_cache import Refreshed
-from lai_torch._curation.update import Updater
+from lai_torch._curation.summary_cache import SummaryCache
+from lai_torch._curation.undo import Undo
+from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import Loss, count
-from lai_torch.report import Report, unscored, write_audit
-
-Policy = Callable[[Tensor], Tensor]
+from lai_torch.options import Estimator, Kept, Policy, with_defaults
+from lai_torch.report import Report, check_ids
 
 
 class Curator:
@@ -53,28 +50,12 @@ class Curator:
         every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
         prints it.
     estimator
-        `ghost`, `lai`, `lli`, `preconditioned_lai`, `calibrated_lai` (LAI with layer weights that each
-        refresh fits to Ghost on at most a batch, or chunk, of validation samples), `gate_lai` (LAI
-        corrected pair by pair for what activations pass back; chains of linear layers, and the validation
-        set's traces are kept), `exact`, or `midpoint` (at the middle of the SGD step that the optimizer's
-        learning rates make).
+        By name, or with its options: `ghost` (`Ghost`), `lai` (`LAI`), `lli` (`LLI`),
+        `preconditioned_lai` (`PreconditionedLAI`), `calibrated_lai` (`CalibratedLAI`), `gate_lai`
+        (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
         `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
-    positions
-        What LAI's product means on layers with positions: `tokens`, `mean` or `flatten` (which has no
-        sum: the validation set's traces are kept). None: `tokens` if every layer has the last layer's
-        positions, else `mean`; the report says which. `routes` lists what each takes.
-    sketch
-        Width to which the last layer's output gradients are sketched, for `lai` and `calibrated_lai`:
-        pairs of tokens at `sketch / outputs` of their cost, unbiased over the draw of signs and
-        permutation, which each refresh makes anew (with the batch as validation, each step).
-    decay, exponent
-        For `preconditioned_lai`: which share of the second moment stays at each batch, and the power of it
-        that output gradients' products are divided by: 1.0 as printed, 0.5 as Adam steps.
-    chunk
-        Score, and trace the validation set, at most so many samples at once: the same scores in less
-        memory, above all for `ghost`. None: the whole batch.
     warmup
         How many steps train on everything first.
     refresh
@@ -86,27 +67,26 @@ class Curator:
         that training's random stream is as if nothing were drawn.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it.
-    autocast
-        Type in which training, not scoring, computes its forward pass.
-    scaler
-        A `torch.amp.GradScaler` for training.
     group_floor
         Share of every group (see `step`) that is kept at least, in [0, 1].
-    last
-        Name of the final layer, where several reach the loss side by side; Ghost needs none.
     backward
-        `kept`: score the batch without a graph, then run forward and backward on the kept rows.
+        Which pass a step takes; the report says which it was.
+
+        `kept`: score the batch without a graph, then run forward and backward on the kept rows: 1 + 3 k
+        forward passes for a kept share k. `Kept` says in which precision it trains.
+
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
-        backward pass on the kept rows of what it saved; for `lai`, `lli`, `preconditioned_lai` and
-        `calibrated_lai` on models that compile in one graph and couple no samples. The first step that
-        drops a sample checks the gradient against the masked one; `selfcheck(..., backward="selective")`
-        checks it against plain autograd. A batch of one sample is `kept`. `whole`: one uncompiled forward
-        pass in the model's own mode for both, and the backward pass of the whole batch, weighted: 3 forwards
-        whatever is kept, where `kept` takes 1 + 3 k for a share k; same estimators, not with BatchNorm in
-        training mode. `auto`: `whole` while the running mean of the share kept is above 2/3 and no
-        BatchNorm trains, else `kept`; the report says which.
-    audit
-        A file to which one JSON line per sample and step is appended.
+        backward pass on the kept rows of what it saved: 1 + 2 k. For `lai`, `lli`, `preconditioned_lai`
+        and `calibrated_lai` on models that compile in one graph and couple no samples. The first step
+        that drops a sample checks the gradient against the masked one; `selfcheck(...,
+        backward="selective")` checks it against plain autograd. A batch of one sample is `kept`.
+
+        `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
+        the whole batch, weighted: 3, whatever is kept. For the same estimators, not with BatchNorm in
+        training mode.
+
+        `auto`: `whole` while the running mean of the share kept is above 2/3 and no BatchNorm trains,
+        else `kept`.
 
     Attributes
     ----------
@@ -116,7 +96,7 @@ class Curator:
     Raises
     ------
     TypeError
-        If `validation` is of no known kind.
+        If `validation` is of no known kind, or the policy is no function.
     ValueError
         If an option is unknown or out of range, two do not go together, or the model is spread over
         processes (DistributedDataParallel and its like).
@@ -143,65 +123,39 @@ class Curator:
         optimizer: torch.optim.Optimizer | None,
         validation: Any,
         *,
-        estimator: str = "lai",
+        estimator: str | Estimator = "lai",
         policy: Policy = lai.keep_positive,
-        positions: str | None = None,
-        sketch: int | None = None,
-        decay: float = 0.999,
-        exponent: float = 1.0,
-        chunk: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
         share: float = 1.0,
         generator: torch.Generator | None = None,
         accumulate: int = 1,
-        autocast: torch.dtype | None = None,
-        scaler: Any = None,
         group_floor: float = 0.0,
-        last: str | None = None,
-        backward: str = "kept",
-        audit: str | Path | None = None,
+        backward: str | Kept = "kept",
     ) -> None:
         check_model(model)
-        generator = own_stream() if generator is None else generator
+        estimator, generator = with_defaults(estimator), own_stream() if generator is None else generator
+        training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._validation = Validation(validation, share, generator)
-        check_options(
-            self._validation,
-            optimizer,
-            estimator=estimator,
-            positions=positions,
-            sketch=sketch,
-            group_floor=group_floor,
-            backward=backward,
-            plain=autocast is None and scaler is None,
-            counts={"warmup": (warmup, 0), "refresh": (refresh, 1), "accumulate": (accumulate, 1)},
-        )
-        check_preconditioning(estimator, decay, exponent)
-        check_chunk(chunk, self._validation, estimator, backward)
+        check_together(estimator, self._validation, optimizer, backward)
+        check_counts(warmup, refresh, accumulate, group_floor)
+        check_optimizer(optimizer, model, {"warmup": warmup, "accumulate": accumulate - 1})
+        check_policy(policy)
         self.model, self.validation, self.policy = model, validation, policy
-        self.warmup, self.group_floor = warmup, group_floor
-        self.audit = None if audit is None else Path(audit)
+        self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor
         self.steps = self.skipped = self.dropped = 0
-        self._scorer = scorer(
-            model,
-            loss,
-            optimizer,
-            estimator,
-            positions,
-            last,
-            sketch,
-            generator,
-            decay=decay,
-            exponent=exponent,
-        )
-        self._refreshed = Refreshed(model, self._validation, self._scorer, refresh)
-        self._ways = Ways(model, loss, self._scorer, backward, chunk)
-        self._updater = (
-            None if optimizer is None else Updater(model, loss, optimizer, accumulate, autocast, scaler)
-        )
+        chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
+        self._scorer = scorer(model, loss, optimizer, estimator, generator)
+        self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
+        self._passes = Passes(model, loss, self._scorer, backward, chunk, training)
+        self._chunk = chunk
+        self._updater = None if optimizer is None else Updater(optimizer, accumulate, training.scaler)
 
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
+
+        Where something raises, an interruption from the keyboard too, model, optimizer and counters are
+        as before the step.
 
         Parameters
         ----------
@@ -209,10 +163,9 @@ class Curator:
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
             the batch is taken to hold one row per sample; the rest is passed on as it is.
         ids
-            What the samples are called in the audit, `(n,)`; None: their place in the batch. The same
-            id may come again.
+            What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups
-            `(n,)` integers, for example classes: the report says which share of each was dropped, and
+            `(n,)` whole numbers, for example classes: the report says which share of each was dropped, and
             `group_floor` applies to each.
 
         Returns
@@ -223,43 +176,30 @@ class Curator:
         Raises
         ------
         ValueError
-            If the curator has no optimizer, or ids or groups do not fit the batch.
+            If the curator has no optimizer, or ids, groups or the policy's weights do not fit the batch.
         """
         if self._updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
-        check_ids(ids, count(inputs, targets))
-        if self.steps < self.warmup:
-            weights, scored = self._warm(inputs, targets, groups)
-        else:
-            weights, scored = self._selected(inputs, targets, groups, self._ways.next())
-        backward = self._ways.backward_of(scored.backward)
-        if backward is not None:
-            done = self._updater.take(weights, scored.losses, backward)
-        else:
-            done = self._updater(inputs, targets, weights)
-        report = dataclasses.replace(
-            scored,
-            weights=done.weights,
-            losses=done.losses if scored.scores is None else scored.losses,
-            loss=done.loss,
-            kept=int((done.weights > 0).sum()),
-            dropped=scored.dropped + done.dropped,
-            skipped=not done.used,
-            updated=done.updated,
-            group_drops=None if groups is None else dropped_shares(done.weights, groups),
-        )
-        if report.scores is not None:
-            self._ways.observe(report.kept / len(report.weights))
-        self.steps += 1
-        self.skipped += report.skipped
-        self.dropped += report.dropped
-        if self.audit is not None:
-            write_audit(self.audit, report, ids)
+        samples = count(inputs, targets)
+        check_ids(ids, samples)
+        check_groups(groups, samples)
+        curated = self.steps >= self.warmup
+        with self._undo() as undo:
+            summary = self._summary(samples) if curated else None
+            forward = self._passes.choose(scored=curated).forward((inputs, targets), summary)
+            scored = self._scorer.score(forward.readings, summary) if curated else None
+            weights = self._weigh(scored, samples, groups)
+            update = self._updater.step(weights, forward.backward, undo)
+            report = self._report(scored, update, groups, forward.name)
+            self._count(scored, report)
         return report
 
     def score(self, inputs: Any, targets: Any, *, groups: Tensor | None = None) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
+
+        Nothing is counted, and there is no warm-up: of what a later score depends on, only the validation
+        summary's age moves on.
 
         Parameters
         ----------
@@ -271,38 +211,15 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        return self._selected(inputs, targets, groups, "kept")
-
-    def _selected(self, inputs: Any, targets: Any, groups: Tensor | None, way: str) -> tuple[Tensor, Report]:
-        """Score a batch and turn scores into weights."""
-        check_groups(groups, count(inputs, targets))
-        found = self._scored((inputs, targets), way)
-        finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
-        scores = torch.where(finite, found.scores, torch.full_like(found.scores, math.nan))
-        weights = torch.where(finite, self.policy(scores), torch.zeros_like(scores))
-        if groups is not None and self.group_floor > 0:
-            weights = with_floor(weights, scores, groups, self.group_floor)
-        used = weights > 0
-        loss = float((weights[used] * found.losses[used].to(weights)).sum()) if bool(used.any()) else math.nan
-        report = Report(
-            step=self.steps,
-            scores=scores,
-            weights=weights,
-            losses=found.losses,
-            loss=loss,
-            kept=int(used.sum()),
-            dropped=int((~finite).sum()),
-            skipped=False,
-            updated=False,
-            positions=found.positions,
-            age=self._refreshed.age,
-            group_drops=None if groups is None else dropped_shares(weights, groups),
-            backward=found.backward,
-            layer_weights=found.layer_weights,
-            cost=found.cost,
-            method=found.method,
-            reason=found.reason,
-        )
+        samples = count(inputs, targets)
+        check_groups(groups, samples)
+        with self._undo():
+            summary = self._summary(samples)
+            forward = self._passes.kept.forward((inputs, targets), summary)
+            scored = self._scorer.score(forward.readings, summary)
+            weights = self._weigh(scored, samples, groups)
+            untrained = Update(weights, scored.losses, 0, used=True, updated=False)
+            report = self._report(scored, untrained, groups, forward.name)
         return weights, report
 
     def state_dict(self) -> dict[str, Any]:
@@ -320,8 +237,9 @@ class Curator:
             "steps": self.steps,
             "skipped": self.skipped,
             "dropped": self.dropped,
-            "share": self._ways.share,
-            "refreshed": self._refreshed.state(),
+            "estimator": self.estimator.name,
+            "share": self._passes.share,
+            "summary": self._summaries.state(),
             "scorer": self._scorer.state(),
             "generator": self._validation.generator.get_state(),
         }
@@ -334,24 +252,67 @@ class Curator:
         state
             That state, from a curator with the same options.
         """
-        self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
-        self._ways.share = state["share"]
-        self._refreshed.load_state(state["refreshed"])
-        self._scorer.load_state(state["scorer"])
-        self._validation.generator.set_state(state["generator"])
+        if state["estimator"] != self.estimator.name:
+            msg = (
+                f"state: expected that of a curator with estimator {self.estimator.name!r}, got one of "
+                f"{state['estimator']!r}"
+            )
+            raise ValueError(msg)
+        with self._undo():
+            self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
+            self._passes.share = state["share"]
+            self._summaries.load_state(state["summary"])
+            self._scorer.load_state(state["scorer"])
+            self._validation.generator.set_state(state["generator"])
 
-    def _warm(self, inputs: Any, targets: Any, groups: Tensor | None) -> tuple[Tensor, Report]:
-        """Weigh every sample alike, unscored."""
-        samples = count(inputs, targets)
-        check_groups(groups, samples)
-        device = next(self.model.parameters()).device
-        weights = torch.full((samples,), 1.0 / samples, device=device)
-        return weights, unscored(self.steps, weights)
+    def _undo(self) -> Undo:
+        """Return what puts back, where its block raises, all that a step changes."""
+        owners = [self, self._passes, self._summaries, self._validation, *self._scorer.owners()]
+        if self._updater is None:
+            return Undo(self.model, owners, self._validation.generator)
+        updater = self._updater
+        owners.append(updater)
+        return Undo(self.model, owners, self._validation.generator, updater.optimizer, updater.scaler)
 
-    def _scored(self, batch: tuple[Any, Any], way: str) -> Scored:
-        """Score a batch against the validation set, or itself, on the forward pass that `way` has."""
-        size = count(*batch)
-        summary = None
-        if not self._validation.is_batch:
-            summary = self._refreshed.get(min(size, self._ways.chunk or size))
-        return self._ways.score(way, summary, batch, exclude_self=self._validation.source == "batch")
+    def _summary(self, samples: int) -> Any:
+        """Return what a batch is scored against, made no more samples at a time than it has."""
+        return self._summaries.get(min(samples, self._chunk or samples))
+
+    def _weigh(self, scored: Scored | None, samples: int, groups: Tensor | None) -> Tensor:
+        """Turn scores into weights; without scores, in warm-up, all alike."""
+        if scored is None:
+            return torch.full((samples,), 1.0 / samples, device=next(self.model.parameters()).device)
+        weights = checked_weights(self.policy(scored.scores), torch.isfinite(scored.scores))
+        if groups is not None and self.group_floor > 0:
+            weights = with_floor(weights, scored.scores, groups, self.group_floor)
+        return weights
+
+    def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
+        """Say what became of a batch."""
+        found: dict[str, Any] = {"scores": None, "losses": update.losses}
+        dropped = update.dropped
+        if scored is not None:
+            names = ("scores", "losses", "positions", "layer_weights", "cost", "method", "reason")
+            found = {field: getattr(scored, field) for field in names} | {"age": self._summaries.age}
+            dropped += int((~torch.isfinite(scored.scores)).sum())
+        return Report(
+            step=self.steps,
+            weights=update.weights,
+            loss=update.loss,
+            kept=int((update.weights > 0).sum()),
+            dropped=dropped,
+            skipped=not update.used,
+            updated=update.updated,
+            group_drops=None if groups is None else dropped_shares(update.weights, groups),
+            backward=name,
+            **found,
+        )
+
+    def _count(self, scored: Scored | None, report: Report) -> None:
+        """Count a step, and let the estimator and the choice of passes take it in."""
+        if scored is not None:
+            self._scorer.take(scored)
+            self._passes.observe(report.kept / len(report.weights))
+        self.steps += 1
+        self.skipped += report.skipped
+        self.dropped += report.dropped

@@ -1,12 +1,13 @@
-"""What one step of the curator did."""
+"""What one step of the curator did, as an object, as rows, and as lines of a file."""
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 
@@ -42,11 +43,11 @@ class Report:
     group_drops
         Of each group, the share that got no weight; None without groups.
     backward
-        Which way the step took, `kept`, `selective` or `whole`.
+        Which pass the step took, `kept`, `selective` or `whole`.
     layer_weights
         `(L,)`: what calibrated LAI multiplied each layer by, in the order of the trace; else None.
     cost
-        What scoring by pairs of tokens took, sketched or not, in forward passes of the batch, counted in
+        What scoring by pairs of tokens cost, sketched or not, in forward passes of the batch, counted in
         multiply-adds; None where scores are not made from pairs of tokens.
     method, reason
         How exact scores were computed, and why not by forward mode; see `exact_scores`. Else None.
@@ -61,8 +62,8 @@ class Report:
     dropped: int
     skipped: bool
     updated: bool
-    positions: str | None
-    age: int
+    positions: str | None = None
+    age: int = 0
     group_drops: dict[Any, float] | None = None
     backward: str = "kept"
     layer_weights: Tensor | None = None
@@ -70,43 +71,104 @@ class Report:
     method: str | None = None
     reason: str | None = None
 
+    def rows(self, ids: Any = None) -> list[dict[str, Any]]:
+        """Return one row a sample, of plain values that JSON has: what is not finite is None.
 
-def unscored(step: int, weights: Tensor) -> Report:
-    """Build the report of a step that trains on everything.
+        Parameters
+        ----------
+        ids
+            What the samples are called, `(n,)`: a tensor, an array or a list. None: their place in the
+            batch. The same id may come again.
 
-    Returns
-    -------
-    Report
-        Without scores.
+        Returns
+        -------
+        list of dict
+            `step`, `id`, `score`, `loss`, `weight`, and `decision`, `kept` or `dropped`.
+        """
+        check_ids(ids, samples := len(self.weights))
+        scores = [None] * samples if self.scores is None else self.scores.tolist()
+        columns = _listed(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
+        return [
+            {
+                "step": self.step,
+                "id": name,
+                "score": _finite(score),
+                "loss": _finite(loss),
+                "weight": weight,
+                "decision": "kept" if weight > 0 else "dropped",
+            }
+            for name, score, loss, weight in zip(*columns, strict=True)
+        ]
+
+
+def check_ids(ids: Any, samples: int) -> None:
+    """Raise unless there is one id per sample."""
+    if ids is not None and not hasattr(ids, "__len__"):
+        msg = f"ids: expected a tensor, an array or a list with one per sample, got {type(ids).__name__}"
+        raise TypeError(msg)
+    if ids is not None and len(ids) != samples:
+        msg = f"ids: expected one per sample ({samples}), got {len(ids)}"
+        raise ValueError(msg)
+
+
+def _listed(ids: Any, samples: int) -> list[Any]:
+    """Return ids as plain values."""
+    named = range(samples) if ids is None else ids.tolist() if hasattr(ids, "tolist") else ids
+    return [one.item() if hasattr(one, "item") else one for one in named]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+class AuditLog:
+    r"""A file of JSON lines that rows are appended to; it exists, and can be written to, once this is made.
+
+    Parameters
+    ----------
+    path
+        The file; its folder must exist. Lines are appended to what it holds.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import lai_torch
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with lai_torch.AuditLog(folder / "audit.jsonl") as log:
+    ...     log.append([{"step": 0, "id": "a", "score": None}])
+    >>> (folder / "audit.jsonl").read_text()
+    '{"step": 0, "id": "a", "score": null}\n'
     """
-    return Report(
-        step=step,
-        scores=None,
-        weights=weights,
-        losses=torch.full_like(weights, math.nan),
-        loss=math.nan,
-        kept=len(weights),
-        dropped=0,
-        skipped=False,
-        updated=False,
-        positions=None,
-        age=0,
-    )
 
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            msg = f"path: expected a file in a folder that exists, got {str(self.path)!r}"
+            raise ValueError(msg)
+        self._file = self.path.open("a", encoding="utf-8")
 
-def write_audit(path: Path, report: Report, ids: Any) -> None:
-    """Append one JSON line per sample: its id, the step, score, weight and decision."""
-    names = list(range(len(report.weights))) if ids is None else _listed(ids)
-    scores = [None] * len(names) if report.scores is None else report.scores.tolist()
-    lines = []
-    for name, score, weight in zip(names, scores, report.weights.tolist(), strict=True):
-        finite = score if score is None or math.isfinite(score) else None
-        decision = "kept" if weight > 0 else "dropped"
-        line = {"step": report.step, "id": name, "score": finite, "weight": weight, "decision": decision}
-        lines.append(json.dumps(line))
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(line + "\n" for line in lines))
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write one line a row; all of them, or, where one is not JSON, none.
 
+        Parameters
+        ----------
+        rows
+            What `Report.rows` returned.
+        """
+        lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
+        self._file.write("".join(lines))
+        self._file.flush()
 
-def _listed(ids: Any) -> list[Any]:
-    return ids.tolist() if isinstance(ids, Tensor) else list(ids)
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "AuditLog":
+        """Return the log itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()

@@ -1,4 +1,4 @@
-"""The routes by which LAI scores a model with positions: what each means, and what it takes."""
+"""The routes by which LAI scores a model with positions: what each means, and what it costs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from lai_torch.trace import trace
 def routes(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, sketches: Sequence[int] = (16, 32, 64, 128)
 ) -> tuple[Route, ...]:
-    """List what LAI's routes take on a batch, from its shapes: nothing is scored.
+    """List what LAI's routes cost on a batch, from its shapes: nothing is scored.
 
     Traces the batch once and runs it forward once, to count that pass. Tracing and the gradient of the
     output, the same for all routes, are not in the figures.

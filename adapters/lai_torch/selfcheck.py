@@ -1,4 +1,4 @@
-"""Ghost, and the ways of a curator's backward pass, against plain autograd on the user's own batch."""
+"""Ghost, and the passes of a curator, against plain autograd on the user's own batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core import _adapters
-from lai_torch._curation.passes.full import Whole
-from lai_torch._curation.passes.selective import Selective
-from lai_torch._curation.scorers.base import TraceScorer
+from lai_torch._curation.passes.choice import made_pass
+from lai_torch._curation.passes.selective import SelectivePass
+from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._model.batch import Loss, call, count, rows
 from lai_torch._model.preserve import preserved, undone
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
 from lai_torch.trace import check_explained
 
-WAYS = ("selective", "whole")
+PASSES = ("selective", "whole")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class SelfCheck(_adapters.SelfCheck):
         gradients are rounding beside the whole, relative to the whole's precision.
     backward
         `max |g - g_ref| / max |g_ref|` of each trainable parameter, the largest over several sets of
-        kept samples: the gradient that a way of `Curator`'s backward pass leaves in `.grad` against
+        kept samples: the gradient that a pass of `Curator` leaves in `.grad` against
         the masked gradient; where a parameter's is below half the digits of the largest (attention's
-        key bias has none but rounding), relative to these. None where no way was named.
+        key bias has none but rounding), relative to these. None where no pass was named.
     """
 
     backward: Mapping[str, float] | None = None
@@ -53,7 +53,7 @@ def selfcheck(
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself to one backward pass per sample, in a plain loop.
 
-    With `backward`, also compare the gradients that this way of a `Curator` leaves in `.grad` to those
+    With `backward`, also compare the gradients that this pass of a `Curator` leaves in `.grad` to those
     of the whole batch's weighted losses by plain eager autograd, for a single kept sample, every
     second one, the later half, and all but the first, unequally weighted. Model, `.grad`, buffers and
     random state are afterwards as before, also when something raises.
@@ -74,7 +74,7 @@ def selfcheck(
     ------
     ValueError
         If the model has no trainable parameter, cannot be traced, does not accept a batch of one
-        sample, or does not allow the way `backward` (samples are coupled, it does not compile in one graph).
+        sample, or does not allow the pass `backward` (samples are coupled, it does not compile in one graph).
 
     Examples
     --------
@@ -86,8 +86,8 @@ def selfcheck(
     >>> lai_torch.selfcheck(model, loss, *batch).relative_error < 1e-12
     True
     """
-    if backward not in {None, *WAYS}:
-        msg = f"backward: expected None or one of {', '.join(map(repr, WAYS))}, got {backward!r}"
+    if backward not in {None, *PASSES}:
+        msg = f"backward: expected None or one of {', '.join(map(repr, PASSES))}, got {backward!r}"
         raise ValueError(msg)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         msg = "model: expected at least one trainable parameter, got none"
@@ -103,8 +103,8 @@ def selfcheck(
         part = lai.Trace(layer for layer in trace.layers if layer.weight == key)
         own = _kernel([gradients[name] for name in names])
         layers[key] = _error(lai.ghost_kernel(part, part), own, floor)
-    ways = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
-    return SelfCheck(_error(lai.ghost_kernel(trace, trace), exact, floor), layers, ways)
+    passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
+    return SelfCheck(_error(lai.ghost_kernel(trace, trace), exact, floor), layers, passed)
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:
@@ -134,17 +134,20 @@ def _backward_errors(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
 ) -> dict[str, float]:
     """Return each parameter's largest relative error over several sets of kept samples."""
-    selective = Selective(model, loss, last, check=False)  # the comparison here is the stronger one
-    whole = Whole(model, TraceScorer(model, loss, "lai", None, last))
+    taken = made_pass(model, loss, backward, last)
+    if isinstance(taken, SelectivePass):
+        taken.proved = True  # the comparison here is stronger than its own
     found: dict[str, float] = {}
     for weights in _weightings(count(*batch), next(model.parameters()).device):
         with undone(model):
-            if backward == "selective":
-                selective.forward(*batch)
-                selective.backward(weights)
-            else:
-                whole.forward(*batch, None)
-                whole.backward(weights)
+            forward = taken.forward(batch, ValidationSide(()))
+            if forward.name != backward:
+                msg = (
+                    f"inputs: expected at least two samples, with finite losses, to check {backward!r} on; "
+                    f"this batch is trained by the pass {forward.name!r}"
+                )
+                raise ValueError(msg)
+            forward.backward(weights, 1)
             gradients = {name: p.grad for name, p in model.named_parameters()}
         masked = _masked(model, loss, batch, weights)
         largest = max(float(one.abs().max()) for one in masked.values())

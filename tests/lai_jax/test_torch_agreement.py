@@ -24,6 +24,11 @@ def test_torch_and_jax_agree(name):
     assert found["coverage"] == 1.0
 
 
+NAMED = {
+    kind.name: kind for kind in (lai_torch.LAI, lai_torch.GateLAI, lai_torch.CalibratedLAI, lai_torch.Exact)
+}
+
+
 @pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 @pytest.mark.parametrize(
     ("name", "estimator", "options"),
@@ -46,9 +51,8 @@ def test_curated_steps_agree(name, estimator, options):
         pair.torch_loss,
         None,
         tuple(map(torch.from_numpy, validation)),
-        estimator=estimator,
+        estimator=NAMED[estimator](**options),
         generator=torch.Generator().manual_seed(1),
-        **options,
     )
     weights, theirs = curator.score(*map(torch.from_numpy, batch))
     drawn = curator.state_dict()["scorer"].get("sketch")

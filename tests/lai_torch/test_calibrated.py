@@ -133,7 +133,7 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positi
             ours = (flat[0] @ flat[0].T + 7) * (flat[1] @ flat[1].T)
         kernels.append((ours, per_sample(model, spread, (inputs, targets), list(layer.parameters()))))
     curator = lai_torch.Curator(
-        model, spread, None, (inputs, targets), estimator="calibrated_lai", positions=positions
+        model, spread, None, (inputs, targets), estimator=lai_torch.CalibratedLAI(positions=positions)
     )
     _, report = curator.score(inputs, targets)
     np.testing.assert_allclose(report.layer_weights.numpy(), slopes(kernels), rtol=1e-9)

@@ -199,13 +199,15 @@ def test_curation_beats_plain_training_on_noisy_labels():
 
 def test_decay_and_exponent_are_those_of_the_preconditioner():
     model, validation = network(), data(20)
-    options = {"estimator": "preconditioned_lai", "decay": 0.5, "exponent": 0.5}
-    curator, moment = curated(model, validation, **options), None
+    estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5)
+    curator, moment = curated(model, validation, estimator=estimator), None
     for batch in (data(9), data(8)):
         sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
         moment = lai.update_second_moment(moment, sides[1].layers[-1].output_gradients, decay=0.5)
         expected = lai.preconditioned_lai_scores(*sides, moment, exponent=0.5)
-        torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+        for _ in range(2):  # to look at scores is not to train: the moment stays as it was
+            torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
 
 
 @pytest.mark.parametrize(
@@ -217,18 +219,9 @@ def test_decay_and_exponent_are_those_of_the_preconditioner():
             "validation: expected (inputs, targets), a loader of such pairs",
         ),
         ({"estimator": "shapley"}, ValueError, "estimator: expected one of"),
-        ({"positions": "pairs"}, ValueError, "positions: expected None, 'tokens', 'mean' or 'flatten', got"),
         ({"warmup": -1}, ValueError, "warmup: expected a whole number, 0 or more, got -1"),
         ({"refresh": 0}, ValueError, "refresh: expected a whole number, 1 or more, got 0"),
         ({"share": 0.0}, ValueError, "share: expected a share in (0, 1], got 0.0"),
-        ({"decay": 1.0}, ValueError, "decay: expected a share in [0, 1), got 1.0"),
-        ({"exponent": math.inf}, ValueError, "exponent: expected a finite number, got inf"),
-        (
-            {"exponent": 0.5},
-            ValueError,
-            "exponent: expected estimator 'preconditioned_lai' beside 0.5, got 'lai'",
-        ),
-        ({"decay": 0.5}, ValueError, "decay: expected estimator 'preconditioned_lai' beside 0.5, got 'lai'"),
         ({"share": 1.5}, ValueError, "share: expected a share in (0, 1], got 1.5"),
     ],
 )
@@ -237,12 +230,51 @@ def test_bad_options_are_named(options, error, message):
         curated(**options)
 
 
-@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "gate_lai", "exact"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lai_torch.LAI(positions="pairs"), "positions: expected None, 'tokens', 'mean' or 'flatten'"),
+        (lambda: lai_torch.LAI(sketch=0), "sketch: expected a whole number, 1 or more, got 0"),
+        (lambda: lai_torch.Ghost(chunk=0), "chunk: expected a whole number, 1 or more, got 0"),
+        (lambda: lai_torch.PreconditionedLAI(decay=1.0), "decay: expected a share in [0, 1), got 1.0"),
+        (
+            lambda: lai_torch.PreconditionedLAI(exponent=math.inf),
+            "exponent: expected a finite number, got inf",
+        ),
+        (lambda: curated(estimator="LAI"), "got 'LAI'; did you mean 'lai'?"),
+        (lambda: curated(estimator="ghosts"), "did you mean 'ghost'?"),
+    ],
+)
+def test_an_estimators_options_are_checked_when_it_is_made(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        (lai_torch.Ghost, {"sketch": 2}),
+        (lai_torch.Ghost, {"positions": "mean"}),
+        (lai_torch.LAI, {"decay": 0.5}),
+        (lai_torch.LAI, {"exponent": 0.5}),
+        (lai_torch.PreconditionedLAI, {"sketch": 2}),
+        (lai_torch.PreconditionedLAI, {"chunk": 3}),
+        (lai_torch.Midpoint, {"chunk": 3}),
+    ],
+)
+def test_an_estimator_has_no_options_of_another(kind, option):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(option))}'"):
+        kind(**option)
+
+
+@pytest.mark.parametrize(
+    "estimator", [lai_torch.Ghost, lai_torch.LAI, lai_torch.LLI, lai_torch.GateLAI, lai_torch.Exact]
+)
 def test_scores_in_chunks_are_the_scores(estimator):
     model, validation, batch = network(), data(11), data(7)
     batch[0][5] = torch.nan
     found, expected = (
-        lai_torch.Curator(model, LOSS, None, validation, estimator=estimator, chunk=chunk).score(*batch)[1]
+        lai_torch.Curator(model, LOSS, None, validation, estimator=estimator(chunk=chunk)).score(*batch)[1]
         for chunk in (3, None)
     )
     torch.testing.assert_close(found.scores, expected.scores, equal_nan=True)
@@ -254,7 +286,7 @@ def test_no_more_than_a_chunk_is_run_at_once_for_scoring():
     model, validation, batch = network(), data(11), data(7)
     seen = []
     model.register_forward_hook(lambda module, inputs, outputs: seen.append(len(outputs)))
-    lai_torch.Curator(model, LOSS, None, validation, estimator="ghost", chunk=3).score(*batch)
+    lai_torch.Curator(model, LOSS, None, validation, estimator=lai_torch.Ghost(chunk=3)).score(*batch)
     assert max(seen) == 3
     assert sum(seen) == 11 + 7
 
@@ -262,13 +294,14 @@ def test_no_more_than_a_chunk_is_run_at_once_for_scoring():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chunk": 0}, "chunk: expected a whole number, 1 or more, got 0"),
         (
-            {"chunk": 3, "estimator": "preconditioned_lai"},
-            "chunk: estimator 'preconditioned_lai' reads the whole",
+            {"estimator": lai_torch.LAI(chunk=3), "backward": "whole"},
+            "chunk: backward='whole' runs the whole batch at once",
         ),
-        ({"chunk": 3, "backward": "whole"}, "chunk: backward='whole' runs the whole batch at once"),
-        ({"chunk": 3, "validation": "batch"}, "chunk: validation='batch' runs the whole batch at once"),
+        (
+            {"estimator": lai_torch.LAI(chunk=3), "validation": "batch"},
+            "chunk: validation='batch' runs the whole batch at once",
+        ),
     ],
 )
 def test_chunks_that_cannot_be_are_refused(options, message):
@@ -282,8 +315,8 @@ def test_a_summary_of_another_meaning_is_refused_before_it_is_used():
     with pytest.raises(ValueError, match="validation: expected a summary for 'ghost', got one for 'lai'"):
         lai_torch.Curator(model, LOSS, None, summary, estimator="ghost")
     with pytest.raises(ValueError, match="positions: expected 'mean', how the summary reads them, got 'tok"):
-        lai_torch.Curator(model, LOSS, None, summary, positions="tokens")
-    lai_torch.Curator(model, LOSS, None, summary, estimator="preconditioned_lai", positions="mean")
+        lai_torch.Curator(model, LOSS, None, summary, estimator=lai_torch.LAI(positions="tokens"))
+    lai_torch.Curator(model, LOSS, None, summary, estimator=lai_torch.PreconditionedLAI(positions="mean"))
 
 
 def test_a_step_needs_an_optimizer():

@@ -77,7 +77,13 @@ def test_every_way_scores_and_trains_alike(name):
         own = copy.deepcopy(model)
         optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
         curator = lai_torch.Curator(
-            own, LOSS, optimizer, tuple(batch), positions="mean", backward=backward, policy=HALF
+            own,
+            LOSS,
+            optimizer,
+            tuple(batch),
+            estimator=lai_torch.LAI(positions="mean"),
+            backward=backward,
+            policy=HALF,
         )
         scores = [curator.step(*batch).scores for _ in range(2)]
         found.append((torch.stack(scores), *(parameter.detach() for parameter in own.parameters())))

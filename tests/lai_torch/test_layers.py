@@ -251,7 +251,9 @@ def test_ghost_needs_no_last_layer_and_lai_takes_the_one_that_is_named():
     assert lai_torch.selfcheck(model, LOSS, inputs, labels()).relative_error < 1e-12
     gram = exact_kernel(model, LOSS, inputs, labels(), N)
     for estimator, last in (("ghost", None), ("lai", "left"), ("lli", "right")):
-        curator = lai_torch.Curator(model, LOSS, None, (inputs, labels()), estimator=estimator, last=last)
+        made = {"ghost": lai_torch.Ghost, "lai": lai_torch.LAI, "lli": lai_torch.LLI}[estimator]
+        given = made() if last is None else made(last=last)
+        curator = lai_torch.Curator(model, LOSS, None, (inputs, labels()), estimator=given)
         _, report = curator.score(inputs, labels())
         trace = lai_torch.trace(model, LOSS, inputs, labels(), last=last or "left")
         functions = {"lai": lai.lai_scores, "lli": lai.lli_scores}

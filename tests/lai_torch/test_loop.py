@@ -141,7 +141,7 @@ def test_a_grad_scaler_changes_no_score_and_no_step():
         torch.manual_seed(3)
         model = network()
         scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
-        report = curated(model, validation, scaler=scaler).step(*batch)
+        report = curated(model, validation, backward=lai_torch.Kept(scaler=scaler)).step(*batch)
         found.append((report.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
@@ -153,7 +153,7 @@ def test_autocast_is_for_training_and_not_for_scoring():
     seen = []
     model[0].register_forward_hook(lambda _, __, out: seen.append(out.dtype))
     single = [(x.float(), y) for x, y in (validation, batch)]
-    curated(model, single[0], autocast=torch.bfloat16).step(*single[1])
+    curated(model, single[0], backward=lai_torch.Kept(autocast=torch.bfloat16)).step(*single[1])
     assert seen[:-1] == [torch.float32] * (len(seen) - 1)
     assert seen[-1] is torch.bfloat16
 
@@ -250,11 +250,13 @@ def test_groups_are_reported_and_have_a_floor():
 
 def test_the_audit_has_one_line_per_sample_and_step(tmp_path):
     path = tmp_path / "audit.jsonl"
-    curator = curated(network(), data(11), warmup=1, audit=path)
+    curator = curated(network(), data(11), warmup=1)
     inputs, targets = data(3)
-    curator.step(inputs, targets, ids=["a", "b", "a"])
-    inputs[1] = math.nan
-    report = curator.step(inputs, targets, ids=torch.tensor([7, 8, 7]))
+    with lai_torch.AuditLog(path) as log:
+        log.append(curator.step(inputs, targets).rows(["a", "b", "a"]))
+        inputs[1] = math.nan
+        report = curator.step(inputs, targets)
+        log.append(report.rows(torch.tensor([7, 8, 7])))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["step"], line["id"]) for line in lines] == [
         *((0, "a"), (0, "b"), (0, "a")),

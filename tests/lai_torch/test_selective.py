@@ -6,11 +6,13 @@ import functools
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.passes.selective import Selective
-from lai_torch._curation.scorers.base import TraceScorer
+from lai_torch._curation.scorers.choice import scorer as made_scorer
+from lai_torch._curation.tracer import Tracer
+from lai_torch._curation.validation import own_stream
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.selective_support import Selective
 from tests.lai_torch.support import LOSS
 from workloads.operations import Operations
 
@@ -149,11 +151,6 @@ def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
             {"backward": "selective", "estimator": "ghost"},
             "backward: 'selective' expects one of 'lai', 'lli'",
         ),
-        (
-            {"backward": "selective", "autocast": torch.bfloat16},
-            "lose three digits, so it goes without autocast and scaler; use backward='kept'",
-        ),
-        ({"backward": "selective", "scaler": torch.amp.GradScaler("cpu")}, "without autocast and scaler"),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -177,18 +174,23 @@ def test_a_sample_that_is_not_finite_is_dropped():
     assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
 
 
+def scored(scorer, summary, batch):
+    scored = scorer.score(iter([scorer.read(batch, summary)]), summary)
+    return scored.scores
+
+
 @pytest.mark.parametrize("positions", ["mean", None])
-@pytest.mark.parametrize("estimator", ["lai", "lli", "preconditioned_lai"])
+@pytest.mark.parametrize("kind", [lai_torch.LAI, lai_torch.LLI, lai_torch.PreconditionedLAI])
 @pytest.mark.parametrize("name", CASES)
-def test_the_shortcut_of_a_known_model_changes_no_score(name, estimator, positions):
+def test_the_shortcut_of_a_known_model_changes_no_score(name, kind, positions):
     model, inputs, targets = case(name)
-    scorer = TraceScorer(model, LOSS, estimator, positions)
-    summary = scorer.summarize((inputs.flip(0), targets.flip(0)), 3)
-    assert scorer._last is not None
-    short = scorer.score(summary, (inputs, targets))
-    fresh = TraceScorer(model, LOSS, estimator, positions)
-    long = fresh.score(fresh.summarize((inputs.flip(0), targets.flip(0)), N), (inputs, targets))
-    torch.testing.assert_close(short.scores, long.scores)
+    estimator = kind() if kind is lai_torch.LLI else kind(positions=positions)
+    known, fresh = (made_scorer(model, LOSS, None, estimator, own_stream()) for _ in range(2))
+    summary = known.summarize((inputs.flip(0), targets.flip(0)), 3)
+    assert known.tracer.knows_last
+    short = scored(known, summary, (inputs, targets))
+    long = scored(fresh, fresh.summarize((inputs.flip(0), targets.flip(0)), N), (inputs, targets))
+    torch.testing.assert_close(short, long)
 
 
 def test_a_shortcut_that_does_not_hold_is_not_taken():
@@ -204,10 +206,10 @@ def test_a_shortcut_that_does_not_hold_is_not_taken():
 
     model = Turning().double()
     batch = torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
-    scorer = TraceScorer(model, LOSS, "lai", None)
-    scorer.trace(batch)
+    tracer = Tracer(model, LOSS)
+    tracer(batch)
     model.deep = True
-    trace, _ = scorer.trace(batch)
+    trace, _ = tracer(batch)
     expected = lai_torch.trace(model, LOSS, *batch)
     assert [layer.name for layer in trace.layers] == ["body", "more", "head"]
     torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(expected, expected))
@@ -227,7 +229,7 @@ def test_scoring_without_a_step_disturbs_no_training():
 
 def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_checked():
     model, inputs, targets = case("tokens")
-    scale = iter((1e308, 1.0))
+    scale = iter((8.9e307, 1.0))
 
     def policy(scores):
         return lai.keep_top(scores, 0.5) * next(scale) * N
@@ -238,4 +240,4 @@ def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_checked
     )
     reports = [curator.step(inputs, targets) for _ in range(2)]
     assert [report.skipped for report in reports] == [True, False]
-    assert curator._ways._selective.proved
+    assert curator._passes.shared.proved

@@ -6,11 +6,10 @@ import functools
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.passes.selective import Selective
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.selective_support import HALF, LOSS, Body, N, batch
+from tests.lai_torch.selective_support import HALF, LOSS, Body, N, Selective, batch
 from workloads import torch_models
 
 
@@ -139,7 +138,13 @@ def test_every_use_of_a_parameter_is_scored_as_in_an_eager_trace(name, source):
     for each, backward in ((model, "selective"), (twin, "kept")):
         optimizer = torch.optim.SGD(each.parameters(), lr=0.1)
         curator = lai_torch.Curator(
-            each, LOSS, optimizer, validation, backward=backward, positions="mean", policy=HALF
+            each,
+            LOSS,
+            optimizer,
+            validation,
+            estimator=lai_torch.LAI(positions="mean"),
+            backward=backward,
+            policy=HALF,
         )
         reports.append([curator.step(inputs, targets) for _ in range(2)][-1])
     torch.testing.assert_close(reports[0].scores, reports[1].scores)

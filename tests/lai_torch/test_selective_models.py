@@ -7,12 +7,11 @@ from typing import NamedTuple
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.passes.selective import Selective
 from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from tests.lai_torch.selective_support import LOSS, Body, N, T, batch
+from tests.lai_torch.selective_support import LOSS, Body, N, Selective, T, batch
 from workloads import torch_masked
 from workloads.torch_training import MODELS, prepared
 
@@ -256,7 +255,12 @@ def test_several_final_layers_need_a_name():
     twins = [copy.deepcopy(model) for _ in range(2)]
     reports = [
         lai_torch.Curator(
-            twin, LOSS, torch.optim.SGD(twin.parameters()), data, last="right", backward=backward
+            twin,
+            LOSS,
+            torch.optim.SGD(twin.parameters()),
+            data,
+            estimator=lai_torch.LAI(last="right"),
+            backward=backward,
         ).step(*data)
         for twin, backward in zip(twins, ("selective", "kept"), strict=True)
     ]

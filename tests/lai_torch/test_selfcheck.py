@@ -5,8 +5,8 @@ import copy
 import lai_torch
 import pytest
 import torch
-from lai_torch._captured.sample_axis import Place
-from lai_torch._curation.passes.full import Whole
+from lai_torch._captured.sample_axis import SampleAxis
+from lai_torch._curation.passes.whole import WholePass
 from torch import nn
 
 from tests.lai_torch import support
@@ -70,26 +70,37 @@ def next_rows(real):
 
 
 MUTANTS = {
-    "rows": ("selective", Place, "kept", next_rows),
+    "rows": ("selective", SampleAxis, "kept", next_rows),
     "order": (
         "selective",
-        Place,
+        SampleAxis,
         "kept",
-        lambda real: lambda self, value, rows: real(Place(self.axis, self.inner, self.outer), value, rows),
+        lambda real: (
+            lambda self, value, rows: real(SampleAxis(self.axis, self.inner, self.outer), value, rows)
+        ),
     ),
     "weights": (
         "selective",
-        Place,
+        SampleAxis,
         "weighted",
         lambda real: lambda self, value, weights: real(self, value, weights.mean().expand_as(weights)),
     ),
     "mask": (
         "whole",
-        Whole,
+        WholePass,
         "backward",
-        lambda real: lambda self, weights: real(self, torch.full_like(weights, weights.mean())),
+        lambda real: (
+            lambda self, losses, weights, parts: real(
+                self, losses, torch.full_like(weights, weights.mean()), parts
+            )
+        ),
     ),
-    "twice": ("whole", Whole, "backward", lambda real: lambda self, weights: real(self, 2 * weights)),
+    "twice": (
+        "whole",
+        WholePass,
+        "backward",
+        lambda real: lambda self, losses, weights, parts: real(self, losses, 2 * weights, parts),
+    ),
 }
 
 
@@ -133,7 +144,7 @@ def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
         model.head.weight.grad = torch.ones_like(model.head.weight)
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(Place, "kept", broken)
+    monkeypatch.setattr(SampleAxis, "kept", broken)
     with pytest.raises(RuntimeError, match="broken"):
         lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
     assert model.body.weight.grad is mine

@@ -128,8 +128,6 @@ def test_a_batch_with_a_sample_that_is_not_finite_is_trained_on_its_kept_rows():
 def test_options_that_do_not_go_together_are_named(backward):
     for options, message in (
         ({"estimator": "ghost"}, f"backward: '{backward}' expects one of 'lai', 'lli'"),
-        ({"autocast": torch.bfloat16}, f"backward: '{backward}' scores the forward pass that it trains on"),
-        ({"scaler": torch.amp.GradScaler("cpu")}, "it goes without autocast and scaler"),
     ):
         with pytest.raises(ValueError, match=message):
             curated(Mixed(), data(), 0.5, backward, **options)

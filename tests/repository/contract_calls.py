@@ -44,7 +44,6 @@ def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: A
         (inputs, targets),
         estimator="lai",
         policy=lai.keep_positive,
-        positions=None,
         warmup=0,
         refresh=1,
         share=1.0,

@@ -19,7 +19,7 @@ _serial = itertools.count()
 
 
 class Captured:
-    """A model as a function that is captured whole, once for every batch size.
+    """A model as one graph, captured once for every batch size.
 
     Parameters
     ----------

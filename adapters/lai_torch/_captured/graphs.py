@@ -25,8 +25,6 @@ class Layer:
         The nodes of its input and of itself.
     names
         The parameters that its weight is computed from.
-    whole
-        Whether the weight is a parameter itself, or its transpose.
     bias
         Whether a parameter is added to it as its bias.
     left
@@ -38,7 +36,6 @@ class Layer:
     inputs: fx.Node
     output: fx.Node
     names: tuple[str, ...]
-    whole: bool
     bias: bool
     left: bool = False
     geometry: dict[str, Any] | None = None
@@ -68,8 +65,9 @@ class _Graph:
         arguments: Any = node.args
         inputs: Any
         weight: Any
-        places = _PRODUCTS[node.target]
-        inputs, weight, bias = (None if place is None else arguments[place] for place in places)
+        inputs, weight, bias = (
+            None if index is None else arguments[index] for index in _PRODUCTS[node.target]
+        )
         left = node.target is torch.ops.aten.mm.default and self._is_weight(inputs) and weight in self.batched
         if left:
             inputs, weight = weight, inputs
@@ -80,13 +78,13 @@ class _Graph:
             if arguments[6]:  # transposed
                 return None
             geometry = _geometry(arguments, weight)
-        biased = self._biased_after(node) if bias is None else self._is_whole(bias)
-        return Layer(inputs, node, self.names[weight], self._is_whole(weight), biased, left, geometry)
+        biased = self._biased_after(node) if bias is None else self._is_parameter(bias)
+        return Layer(inputs, node, self.names[weight], biased, left, geometry)
 
     def _is_weight(self, node: Any) -> bool:
         return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])
 
-    def _is_whole(self, node: fx.Node) -> bool:
+    def _is_parameter(self, node: fx.Node) -> bool:
         """Whether a node is a parameter, or its transpose."""
         while node.op == "call_function" and node.target in _TRANSPOSES:
             node = node.all_input_nodes[0]
@@ -101,7 +99,7 @@ class _Graph:
                 users.extend(user.users)
             elif user.target is torch.ops.aten.add.Tensor and call:
                 same = user.meta.get("source_fn_stack") == call
-                return same and any(self._is_whole(one) for one in user.all_input_nodes)
+                return same and any(self._is_parameter(one) for one in user.all_input_nodes)
         return False
 
 
@@ -188,7 +186,7 @@ def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: 
     return reached[0]
 
 
-def pulled_through(
+def vjp_through(
     nodes: Sequence[fx.Node],
     layer: Layer,
     values: dict[str, Any],

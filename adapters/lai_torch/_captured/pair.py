@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
-from lai_torch._captured.sample_axis import Place, sized
+from lai_torch._captured.sample_axis import SampleAxis, sized
 
 Values = list[Any]
 
@@ -31,7 +31,7 @@ class Pair:
         Parameter names by graph input.
     layers
         The layers by node, in order.
-    layouts
+    sample_axes
         Where each tensor holds samples, by the sizes that are not the batch's.
     sized
         The nodes that are computed from sizes alone.
@@ -50,7 +50,7 @@ class Pair:
         self.sized = sized(forward.graph)
         self.parameters: dict[str, str] = {}
         self.layers: dict[fx.Node, Layer] = {}
-        self.layouts: dict[Any, dict[fx.Node, list[Place]]] = {}
+        self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
         self.own: list[bool] | None = None
         self._wanted: list[fx.Node] = []
         self._module: fx.GraphModule | None = None

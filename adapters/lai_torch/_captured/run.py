@@ -8,7 +8,7 @@ from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, final_layer, tail
 from lai_torch._captured.pair import Pair
-from lai_torch._captured.sample_axis import Place, Sizes, places, resized
+from lai_torch._captured.sample_axis import SampleAxis, Sizes, resized, sample_axes
 
 Values = list[Any]
 
@@ -60,9 +60,9 @@ class Run:
             for symbol, value in sorted(self.sizes.symbols.items(), key=str)
             if symbol not in self.sizes.batch
         )
-        if others not in pair.layouts:
-            pair.layouts[others] = places(pair.forward.graph, self.sizes)
-        self._places = pair.layouts[others]
+        if others not in pair.sample_axes:
+            pair.sample_axes[others] = sample_axes(pair.forward.graph, self.sizes)
+        self._axes = pair.sample_axes[others]
         self.order, self.outputs = self._matched(found)
 
     def _sizes(self, batched: set[int]) -> Sizes:
@@ -111,7 +111,7 @@ class Run:
         """Return the nodes between the last layer and the outputs, in order."""
         return tail(self.pair.forward.graph, [last.output], outputs)
 
-    def place(self, node: fx.Node, name: str) -> Place:
+    def sample_axis(self, node: fx.Node, name: str) -> SampleAxis:
         """Return where a layer's input or output holds the samples.
 
         Raises
@@ -119,7 +119,7 @@ class Run:
         ValueError
             If it holds none, or on several axes.
         """
-        found = self._places[node]
+        found = self._axes[node]
         if len(found) != 1:
             msg = (
                 f"layer {name!r}: expected one axis for the samples, got shape "
@@ -128,7 +128,7 @@ class Run:
             raise ValueError(msg)
         return found[0]
 
-    def pulled(
+    def vjp(
         self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor, *, release: bool = False
     ) -> dict[str, Tensor]:
         """Return the gradient of the weighted losses of the samples `rows`, by parameter.
@@ -157,10 +157,10 @@ class Run:
             number = node.meta["val"]
             return self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
         source = self.pair.nodes[node.name]
-        if source in self.pair.sized and self._places[source]:
+        if source in self.pair.sized and self._axes[source]:
             return resized(source, self.sizes, rows.numel())
-        for place in self._places[source]:
-            value = place.kept(value, rows)
+        for axis in self._axes[source]:
+            value = axis.kept(value, rows)
         return value
 
     def _tangents(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> list[Tensor]:
@@ -168,9 +168,9 @@ class Run:
         result = []
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
-            place = self.place(node, "output")
-            kept = place.kept(_laid_out_as(value, gradient), rows)
-            result.append(place.weighted(kept, weights[rows]))
+            axis = self.sample_axis(node, "output")
+            kept = axis.kept(_laid_out_as(value, gradient), rows)
+            result.append(axis.weighted(kept, weights[rows]))
         return result
 
     def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -179,17 +179,16 @@ class Run:
         result: dict[str, Tensor] = {}
         seen = set()
         for node, gradient in zip(self.pair.inputs, found, strict=True):
-            place = node.name
-            if place in names and gradient is not None:
+            if node.name in names and gradient is not None:
+                name = names[node.name]
                 if gradient.layout is not torch.strided:
                     msg = (
-                        f"backward: 'selective' expects dense gradients, that of {names[place]!r} is not; "
+                        f"backward: 'selective' expects dense gradients, that of {name!r} is not; "
                         "use Embedding(sparse=False), or backward='kept'"
                     )
                     raise ValueError(msg)
                 own = gradient.clone() if gradient.data_ptr() in seen else gradient
                 seen.add(own.data_ptr())
-                name = names[place]
                 result[name] = result[name] + own if name in result else own
         return result
 

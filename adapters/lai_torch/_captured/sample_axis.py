@@ -19,7 +19,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 @dataclass(frozen=True)
-class Place:
+class SampleAxis:
     """Axis `axis` has length `outer * n * inner`, the samples between."""
 
     axis: int
@@ -34,9 +34,9 @@ class Place:
         """Return the samples `rows`, in the order of the strides that the value has."""
         strides = value.stride()
         order = sorted(range(value.ndim), key=lambda one: -strides[one])
-        place = order.index(self.axis)
-        split = value.permute(order).unflatten(place, (self.outer, -1, self.inner))
-        taken = split.index_select(place + 1, rows).flatten(place, place + 2)
+        axis = order.index(self.axis)
+        split = value.permute(order).unflatten(axis, (self.outer, -1, self.inner))
+        taken = split.index_select(axis + 1, rows).flatten(axis, axis + 2)
         return taken.permute([order.index(one) for one in range(value.ndim)])
 
     def weighted(self, value: Tensor, weights: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Place:
         Features are on the last axis; on the first of two where `left`.
         """
         if left:
-            return Place(1 - self.axis, self.outer, self.inner).in_front(value.T)
+            return SampleAxis(1 - self.axis, self.outer, self.inner).in_front(value.T)
         front = self.split(value).movedim(self.axis + 1, 0)
         plain = value.ndim == 2 and self.outer == self.inner == 1
         return front.reshape(front.shape[0], *[] if plain else [-1], value.shape[-1])
@@ -105,9 +105,9 @@ class Sizes:
         return one
 
 
-def places(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Place]]:
+def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[SampleAxis]]:
     """Return where each tensor of a forward graph holds samples; an empty list where none are."""
-    found: dict[fx.Node, list[Place]] = {}
+    found: dict[fx.Node, list[SampleAxis]] = {}
     merged: dict[fx.Node, dict[int, tuple[int, int]]] = {}
     for node in graph.nodes:
         inherited: dict[int, tuple[int, int]] = {}
@@ -130,8 +130,8 @@ def _placed(
     shape: Any,
     sizes: Sizes,
     inherited: dict[int, tuple[int, int]],
-    found: dict[fx.Node, list[Place]],
-) -> list[Place]:
+    found: dict[fx.Node, list[SampleAxis]],
+) -> list[SampleAxis]:
     """Return where a node's tensor holds samples: merged by its own reshaping, or as its inputs were."""
     multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
     result = []
@@ -151,16 +151,18 @@ def _placed(
                 "with another; use backward='kept'"
             )
             raise ValueError(msg)
-        result.append(Place(axis, outer, inner))
+        result.append(SampleAxis(axis, outer, inner))
     return result
 
 
-def _joined(node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Place]]) -> tuple[int, int] | None:
+def _joined(
+    node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[SampleAxis]]
+) -> tuple[int, int] | None:
     """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
     parts, *rest = node.args
     parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
-    whole = all(found.get(part) == [Place(axis)] for part in parts)
-    return (many, 1) if along % node.meta["val"].ndim == axis and whole else None
+    plain = all(found.get(part) == [SampleAxis(axis)] for part in parts)
+    return (many, 1) if along % node.meta["val"].ndim == axis and plain else None
 
 
 def sized(graph: fx.Graph) -> set[fx.Node]:

@@ -1,4 +1,4 @@
-"""What scoring by pairs of tokens takes, in forward passes, said before it runs."""
+"""Estimate the cost of exact token pairs, in forward passes, before running them."""
 
 import warnings
 from typing import Any
@@ -11,7 +11,7 @@ import lai_core as lai
 from lai_core.estimators.costs import summary_cost
 from lai_torch._model.batch import call, count, rows, tensors
 from lai_torch._model.function import plain_attention
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import evaluating, preserved
 
 
 def forward_cost(model: nn.Module, inputs: Any) -> int:
@@ -22,7 +22,7 @@ def forward_cost(model: nn.Module, inputs: Any) -> int:
 
 
 class TokenCost:
-    """Counts, and warns once where exact pairs of tokens take more than a forward pass.
+    """Counts, and warns once where exact pairs of tokens cost more than a forward pass.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class TokenCost:
         self._warned = False
 
     def __call__(self, trace: lai.Trace, batch: tuple[Any, Any], sketch: int | None) -> float | None:
-        """Return the forward passes that scoring takes; None for a last layer without positions."""
+        """Return the forward passes that scoring costs; None for a last layer without positions."""
         gradients: Any = trace.layers[-1].output_gradients
         if gradients.ndim != 3:
             return None
@@ -48,9 +48,9 @@ class TokenCost:
             self._warned = True
             quarter = max(1, int(0.25 * outputs / exact))
             warnings.warn(
-                f"positions: exact pairs of tokens take {exact:.2g} forward passes to score a batch, and as "
-                f"much for every validation batch of that size; sketch={quarter} takes a quarter of one, "
-                "positions='mean' less (lai_torch.routes lists them all)",
+                f"positions: exact pairs of tokens cost {exact:.2g} forward passes to score a batch, and as "
+                f"much for every validation batch of that size; sketch={quarter} costs a quarter of one, "
+                "positions='mean' less (options of lai_torch.LAI; lai_torch.routes lists them all)",
                 UserWarning,
                 stacklevel=2,
             )
@@ -62,5 +62,6 @@ class TokenCost:
         pair = rows(batch[0], slice(0, 2), samples)
         shape = tuple(tuple(tensor.shape) for tensor in tensors(pair))
         if shape not in self._forwards:
-            self._forwards[shape] = forward_cost(self.model, pair) / min(samples, 2)
+            with evaluating(self.model):  # BatchNorm in training mode cannot run on one row
+                self._forwards[shape] = forward_cost(self.model, pair) / min(samples, 2)
         return samples * self._forwards[shape]

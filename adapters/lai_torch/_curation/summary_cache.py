@@ -1,18 +1,19 @@
-"""The summary in use: made of the validation set's next draw whenever it is old."""
+"""Cache of the validation summary, made of the validation set's next draw every `refresh` steps."""
 
 import warnings
 from typing import Any
 
 from torch import nn
 
-from lai_torch._curation.scorers.base import Scorer
+from lai_torch._curation.scorers.base import Itself, Scorer
+from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import Validation
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
 
 
-class Refreshed:
+class SummaryCache:
     """Holds a validation set's summary and its age.
 
     Parameters
@@ -25,10 +26,15 @@ class Refreshed:
         What makes them.
     refresh
         At how many steps a summary is old.
+    positions
+        How a batch that scores itself is to be read.
     """
 
-    def __init__(self, model: nn.Module, validation: Validation, scorer: Scorer, refresh: int) -> None:
+    def __init__(
+        self, model: nn.Module, validation: Validation, scorer: Scorer, refresh: int, positions: str | None
+    ) -> None:
         self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
+        self._given = _given(validation, positions)
         self._summary: Any = None
         self._served = 0
 
@@ -38,15 +44,9 @@ class Refreshed:
         return max(self._served - 1, 0)
 
     def get(self, size: int) -> Any:
-        """Return the summary, made again, at most `size` rows at a time, if it is old.
-
-        Raises
-        ------
-        ValueError
-            If there is none yet, and the draw has nothing to make one of.
-        """
-        if self.validation.is_summary:
-            return self.validation.source
+        """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old."""
+        if self._given is not None:
+            return self._given
         if self._summary is None or self._served >= self.refresh or not self.scorer.fits(self._summary):
             self._make(size)
         self._served += 1
@@ -80,3 +80,12 @@ class Refreshed:
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._summary, self._served = unpacked(state["summary"]), state["served"]
+
+
+def _given(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
+    """Return what there is to score against without a draw."""
+    if validation.is_batch:
+        return Itself(exclude_self=validation.source == "batch", positions=positions)
+    if validation.is_summary:
+        return ValidationSide((validation.source,), validation.source.positions)
+    return None

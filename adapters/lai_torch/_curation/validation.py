@@ -17,7 +17,12 @@ ITSELF = ("batch", "batch+self")
 
 def own_stream() -> torch.Generator:
     """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
-    return torch.Generator().manual_seed((torch.initial_seed() + 0x9E3779B97F4A7C15) % 2**64)
+    return moved_on(torch.initial_seed())
+
+
+def moved_on(seed: int) -> torch.Generator:
+    """Return a generator with a seed moved on, so that its draws are not those of that seed."""
+    return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
 class Validation:
@@ -38,6 +43,7 @@ class Validation:
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None
+        self._stream = moved_on(generator.initial_seed())
 
     @property
     def is_summary(self) -> bool:
@@ -50,15 +56,19 @@ class Validation:
         return isinstance(self.source, str)
 
     def draw(self) -> Batch | None:
-        """Return the next validation batch; None if the loader has run dry for good."""
+        """Return the next validation batch; None if the loader has run dry for good.
+
+        A loader shuffles, and seeds its workers, from torch's global stream; here that is one of its own for
+        the time of the draw, so that training draws as if there were no loader.
+        """
         if isinstance(self.source, tuple):
             return self._share()
-        if self._iterator is None:
-            self._iterator = iter(self.source)
-        found = next(self._iterator, None)
-        if found is None and iter(self.source) is not self.source:
-            self._iterator = iter(self.source)
-            found = next(self._iterator, None)
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._stream.get_state())
+            try:
+                found = self._next()
+            finally:
+                self._stream.set_state(torch.get_rng_state())
         if found is None:
             return None
         if not isinstance(found, list | tuple) or len(found) != 2:
@@ -67,6 +77,16 @@ class Validation:
             )
             raise TypeError(msg)
         return found[0], found[1]
+
+    def _next(self) -> Any:
+        """Return the loader's next batch, from its start again where it has run dry."""
+        if self._iterator is None:
+            self._iterator = iter(self.source)
+        found = next(self._iterator, None)
+        if found is None and iter(self.source) is not self.source:
+            self._iterator = iter(self.source)
+            found = next(self._iterator, None)
+        return found
 
     def _share(self) -> Batch:
         inputs, targets = self.source
@@ -79,15 +99,7 @@ class Validation:
 
 
 def check_source(source: Any, share: float) -> None:
-    """Raise unless a validation source and its share are sound.
-
-    Raises
-    ------
-    TypeError
-        If the source is of no known kind.
-    ValueError
-        If the share is not in (0, 1], or not 1 where it has no meaning.
-    """
+    """Raise unless a validation source and its share are sound."""
     if isinstance(source, str) and source not in ITSELF:
         msg = f"validation: expected one of {', '.join(map(repr, ITSELF))}, got {source!r}"
         raise ValueError(msg)

@@ -1,42 +1,54 @@
-"""From a curator's options to the scorer that they mean."""
+"""From an estimator with its options to the scorer that it means."""
 
+import functools
 from typing import Any
 
 import torch
 from torch import nn
 
-from lai_torch._curation.scorers.base import Scorer, TraceScorer
+import lai_core as lai
+from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.scorers.calibrated import CalibratedScorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
-from lai_torch._curation.scorers.gated import GateScorer
+from lai_torch._curation.scorers.gated import GateScorer, gate_product
 from lai_torch._curation.scorers.preconditioned import PreconditionedScorer
+from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch._curation.sketch import Sketch
+from lai_torch._curation.tracer import GateTracer, Tracer
 from lai_torch._model.batch import Loss
+from lai_torch.options import LLI, CalibratedLAI, Estimator, GateLAI, Ghost, PreconditionedLAI
 
 
 def scorer(
-    model: nn.Module,
-    loss: Loss,
-    optimizer: Any,
-    estimator: str,
-    positions: str | None,
-    last: str | None,
-    sketch: int | None,
-    generator: torch.Generator,
-    *,
-    decay: float,
-    exponent: float,
+    model: nn.Module, loss: Loss, optimizer: Any, estimator: Estimator, generator: torch.Generator
 ) -> Scorer:
     """Return the scorer of an estimator."""
-    sketched = None if sketch is None else Sketch(sketch, generator)
-    if estimator == "exact":
-        return ExactScorer(model, loss)
-    if estimator == "midpoint":
+    facts = estimator.facts
+    if facts.learning_rate:
         return MidpointScorer(model, loss, optimizer)
-    if estimator == "gate_lai":
-        return GateScorer(model, loss, last)
-    if estimator == "calibrated_lai":
-        return CalibratedScorer(model, loss, positions, last, sketched)
-    if estimator == "preconditioned_lai":
-        return PreconditionedScorer(model, loss, positions, last, decay=decay, exponent=exponent)
-    return TraceScorer(model, loss, estimator, positions, last, sketched)
+    if facts.gradients is None:
+        return ExactScorer(model, loss)
+    options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last")}
+    sketch = None if options["sketch"] is None else Sketch(options["sketch"], generator)
+    tracer = (GateTracer if facts.gates else Tracer)(
+        model,
+        loss,
+        every_layer=facts.gradients == "all",
+        head_alone=facts.parameters == "last",
+        last=options["last"],
+    )
+    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
+    match estimator:
+        case Ghost():
+            return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)
+        case LLI():
+            return TraceScorer(model, loss, tracer, lai.lli_scores, **made)
+        case GateLAI():
+            return GateScorer(model, loss, tracer, gate_product, **made)
+        case CalibratedLAI():
+            return CalibratedScorer(model, loss, tracer, lai.lai_scores, **made)
+        case PreconditionedLAI():
+            product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent)
+            return PreconditionedScorer(model, loss, tracer, product, **made, decay=estimator.decay)
+        case _:
+            return TraceScorer(model, loss, tracer, lai.lai_scores, **made)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lai_torch._curation.scorers.base import Batch, Scored, Scorer, nothing_finite
+from lai_torch._curation.scorers.base import Batch, Itself, Reading, Scored, Scorer, chunks, nothing_finite
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function, Point, gradient
@@ -15,7 +15,7 @@ class ExactScorer(Scorer):
     """Exact scores along the validation gradient; the summary is that gradient."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
-        super().__init__(model, loss, "exact", None)
+        super().__init__(model, loss)
         self.function = Function(model, loss)
         self.prover = Prover(self.function)
 
@@ -28,26 +28,13 @@ class ExactScorer(Scorer):
             If no validation sample has a finite loss.
         """
         total: Point | None = None
-        for chunk in self.chunks(validation, size):
+        for chunk in chunks(validation, size):
             if (finite := self.finite(chunk)) is not None:
                 one = gradient(self.function, finite, reduction="sum")
                 total = one if total is None else {name: total[name] + one[name] for name in one}
         if total is None:
             raise nothing_finite()
         return total
-
-    def score_itself(self, batch: Batch, *, exclude_self: bool) -> Scored:
-        """Score a batch along its own summed gradient; no sample can be left out of that.
-
-        Raises
-        ------
-        ValueError
-            If one is to be.
-        """
-        if exclude_self:
-            msg = f"exclude_self: estimator {self.estimator!r} cannot leave a sample out of its own score"
-            raise ValueError(msg)
-        return self.score(self.summarize(batch, count(*batch)), batch)
 
     def finite(self, batch: Batch) -> Batch | None:
         """Return the rows whose loss is finite; None if there are none."""
@@ -60,9 +47,15 @@ class ExactScorer(Scorer):
         """Say whether a summary is of the parameters that train now."""
         return summary.keys() == self.function.parameters().keys()
 
-    def score(self, summary: Point, batch: Batch) -> Scored:
-        """Score along the gradient."""
-        found = self.prover(summary, batch)
+    def read(self, batch: Batch, summary: Point | Itself) -> Reading:
+        """Return the directional derivatives along the gradient; its own, where a batch scores itself."""
+        direction = self.summarize(batch, count(*batch)) if isinstance(summary, Itself) else summary
+        found = self.prover(direction, batch)
+        return Reading(found.losses, found, batch)
+
+    def score_part(self, summary: Any, reading: Reading) -> Scored:
+        """Return the derivatives."""
+        found = reading.seen
         return Scored(found.scores, found.losses, method=found.method, reason=found.reason)
 
 
@@ -71,7 +64,7 @@ class MidpointScorer(ExactScorer):
 
     def __init__(self, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(model, loss)
-        self.estimator, self.optimizer = "midpoint", optimizer
+        self.optimizer = optimizer
 
     def summarize(self, validation: Batch, size: int) -> Any:
         """Keep the set: its gradient is taken at a point that depends on the batch.
@@ -81,13 +74,13 @@ class MidpointScorer(ExactScorer):
         ValueError
             If no validation sample has a finite loss.
         """
-        if all(self.finite(chunk) is None for chunk in self.chunks(validation, size)):
+        if all(self.finite(chunk) is None for chunk in chunks(validation, size)):
             raise nothing_finite()
         return validation, size
 
-    def score(self, summary: Any, batch: Batch) -> Scored:
-        """Score along the gradient at the middle of the batch's step, each group at its learning rate."""
-        validation, size = summary
+    def read(self, batch: Batch, summary: Any) -> Reading:
+        """Return the derivatives at the middle of the batch's step, each group at its learning rate."""
+        validation, size = (batch, count(*batch)) if isinstance(summary, Itself) else summary
         middle, finite = self.function.point(), self.finite(batch)
         if finite is not None:
             step = gradient(self.function, finite, reduction="mean", role="inputs")
@@ -100,7 +93,7 @@ class MidpointScorer(ExactScorer):
                 middle[name] -= 0.5 * rates.get(id(parameter), 0.0) * step[name]
         with self.function.at(middle):
             direction = super().summarize(validation, size)
-        return super().score(direction, batch)
+        return super().read(batch, direction)
 
     def fits(self, summary: Any) -> bool:
         """Say that a set suits any parameters."""

@@ -1,13 +1,15 @@
 """LAI with the output gradients preconditioned by their running second moment."""
 
+import functools
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import lai_core as lai
-from lai_torch._curation.scorers.base import Batch, Scored, TraceScorer
-from lai_torch._model.batch import Loss
+from lai_torch._curation.scorers.base import Reading, Scored
+from lai_torch._curation.scorers.traces import TraceScorer
 
 
 class PreconditionedScorer(TraceScorer):
@@ -17,36 +19,29 @@ class PreconditionedScorer(TraceScorer):
     ----------
     decay
         Share of the second moment that stays at each batch.
-    exponent
-        The power.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        positions: str | None,
-        last: str | None,
-        *,
-        decay: float,
-        exponent: float,
-    ) -> None:
-        super().__init__(model, loss, "preconditioned_lai", positions, last)
-        self.decay, self.exponent = decay, exponent
+    def __init__(self, *arguments: Any, decay: float, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.decay = decay
         self.second_moment: Tensor | None = None
 
-    def scored(self, summary: Any, trace: Any, losses: Tensor, batch: Batch, *, exclude_self: bool) -> Scored:
-        """Take the batch's finite rows into the second moment, and score it."""
-        outputs: Any = trace.layers[-1].output_gradients[torch.isfinite(losses)]
-        if outputs.shape[0]:
-            self.second_moment = lai.update_second_moment(self.second_moment, outputs, decay=self.decay)
-        return super().scored(summary, trace, losses, batch, exclude_self=exclude_self)
+    def take(self, scored: Scored) -> None:
+        """Let the batch's second moment be the running one."""
+        self.second_moment = scored.second_moment
 
-    def product(self, side: Any, trace: Any, **options: Any) -> Tensor:
-        """Return the preconditioned scores."""
-        return lai.preconditioned_lai_scores(
-            side, trace, self.second_moment, exponent=self.exponent, **options
-        )
+    def score_part(self, summary: Any, reading: Reading) -> Scored:
+        """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
+        moment = self.second_moment
+        if reading.rows is None and not bool(torch.isfinite(reading.losses).any()):
+            reading = replace(reading, seen=None)
+        if reading.seen is not None:
+            outputs = reading.seen.layers[-1].output_gradients
+            if reading.rows is None:
+                outputs = outputs[torch.isfinite(reading.losses)]
+            moment = lai.update_second_moment(moment, outputs, decay=self.decay)
+        product = functools.partial(self.product, second_moment=moment)
+        return replace(self._scored(summary, reading, product), second_moment=moment)
 
     def state(self) -> dict[str, Any]:
         """Return the second moment too."""

@@ -1,0 +1,167 @@
+"""What a curator's options, a batch's groups and a policy's weights must be."""
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from lai_core._adapters import check_choice
+from lai_core.estimators.catalogue import CATALOGUE
+from lai_torch._curation.validation import Validation
+from lai_torch.options import Estimator, check_count
+
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
+"""Classes of torch that spread a module over processes or devices."""
+
+PASSES = ("kept", "selective", "whole", "auto")
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise if a model's parameters or batches are spread over processes, naming the class that does."""
+    for module in model.modules():
+        bases = [base for base in type(module).__mro__ if base.__module__.startswith("torch.")]
+        spread = [base.__name__ for base in bases if base.__name__ in WRAPPERS]
+        if spread:
+            msg = (
+                f"model: expected one whole on this process, got {spread[0]}: a process that keeps no sample "
+                "would deadlock the others. Score with Curator(model.module, ...).score, and train the "
+                "wrapped model on the weighted losses of every sample"
+            )
+            raise ValueError(msg)
+
+
+def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, int]) -> None:
+    """Raise unless an optimizer can step on the model; without one, unless nothing waits for a step."""
+    if optimizer is None:
+        for name, value in counts.items():
+            if value:
+                msg = (
+                    f"{name}: expected an optimizer beside {name}={value}, got None: score() alone counts no "
+                    "steps; leave it out"
+                )
+                raise ValueError(msg)
+        return
+    parameters = {id(parameter) for parameter in model.parameters()}
+    if not any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
+        msg = (
+            "optimizer: expected one that holds parameters of the model, got one that holds none; make it of "
+            "model.parameters(), after the model is on its device"
+        )
+        raise ValueError(msg)
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        msg = (
+            f"optimizer: expected one that steps on gradients, got {type(optimizer).__name__}, which needs a "
+            "closure; score with Curator(...).score in a loop of your own"
+        )
+        raise ValueError(msg)
+
+
+def check_policy(policy: Any) -> None:
+    """Raise unless a policy can be called."""
+    if not callable(policy):
+        known = f"; pass lai_core.{policy}" if hasattr(lai, str(policy)) else ""
+        msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
+        raise TypeError(msg)
+
+
+def check_together(estimator: Estimator, validation: Validation, optimizer: Any, backward: str) -> None:
+    """Raise unless an estimator goes with the validation side, the optimizer and the pass."""
+    name, facts = estimator.name, estimator.facts
+    if facts.learning_rate and optimizer is None:
+        msg = f"optimizer: estimator {name!r} needs the optimizer's learning rates, got None"
+        raise ValueError(msg)
+    if facts.fits_weights and (validation.is_summary or validation.is_batch):
+        msg = (
+            f"validation: estimator {name!r} is calibrated on validation samples; pass "
+            "(inputs, targets) or a loader, or use 'lai'"
+        )
+        raise ValueError(msg)
+    if facts.summary is None and validation.is_summary:
+        way_out = ", or use 'lai'" if facts.gates else ""
+        msg = f"validation: estimator {name!r} has no ValidationSummary; pass (inputs, targets){way_out}"
+        raise ValueError(msg)
+    if validation.source == "batch" and not facts.exclude_self:
+        msg = (
+            f"validation: estimator {name!r} cannot leave a sample out of its own score; pass "
+            "'batch+self', or use 'ghost'"
+        )
+        raise ValueError(msg)
+    if validation.is_summary:
+        _check_summary(validation.source, estimator)
+    check_choice("backward", backward, PASSES)
+    if backward != "kept" and not facts.shared_forward:
+        fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.shared_forward)
+        msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
+        raise ValueError(msg)
+    if getattr(estimator, "chunk", None) is not None and (backward != "kept" or validation.is_batch):
+        other = f"backward={backward!r}" if backward != "kept" else f"validation={validation.source!r}"
+        msg = f"chunk: {other} runs the whole batch at once; leave it out, or use 'kept' and a validation set"
+        raise ValueError(msg)
+
+
+def _check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
+    wanted = estimator.facts.summary
+    if summary.estimator != wanted:
+        msg = f"validation: expected a summary for {wanted!r}, got one for {summary.estimator!r}"
+        raise ValueError(msg)
+    positions = getattr(estimator, "positions", None)
+    if positions is not None and summary.positions not in {None, positions}:
+        msg = (
+            f"positions: expected {summary.positions!r}, how the summary reads them, got {positions!r}; "
+            "leave it out, or summarize again"
+        )
+        raise ValueError(msg)
+    if getattr(estimator, "sketch", None) is not None:
+        msg = (
+            "sketch: expected a validation set to sketch, got a ValidationSummary; pass (inputs, targets) or "
+            "a loader"
+        )
+        raise ValueError(msg)
+
+
+def check_counts(warmup: Any, refresh: Any, accumulate: Any, group_floor: Any) -> None:
+    """Raise unless the numbers of a curator are in their ranges."""
+    for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
+        check_count(name, value, least)
+    if not 0.0 <= group_floor <= 1.0:
+        msg = f"group_floor: expected a share in [0, 1], got {group_floor!r}"
+        raise ValueError(msg)
+
+
+def check_groups(groups: Any, samples: int) -> None:
+    """Raise unless there is one group per sample, a whole number."""
+    if groups is None:
+        return
+    if not isinstance(groups, Tensor):
+        msg = f"groups: expected a tensor of whole numbers, one per sample, got {type(groups).__name__}"
+        raise TypeError(msg)
+    if tuple(groups.shape) != (samples,):
+        msg = f"groups: expected shape ({samples},), got {tuple(groups.shape)}"
+        raise ValueError(msg)
+    if groups.is_floating_point() or groups.is_complex():
+        msg = f"groups: expected whole numbers, got {groups.dtype}"
+        raise TypeError(msg)
+
+
+def checked_weights(weights: Any, finite: Tensor) -> Tensor:
+    """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
+    name = "policy: expected weights as a floating-point tensor"
+    if not isinstance(weights, Tensor):
+        msg = f"{name}, one per sample, got {type(weights).__name__}"
+        raise TypeError(msg)
+    if not weights.is_floating_point():
+        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
+        msg = f"{name}, got {weights.dtype}{hint}"
+        raise TypeError(msg)
+    if weights.shape != finite.shape:
+        msg = f"{name} of shape {tuple(finite.shape)}, got {tuple(weights.shape)}"
+        raise ValueError(msg)
+    weights = torch.where(finite, weights.to(finite.device), 0.0)
+    if not bool(((weights >= 0) & torch.isfinite(weights)).all()):
+        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
+        msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
+        raise ValueError(msg)
+    return weights

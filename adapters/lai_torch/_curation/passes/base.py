@@ -1,0 +1,85 @@
+"""The shape that every pass has: a forward pass to be scored, and the backward pass that goes with it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._curation.scorers.base import Batch, Reading
+from lai_torch._model.batch import tensors
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What was added to `.grad`.
+
+    Attributes
+    ----------
+    weights
+        `(n,)`: the weights of the losses whose gradient it is; zeros where a sample was dropped.
+    losses
+        `(n,)`: the losses that the backward pass found; NaN where it did not look.
+    """
+
+    weights: Tensor
+    losses: Tensor
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One batch's forward pass.
+
+    Attributes
+    ----------
+    name
+        Which pass it is of: `kept`, `selective` or `whole`.
+    readings
+        What there is to score, in consecutive parts of the batch; each is there once, so that it is freed.
+    backward
+        Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given weights and parts.
+    """
+
+    name: str
+    readings: Iterator[Reading]
+    backward: Callable[[Tensor, int], Gradient]
+
+
+class Pass(ABC):
+    """One way to come by scores and a gradient."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, summary: Any) -> Forward:
+        """Run the model on a batch as far as scoring against `summary` needs it."""
+
+
+def check_uncoupled(model: nn.Module, name: str) -> None:
+    """Raise if a module normalises over the batch, naming it."""
+    found = coupling(model)
+    if found is not None:
+        msg = (
+            f"backward: {name!r} expects a model that couples no samples, BatchNorm {found!r} in "
+            "training mode does; use backward='kept', or GroupNorm"
+        )
+        raise ValueError(msg)
+
+
+def coupling(model: nn.Module) -> str | None:
+    """Return the name of a module that normalises over the batch; None if there is none."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
+            return name
+    return None
+
+
+def check_precision(inputs: Any, name: str) -> None:
+    """Raise under autocast: the pass that trains is the one that is scored."""
+    for kind in {tensor.device.type for tensor in tensors(inputs)}:
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            msg = (
+                f"backward: {name!r} scores the forward pass that it trains on, and scores of one under "
+                "autocast lose three digits; leave autocast, or use backward='kept', which scores with it off"
+            )
+            raise ValueError(msg)

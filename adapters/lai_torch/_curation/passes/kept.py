@@ -1,0 +1,86 @@
+"""Score on a forward pass for that alone; then run the model forward and backward on the kept rows."""
+
+import functools
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._curation.passes.base import Forward, Gradient, Pass
+from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
+from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.preserve import evaluating
+from lai_torch.options import Kept
+
+
+class KeptPass(Pass):
+    """Scores in eval mode and full precision; its backward pass runs the model again, on the kept rows.
+
+    Parameters
+    ----------
+    model, loss
+        What is trained.
+    scorer
+        What reads a batch.
+    chunk
+        How many samples to read at once; None: the whole batch.
+    training
+        The precision in which the kept rows are run.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, scorer: Scorer, chunk: int | None, training: Kept
+    ) -> None:
+        self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
+        self.autocast, self.scaler = training.autocast, training.scaler
+
+    def forward(self, batch: Batch, summary: Any) -> Forward:
+        """Return the readings, each made as it is asked for, so that only one is there at a time."""
+        parts = chunks(batch, self.chunk or count(*batch))
+        readings = map(functools.partial(self._read, summary), parts)
+        return Forward("kept", readings, functools.partial(self._backward, batch))
+
+    def _read(self, summary: Any, part: Batch) -> Reading:
+        with evaluating(self.model):
+            return self.scorer.read(part, summary)
+
+    def _backward(self, batch: Batch, weights: Tensor, parts: int) -> Gradient:
+        """Run the kept rows forward and backward.
+
+        Rows whose loss is not finite are dropped, and their weight is spread over the others.
+        """
+        positive = weights > 0
+        losses = torch.full_like(weights, torch.nan)
+        kept, values = self._finite(batch, positive.nonzero().squeeze(1), losses)
+        used = torch.zeros_like(weights)
+        if values is not None:
+            used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
+            total = (values * used[kept].to(values)).sum() / parts
+            (total if self.scaler is None else self.scaler.scale(total)).backward()
+        return Gradient(used, losses)
+
+    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Run the model on the rows `kept`, once more without those whose loss is not finite."""
+        samples = count(*batch)
+        for _ in range(2):
+            if not kept.numel():
+                break
+            everyone = kept.numel() == samples
+            inputs, targets = batch if everyone else rows(batch, kept, samples)
+            try:
+                with self._autocasting(losses.device):
+                    values = check_losses(self.loss(call(self.model, inputs), targets), kept.numel())
+            except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
+                if kept.numel() > 1 or everyone or "more than 1 value per channel" not in str(error):
+                    raise
+                break
+            losses[kept] = values.detach().to(losses)
+            finite = torch.isfinite(values.detach())
+            if bool(finite.all()):
+                return kept, values
+            kept = kept[finite]
+        return kept[:0], None
+
+    def _autocasting(self, device: torch.device) -> AbstractContextManager[Any]:
+        return nullcontext() if self.autocast is None else torch.autocast(device.type, self.autocast)

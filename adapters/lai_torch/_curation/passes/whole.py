@@ -1,0 +1,54 @@
+"""Score the forward pass of a training step, run eagerly, and go back through all of it with weights."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
+from lai_torch._curation.scorers.base import Batch, Reading
+from lai_torch._curation.tracer import Tracer
+from lai_torch._model.preserve import evaluating
+
+
+class WholePass(Pass):
+    """One forward pass of the whole batch in the model's own mode, and the backward pass of all of it.
+
+    Parameters
+    ----------
+    model
+        What is trained; it must couple no samples.
+    tracer
+        Reads the trace off the forward pass.
+    kept
+        The pass to take for a batch with a loss that is not finite: its row would spoil the gradient.
+    """
+
+    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass) -> None:
+        self.model, self.tracer, self.kept = model, tracer, kept
+
+    def forward(self, batch: Batch, summary: Any) -> Forward:
+        """Run the whole batch; the trace is that of the pass that is trained on."""
+        check_uncoupled(self.model, "whole")
+        check_precision(batch[0], "whole")
+        if not self.tracer.knows_last:
+            with evaluating(self.model):
+                self.tracer(batch)
+        trace, losses = self.tracer(batch, summary.positions, live=True)
+        if not losses.requires_grad:
+            msg = (
+                "backward: 'whole' expects the same last layer in training mode as in eval mode; use "
+                "backward='kept'"
+            )
+            raise ValueError(msg)
+        if not bool(torch.isfinite(losses).all()):
+            return self.kept.forward(batch, summary)
+        reading = Reading(losses.detach(), trace, batch)
+        return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
+
+    def backward(self, losses: Tensor, weights: Tensor, parts: int) -> Gradient:
+        """Go back through the whole batch."""
+        if bool((weights > 0).any()):
+            (losses * (weights / parts).to(losses)).sum().backward()
+        return Gradient(weights, losses.detach())

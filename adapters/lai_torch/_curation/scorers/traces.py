@@ -1,0 +1,188 @@
+"""Ghost, LAI and LLI in the loop, from traces."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from lai_core._adapters import default_positions
+from lai_core.estimators.catalogue import Estimator
+from lai_torch._curation.cost import TokenCost
+from lai_torch._curation.scorers.base import (
+    Batch,
+    Itself,
+    Reading,
+    Scored,
+    Scorer,
+    chunks,
+    nothing_finite,
+)
+from lai_torch._curation.sketch import Sketch
+from lai_torch._curation.tracer import Tracer
+from lai_torch._model.batch import Loss, rows
+
+Product = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class ValidationSide:
+    """What a batch is scored against: the scores are summed over the parts.
+
+    Attributes
+    ----------
+    parts
+        A summary of the validation set; or traces of its parts, where products do not sum up.
+    positions
+        How positions are read; None where it does not matter.
+    layer_weights
+        `(L,)`: what each layer's product is multiplied by; None: nothing.
+    """
+
+    parts: tuple[Any, ...]
+    positions: str | None = None
+    layer_weights: Tensor | None = None
+
+
+class TraceScorer(Scorer):
+    """An estimator that is a product of two traces, or of a summary and a trace.
+
+    Parameters
+    ----------
+    model, loss
+        What is scored.
+    tracer
+        What traces it.
+    product
+        The core's function of validation side, trace and options.
+    facts
+        What the catalogue says of the estimator.
+    positions
+        How positions are to be read; None: as fits.
+    sketch
+        What narrows output gradients, if anything does.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        tracer: Tracer,
+        product: Product,
+        *,
+        facts: Estimator,
+        positions: str | None = None,
+        sketch: Sketch | None = None,
+    ) -> None:
+        super().__init__(model, loss)
+        self.tracer, self.product, self.facts = tracer, product, facts
+        self.positions, self.sketch = positions, sketch
+        self._cost = TokenCost(model)
+
+    def summarize(self, validation: Batch, size: int) -> ValidationSide:
+        """Sum the parts' summaries, or keep their traces where there is no such sum."""
+        if self.sketch is not None:
+            self.sketch.forget()
+        total: lai.ValidationSummary | None = None
+        traces: list[lai.Trace] = []
+        positions: str | None = None
+        for part, trace, positions in self.finite_traces(validation, size):
+            if positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
+                traces.append(self._sketched(trace))
+                continue
+            self._forwards(trace, positions, part)
+            one = lai.summarize(
+                self._sketched(trace), str(self.facts.summary), positions=positions or "tokens"
+            )
+            total = one if total is None else total + one
+        return ValidationSide(tuple(traces) if total is None else (total,), positions)
+
+    def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Batch, Any, str | None]]:
+        """Yield parts of at most `size` rows with finite losses, their traces and how to read positions."""
+        positions, nothing = self.positions, True
+        for chunk in chunks(validation, size):
+            trace, losses = self.tracer(chunk, positions)
+            part = chunk
+            if not bool(torch.isfinite(losses).all()):
+                finite = self.finite(chunk)
+                if finite is None:
+                    continue
+                part = finite
+                trace, _ = self.tracer(part, positions)
+            positions, nothing = positions or self._positions_for(trace), False
+            yield part, trace, positions
+        if nothing:
+            raise nothing_finite()
+
+    def read(self, batch: Batch, summary: Any) -> Reading:
+        """Trace the batch; its finite rows by themselves where not all are."""
+        trace, losses = self.tracer(batch, summary.positions)
+        finite = torch.isfinite(losses)
+        if bool(finite.all()):
+            self.tracer.proved = True
+            return Reading(losses, trace, batch)
+        kept = finite.nonzero().squeeze(1)
+        if not kept.numel():
+            return Reading(losses, None, batch, kept)
+        part = rows(batch, kept, losses.shape[0])
+        trace, _ = self.tracer(part, summary.positions)
+        self.tracer.proved = True
+        return Reading(losses, trace, part, kept)
+
+    def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:
+        """Score a trace against a validation side, or itself."""
+        return self._scored(summary, reading, self.product)
+
+    def _scored(self, summary: ValidationSide | Itself, reading: Reading, product: Product) -> Scored:
+        itself, trace = isinstance(summary, Itself), reading.seen
+        weights = None if isinstance(summary, Itself) else summary.layer_weights
+        if trace is None:
+            nothing = torch.full_like(reading.losses, torch.nan)
+            return Scored(nothing, reading.losses, summary.positions, layer_weights=weights)
+        if itself and self.sketch is not None:
+            self.sketch.forget()
+        positions = self._positions_for(trace) if itself else summary.positions
+        cost = self._forwards(trace, positions, reading.batch)
+        trace = self._sketched(trace)
+        options: dict[str, Any] = {} if positions is None else {"positions": positions}
+        if weights is not None:
+            options["layer_weights"] = weights
+        if isinstance(summary, Itself):
+            scores = product(trace, trace, exclude_self=summary.exclude_self, **options)
+        else:
+            scores = torch.stack([product(part, trace, **options) for part in summary.parts]).sum(0)
+        if reading.rows is not None:
+            everyone = torch.full_like(reading.losses, torch.nan, dtype=scores.dtype)
+            everyone[reading.rows] = scores
+            scores = everyone
+        return Scored(scores, reading.losses, positions, layer_weights=weights, cost=cost)
+
+    def _positions_for(self, trace: Any) -> str | None:
+        """Return how positions are read; None where that is no choice."""
+        if not self.facts.positions:
+            return None
+        return self.positions or default_positions(trace)
+
+    def owners(self) -> list[Any]:
+        """Return what traces and sketches, too."""
+        return [self, self.tracer, *([] if self.sketch is None else [self.sketch])]
+
+    def state(self) -> dict[str, Any]:
+        """Return the sketch, and what earlier traces told of the model's layers."""
+        return {"sketch": None if self.sketch is None else self.sketch.state(), **self.tracer.state()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        if self.sketch is not None:
+            self.sketch.load_state(state["sketch"])
+        self.tracer.load_state(state)
+
+    def _sketched(self, trace: lai.Trace) -> lai.Trace:
+        return trace if self.sketch is None else self.sketch(trace)
+
+    def _forwards(self, trace: lai.Trace, positions: str | None, batch: Batch) -> float | None:
+        """Say what scoring by pairs of tokens costs, before it runs; None where it costs next to nothing."""
+        width = None if self.sketch is None else self.sketch.width
+        return self._cost(trace, batch, width) if positions == "tokens" else None

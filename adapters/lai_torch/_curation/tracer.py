@@ -1,0 +1,107 @@
+"""Traces of batches for one estimator: what one batch tells of the model makes the next one cheaper."""
+
+from dataclasses import astuple
+from typing import Any
+
+from torch import Tensor, nn
+
+from lai_torch._model.batch import Loss
+from lai_torch._recording.assemble import assemble
+from lai_torch._recording.record import record
+from lai_torch._recording.recorder import Shortcut
+from lai_torch._recording.sample_axis import Layout
+from lai_torch.gates import GateTrace, gated
+from lai_torch.trace import check_explained
+
+Batch = tuple[Any, Any]
+
+
+class Tracer:
+    """Traces batches of one model.
+
+    Parameters
+    ----------
+    model, loss
+        What to trace.
+    every_layer
+        Whether output gradients are wanted at every layer, as for Ghost.
+    head_alone
+        Whether the estimator reads the last layer alone.
+    last
+        Name of the final layer, where several reach the loss side by side.
+
+    Attributes
+    ----------
+    proved
+        Whether a batch that was scored has shown that the recorded rows are each sample's own.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        every_layer: bool = False,
+        head_alone: bool = False,
+        last: str | None = None,
+    ) -> None:
+        self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
+        self.head_alone, self.proved = head_alone, False
+        self._last: int | None = None
+        self._known: tuple[Layout, ...] = ()
+
+    @property
+    def knows_last(self) -> bool:
+        """Whether an earlier trace told which layer is the last."""
+        return self._last is not None
+
+    def __call__(
+        self, batch: Batch, positions: str | None = None, *, live: bool = False
+    ) -> tuple[Any, Tensor]:
+        """Return the trace of a batch, and the losses; on the graph of a training step if `live`.
+
+        Once the last layer is known, nothing before it is differentiated, and where `positions` is
+        `mean`, or the last layer alone is read, inputs before it are averaged or dropped as they come.
+        """
+        shortcut = None
+        if self._last is not None:
+            shortcut = Shortcut(self._last, mean=self.head_alone or positions == "mean")
+        recording = record(
+            self.model,
+            self.loss,
+            *batch,
+            every_layer=self.every_layer,
+            verify=not self.proved,
+            shortcut=shortcut,
+            known=self._known,
+            last=self.last,
+            ghost_alone=self.every_layer and self.last is None,
+            live=live and shortcut is not None,
+        )
+        check_explained(recording)
+        trace = assemble(recording)
+        if not recording.averaged:
+            self._known = tuple(recording.layouts[use] for use in recording.uses)
+        if not self.every_layer:
+            self._last = recording.uses.index(recording.last)
+        return trace, recording.losses if recording.live is None else recording.live
+
+    def state(self) -> dict[str, Any]:
+        """Return what was told, as plain values."""
+        return {"last": self._last, "layouts": [astuple(layout) for layout in self._known]}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self._last = state["last"]
+        self._known = tuple(Layout(*layout) for layout in state["layouts"])
+
+
+class GateTracer(Tracer):
+    """Traces with the derivatives between the layers of a chain."""
+
+    def __call__(
+        self, batch: Batch, positions: str | None = None, *, live: bool = False
+    ) -> tuple[GateTrace, Tensor]:
+        """Return trace, gates and column norms, and the losses."""
+        recording = record(self.model, self.loss, *batch, every_layer=False, last=self.last, gates=True)
+        return gated(recording), recording.losses

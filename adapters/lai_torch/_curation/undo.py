@@ -1,0 +1,154 @@
+"""A step happens as a whole or not at all: what it changed is put back where it does not come to its end."""
+
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+BUDGET = 2**30
+"""Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps."""
+
+_locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
+
+class Undo:
+    """Runs its block alone on a model, and puts back what it changed if it raises.
+
+    Put back are attributes of `owners`, buffers, the gradients of earlier batches of a step and, within
+    `BUDGET`, parameters, optimizer and scaler. A step that had no earlier batch is left without gradients.
+
+    Parameters
+    ----------
+    model
+        What is trained; one block at a time runs on it, whatever the thread.
+    owners
+        Objects whose attributes hold what else a step changes. The block replaces attributes; it does not
+        change the objects that they hold.
+    generator
+        Whose draws are taken back.
+    optimizer, scaler
+        What steps; None where nothing does.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        owners: Iterable[Any],
+        generator: torch.Generator,
+        optimizer: Any = None,
+        scaler: Any = None,
+    ) -> None:
+        self.model, self.owners, self.generator = model, list(owners), generator
+        self.optimizer, self.scaler = optimizer, scaler
+        self._lock = _locks.setdefault(model, threading.RLock())
+        self._restores: list[Callable[[], None]] = []
+
+    def __enter__(self) -> "Undo":
+        """Remember attributes and buffers."""
+        self._lock.acquire()
+        drawn = self.generator.get_state()
+        self._restores = [_attributes(owner) for owner in self.owners]
+        self._restores.append(lambda: self._set_generator(drawn))
+        modules = self.model.modules()
+        self._restores += [_buffer(module, name) for module in modules for name in module._buffers]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put everything back if the block raised."""
+        try:
+            if kind is not None:
+                for restore in reversed(self._restores):
+                    restore()
+        finally:
+            self._restores = []
+            self._lock.release()
+
+    def _set_generator(self, state: Tensor) -> None:
+        self.generator.set_state(state)
+
+    def set_gradients_aside(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:
+        """Clear `.grad`; return parameters and what they had, none where a step begins."""
+        held = [p for group in self.optimizer.param_groups for p in group["params"]]
+        earlier = [] if begins else [(p, p.grad) for p in held if p.grad is not None]
+        self._restores.append(lambda: _give_back(held, earlier))
+        self.optimizer.zero_grad(set_to_none=True)
+        return earlier
+
+    def hold_parameters(self) -> None:
+        """Copy what the optimizer is about to change, if that is within the budget."""
+        groups = self.optimizer.param_groups
+        stepped = [p for group in groups for p in group["params"] if p.grad is not None]
+        states = {p: dict(state) for p, state in self.optimizer.state.items()}
+        values = [value for state in states.values() for value in state.values()]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        if sum(tensor.numel() * tensor.element_size() for tensor in (*stepped, *tensors)) > BUDGET:
+            return
+        copies = _copies([*stepped, *tensors])
+        options = [{name: value for name, value in group.items() if name != "params"} for group in groups]
+        scaler = {} if self.scaler is None else _attributes_of_scaler(self.scaler)
+
+        def restore() -> None:
+            with torch.no_grad():
+                for tensor, copy in zip((*stepped, *tensors), copies, strict=True):
+                    tensor.copy_(copy)
+            self.optimizer.state.clear()
+            self.optimizer.state.update(states)
+            for group, before in zip(groups, options, strict=True):
+                group.update(before)
+            if self.scaler is not None:
+                vars(self.scaler).update(scaler)
+
+        self._restores.append(restore)
+
+
+def _attributes(owner: Any) -> Callable[[], None]:
+    before = dict(vars(owner))
+
+    def restore() -> None:
+        vars(owner).clear()
+        vars(owner).update(before)
+
+    return restore
+
+
+def _buffer(module: nn.Module, name: str) -> Callable[[], None]:
+    before = module._buffers[name]
+    copy = None if before is None else before.detach().clone()
+    version = 0 if before is None else before._version
+
+    def restore() -> None:
+        module._buffers[name] = before
+        if before is not None and copy is not None and before._version != version:
+            with torch.no_grad():
+                before.copy_(copy)
+
+    return restore
+
+
+def _give_back(held: list[Tensor], earlier: list[tuple[Tensor, Tensor]]) -> None:
+    for parameter in held:
+        parameter.grad = None
+    for parameter, gradient in earlier:
+        parameter.grad = gradient
+
+
+def _copies(tensors: list[Tensor]) -> list[Tensor]:
+    """Return copies, made in one call where torch has one."""
+    with torch.no_grad():
+        clone = getattr(torch, "_foreach_clone", None)
+        if clone is None or not tensors:
+            return [tensor.detach().clone() for tensor in tensors]
+        return list(clone(tensors))
+
+
+def _attributes_of_scaler(scaler: Any) -> dict[str, Any]:
+    """Return a scaler's attributes, its numbers on the device copied."""
+    return {
+        name: value.clone() if isinstance(value, Tensor) else value for name, value in vars(scaler).items()
+    }

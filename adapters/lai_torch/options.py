@@ -1,0 +1,302 @@
+"""What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core.estimators import catalogue
+
+POSITIONS = ("tokens", "mean", "flatten")
+
+Policy = Callable[[Tensor], Tensor]
+"""From scores `(n,)`, positive helps, to weights `(n,)`."""
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Raise unless an option is a whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimator:
+    """An estimator with its options; see the classes derived from it."""
+
+    name: ClassVar[str]
+
+    @property
+    def facts(self) -> catalogue.Estimator:
+        """What the catalogue says of it."""
+        return catalogue.find_estimator(self.name)
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            _check_option(option.name, getattr(self, option.name))
+
+
+def _check_option(name: str, value: Any) -> None:
+    """Raise unless the value of an estimator's option is sound."""
+    if name in {"sketch", "chunk"} and value is not None:
+        check_count(name, value, 1)
+    if name == "positions" and value not in {None, *POSITIONS}:
+        msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}"
+        raise ValueError(msg)
+    if name == "decay" and not 0.0 <= value < 1.0:
+        msg = f"decay: expected a share in [0, 1), got {value!r}"
+        raise ValueError(msg)
+    if name == "exponent" and not math.isfinite(value):
+        msg = f"exponent: expected a finite number, got {value!r}"
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ghost(Estimator):
+    """Ghost: the inner product of each sample's gradient with the validation gradient.
+
+    Parameters
+    ----------
+    chunk
+        Score, and trace the validation set, at most so many samples at once: the same scores in less
+        memory. None: the whole batch.
+    """
+
+    name = "ghost"
+    chunk: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LAI(Estimator):
+    """Layer-aware influence: every layer's input with the last layer's output gradient.
+
+    Parameters
+    ----------
+    positions
+        What the product means on layers with positions: `tokens`, `mean` or `flatten` (which has no sum:
+        the validation set's traces are kept). None: `tokens` if every layer has the last layer's
+        positions, else `mean`; the report says which. `routes` lists what each costs.
+    sketch
+        Width to which the last layer's output gradients are sketched: pairs of tokens at
+        `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each
+        refresh makes anew (with the batch as validation, each step).
+    chunk
+        As for `Ghost`.
+    last
+        Name of the final layer, where several reach the loss side by side.
+
+    Examples
+    --------
+    >>> import lai_torch
+    >>> lai_torch.LAI(positions="mean", sketch=32)
+    LAI(positions='mean', sketch=32, chunk=None, last=None)
+    """
+
+    name = "lai"
+    positions: str | None = None
+    sketch: int | None = None
+    chunk: int | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLI(Estimator):
+    """Last-layer influence: the inner product of the last layer's gradients alone.
+
+    Parameters
+    ----------
+    chunk, last
+        As for `LAI`.
+    """
+
+    name = "lli"
+    chunk: int | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreconditionedLAI(Estimator):
+    """LAI whose products of output gradients are divided by a power of their running second moment.
+
+    The second moment is that of the batches that `Curator.step` took; a batch that is scored counts as
+    the latest of them.
+
+    Parameters
+    ----------
+    positions, last
+        As for `LAI`.
+    decay
+        Which share of the second moment stays at each batch.
+    exponent
+        The power: 1.0 as printed, 0.5 as Adam steps.
+    """
+
+    name = "preconditioned_lai"
+    positions: str | None = None
+    decay: float = 0.999
+    exponent: float = 1.0
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedLAI(Estimator):
+    """LAI with layer weights that each refresh fits to Ghost on a batch of validation samples at most.
+
+    Parameters
+    ----------
+    positions, sketch, chunk, last
+        As for `LAI`.
+    """
+
+    name = "calibrated_lai"
+    positions: str | None = None
+    sketch: int | None = None
+    chunk: int | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateLAI(Estimator):
+    """LAI corrected pair by pair for what activations pass back, on chains of linear layers.
+
+    The validation set's traces are kept.
+
+    Parameters
+    ----------
+    chunk, last
+        As for `LAI`.
+    """
+
+    name = "gate_lai"
+    chunk: int | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Estimator):
+    """Exact scores, as `exact_scores` computes them.
+
+    Parameters
+    ----------
+    chunk
+        As for `Ghost`.
+    """
+
+    name = "exact"
+    chunk: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Midpoint(Estimator):
+    """Exact scores at the middle of the SGD step that the optimizer's learning rates make."""
+
+    name = "midpoint"
+
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    kind.name: kind for kind in (Ghost, LAI, LLI, PreconditionedLAI, GateLAI, CalibratedLAI, Exact, Midpoint)
+}
+
+
+def with_defaults(estimator: object) -> Estimator:
+    """Return an estimator that was given by name, or with its options."""
+    if isinstance(estimator, Estimator):
+        return estimator
+    if isinstance(estimator, type) and issubclass(estimator, Estimator):
+        msg = f"estimator: expected an estimator, got the class {estimator.__name__}; call it"
+        raise TypeError(msg)
+    return ESTIMATORS[catalogue.find_estimator(estimator).name]()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The pass `kept` of a curator, with the precision in which it trains; scores have their own.
+
+    Parameters
+    ----------
+    autocast
+        Type in which training, not scoring, computes its forward pass. None: the model's own.
+    scaler
+        A `torch.amp.GradScaler` for training.
+    """
+
+    autocast: torch.dtype | None = None
+    scaler: Any = None
+
+
+@dataclass(frozen=True)
+class KeepAbove:
+    """Keep the samples whose score is above a threshold.
+
+    Parameters
+    ----------
+    threshold
+        In the unit of the scores: decrease of the summed validation loss per unit learning rate.
+    normalize
+        As for `lai_core.keep_positive`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> lai_torch.KeepAbove(1.0)(torch.tensor([0.5, 1.5, 2.0])).tolist()
+    [0.0, 0.5, 0.5]
+    """
+
+    threshold: float
+    normalize: str = "kept"
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Return the weights `(n,)`."""
+        return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
+
+
+def draw(
+    scores: Tensor, size: int, *, floor: float = 0.1, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    r"""Draw a batch from a scored pool by priority, with the weights that keep the update unbiased.
+
+    Parameters
+    ----------
+    scores
+        `(pool,)`; positive helps, what is not finite is never drawn.
+    size
+        How many to draw, with replacement.
+    floor
+        Share of the probability that is spread evenly, in (0, 1]: above 0, or samples that are never
+        drawn could not be weighed.
+    generator
+        For the draw. None: torch's default one.
+
+    Returns
+    -------
+    tuple
+        Row numbers `(size,)` and weights :math:`1 / (pool \cdot p_j \cdot size)`: the weighted sum of
+        the drawn losses has as its expectation the mean loss of the pool (of its finite part).
+
+    Raises
+    ------
+    ValueError
+        If the size or the floor is out of range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> index, weights = lai_torch.draw(torch.tensor([0.0, 3.0, 1.0]), 2)
+    >>> index.shape, weights.shape
+    (torch.Size([2]), torch.Size([2]))
+    """
+    if size < 1:
+        msg = f"size: expected a number of samples, 1 or more, got {size!r}"
+        raise ValueError(msg)
+    if not 0.0 < floor <= 1.0:
+        msg = f"floor: expected a share in (0, 1], got {floor!r}"
+        raise ValueError(msg)
+    chances: Tensor = lai.sampling_probabilities(scores, floor=floor)
+    index = torch.multinomial(chances, size, replacement=True, generator=generator)
+    return index, 1.0 / ((chances > 0).sum() * chances[index] * size)
