@@ -33,6 +33,7 @@ class Selective:
     """The selective pass by itself: forward, then backward with weights."""
 
     def __init__(self, model, loss, last=None):
+        self.model, self.loss = model, loss
         self.taken = made_pass(model, loss, "selective", last)
         self.forwarded = None
 
