@@ -20,6 +20,7 @@ extensions = [
     "estimator_tables",
     "paper_claims",
     "public_modules",
+    "shapes",
     "source_pages",
     "statements",
 ]

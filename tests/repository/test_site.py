@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 
+from lai_core import bounds, propagation
 from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
 
@@ -34,6 +35,23 @@ def test_the_tables_of_estimators_have_a_row_for_each(name):
     _, _, *rows = extension("estimator_tables").table(name)
     assert [row.split("`")[1] for row in rows] == [each.name for each in CATALOGUE]
     assert len({row.count("|") for row in rows}) == 1
+
+
+def test_shapes_in_annotations_are_shown_with_the_parameters():
+    """A shape, one of two, those of a sequence, and what comes back; nothing where none is named."""
+    fields = {
+        ":param alpha: A.": ":type alpha: ``(L, n_val, n_train)``",
+        ":param low: Low.": ":type low: ``(L,) or (L, n_val, n_train)``",
+        ":returns: *tuple of arrays*.": ":returns: *tuple of arrays* ``(n_train,), (n_train,)``.",
+    }
+    shown = list(extension("shapes").with_shapes(list(fields), bounds.lai_gap_range))
+    assert [line for line in shown if line not in fields] == list(fields.values())
+    assert list(extension("shapes").with_shapes([":param jacobians: J."], propagation.vjp_recursion)) == [
+        ":type jacobians: ``each (..., d_below, d_above)``",
+        ":param jacobians: J.",
+    ]
+    plain = [":param rho: A rate.", ":returns: *float or array* -- A sum."]
+    assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
 
 
 def test_nothing_on_the_site_is_fetched_from_elsewhere():
