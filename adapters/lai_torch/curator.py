@@ -24,6 +24,7 @@ from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import Loss, count
+from lai_torch._model.preserve import alone
 from lai_torch.options import Estimator, Kept, Policy, with_defaults
 from lai_torch.report import Report, check_ids
 
@@ -151,6 +152,7 @@ class Curator:
         self._chunk = chunk
         self._updater = None if optimizer is None else Updater(optimizer, accumulate, training.scaler)
 
+    @alone
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
 
@@ -195,6 +197,7 @@ class Curator:
             self._count(scored, report)
         return report
 
+    @alone
     def score(self, inputs: Any, targets: Any, *, groups: Tensor | None = None) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
 

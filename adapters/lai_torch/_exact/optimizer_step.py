@@ -60,6 +60,9 @@ def stepped(
         for parameter in group["params"]
         if id(parameter) in names and names[id(parameter)] in gradients
     ]
+    if not mine:
+        msg = "optimizer: expected one that steps on parameters of the model, got one that holds none of them"
+        raise ValueError(msg)
     clipped, unclip = _clip({name: gradients[name] for name, _, _ in mine}, max_norm)
     after = {**point, **_take(optimizer, names, point, clipped)}
     moved = [

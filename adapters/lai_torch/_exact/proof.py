@@ -14,6 +14,7 @@ places: nothing of a sample may move then, neither its loss nor its share of the
 """
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -61,14 +62,14 @@ class Proof:
         self, function: Function, direction: Point, batch: Batch, plain: Plain, finite: Tensor
     ) -> None:
         self.function, self.direction, self.batch = function, direction, batch
-        self.plain, self.finite, self.scores = plain, finite, torch.full_like(plain.losses, torch.nan)
+        self.plain, self.finite = plain, finite
         coarse = plain.losses.is_cuda and plain.precision < TENSOR_FLOAT
         self.room = (TENSOR_FLOAT if coarse else plain.precision) ** (5 / 8)
 
     def first(self, methods: Mapping[str, Way]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
 
-        None is returned where a sample's score is not finite in the last way; `scores` are that way's.
+        None is returned where a sample's score is not finite in the last way; see `bounded`.
 
         Raises
         ------
@@ -77,31 +78,31 @@ class Proof:
         """
         halves, *others = self._splits()
         sides = [self._side(part) for part in halves]
-        longer = self._longer()
         for part in (part for split in others for part in split):
             with self.function.preserved():
                 self._compare(self.function(standing(self.batch, part)), part)
+        longer = self._longer()
         reasons: list[str] = []
         unbounded = False
         for name, way in methods.items():
             unbounded = False
             try:
-                self.scores, _ = way(self.function, self.direction, self.batch)
+                scores, _ = way(self.function, self.direction, self.batch)
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, NotImplementedError) as error:
                 reasons.append(f"{name}: {why(error)}")
                 continue
-            if not bool(torch.isfinite(self.scores[self.finite]).all()):
+            if not bool(torch.isfinite(scores[self.finite]).all()):
                 reasons.append(f"{name}: not finite for a sample whose loss is")
                 unbounded = True
                 continue
-            errors = [self._errors(side) for side in sides]
+            errors = [self._errors(scores, side) for side in sides]
             if all(error.within for error in errors):
-                if longer is not None and not self._errors(longer).within:
+                if longer is not None and not self._errors(scores, longer).within:
                     raise sized()
-                return (name, self.scores, max(error.relative for error in errors)), reasons
-            if len(sides) > 1 and self._errors(self._side(self.finite)).within:
+                return (name, scores, max(error.relative for error in errors)), reasons
+            if len(sides) > 1 and self._errors(scores, self._side(self.finite)).within:
                 raise coupled()
             worst = max(error.relative for error in errors)
             reasons.append(f"{name}: off by {worst:.1e} from the gradient of a plain reverse pass")
@@ -113,6 +114,15 @@ class Proof:
             f"linear (it clips or rounds gradients, say), or draws at random ({'; '.join(reasons)})"
         )
         raise ValueError(msg)
+
+    def bounded(self) -> Tensor:
+        """Say which samples have a finite gradient: in a batch, an infinite slope spoils everyone's."""
+        found = self.finite.clone()
+        for j in self.finite.nonzero().squeeze(1):
+            alone = torch.zeros_like(self.finite)
+            alone[j] = True
+            found[j] = isfinite(self._side(alone).value)
+        return found
 
     def _splits(self) -> list[list[Tensor]]:
         """Cut the samples in two, again and again, so that every pair (of up to 16) is once apart."""
@@ -154,13 +164,13 @@ class Proof:
                 value, size = value + float(products.sum()), size + float(products.abs().sum())
         return _Side(weights, value, size)
 
-    def _errors(self, side: _Side) -> _Error:
+    def _errors(self, scores: Tensor, side: _Side) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
 
         Roundings of the scores are relative to each of them, and a long computation leaves five digits of
         eight; those of the gradient's own entries do not cancel where the entries' products do.
         """
-        terms = torch.where(side.weights != 0, side.weights * self.scores, 0.0).double()
+        terms = torch.where(side.weights != 0, side.weights * scores, 0.0).double()
         apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
         room = self.room * scale + min(64 * self.plain.precision, self.room) * side.size
         return _Error(apart <= room, apart / (scale or side.size or 1.0))

@@ -73,7 +73,7 @@ class Prover:
                 return Derivative(
                     torch.where(finite, scores, torch.nan), plain.losses, name, reason, residual
                 )
-            finite = finite & torch.isfinite(proof.scores)
+            finite = proof.bounded()
         nothing = torch.full_like(plain.losses, torch.nan)
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
 

@@ -38,6 +38,18 @@ def tensors(tree: Any) -> list[Tensor]:
     return [tensor for part in tree for tensor in tensors(part)]
 
 
+def usable(tree: Any) -> Any:
+    """Return a batch with copies of the tensors made in inference mode, which cannot go into a gradient."""
+    if isinstance(tree, Tensor):
+        return tree.clone() if tree.is_inference() else tree
+    if not any(tensor.is_inference() for tensor in tensors(tree)):
+        return tree
+    if isinstance(tree, Mapping):
+        return {key: usable(value) for key, value in tree.items()}
+    parts = [usable(part) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
 def count(inputs: Any, targets: Any) -> int:
     """Return the number of samples: the length of the first axis of the targets, else of the inputs.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, usable
 from lai_torch._model.preserve import ALONE, preserved
 
 Point = dict[str, Tensor]
@@ -61,6 +61,10 @@ class Function:
             own = self.loss.named_parameters()
             named += [(f"loss.{name}", one) for name, one in own if id(one) not in known]
         trainable = {name: parameter for name, parameter in named if parameter.requires_grad}
+        for name, parameter in trainable.items():
+            if parameter.is_inference():
+                msg = f"model: parameter {name!r} was made in inference mode, and cannot train"
+                raise ValueError(msg)
         if not trainable:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
@@ -85,16 +89,32 @@ class Function:
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
-        """Leave nothing of the body behind; hooks run, as in training, and attention is not fused."""
+        """Leave nothing of the body behind; hooks run, as in training, and attention is not fused.
+
+        Raises
+        ------
+        ValueError
+            If a reverse pass writes `.grad` by itself, where it cannot be told whose it is.
+        """
+        parameters = [one for module in self.modules for one in module.parameters()]
+        gradients = [one.grad for one in parameters]
         with ExitStack() as stack:
             for module in self.modules:
                 stack.enter_context(preserved(module, hooks=True))
             stack.enter_context(plain_attention())
-            yield
+            try:
+                for one in parameters:
+                    one.grad = None
+                yield
+                if any(one.grad is not None for one in parameters):
+                    raise reentrant()
+            finally:
+                for one, value in zip(parameters, gradients, strict=True):
+                    one.grad = value
 
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
-        inputs, targets = batch
+        inputs, targets = usable(batch)
         return check_losses(self.loss(call(self.model, inputs), targets), count(inputs, targets))
 
 
@@ -154,12 +174,16 @@ def pulled_back(
     except RuntimeError as error:
         if "Checkpointing is not compatible with .grad()" not in str(error):
             raise
-        msg = (
-            "model: expected checkpoints that allow a gradient to be asked for, got reentrant ones: "
-            "pass use_reentrant=False to torch.utils.checkpoint (transformers: "
-            "gradient_checkpointing_kwargs={'use_reentrant': False})"
-        )
-        raise ValueError(msg) from error
+        raise reentrant() from error
+
+
+def reentrant() -> ValueError:
+    """Build the error of a function that runs a backward pass of its own within one."""
+    return ValueError(
+        "model: expected checkpoints that allow a gradient to be asked for, got reentrant ones: pass "
+        "use_reentrant=False to torch.utils.checkpoint (transformers: "
+        "gradient_checkpointing_kwargs={'use_reentrant': False}), or score in eval mode"
+    )
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

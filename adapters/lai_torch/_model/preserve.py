@@ -2,9 +2,11 @@
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from threading import RLock
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,19 @@ from lai_torch._model.snapshot import Streams, Tensors
 
 ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn."""
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let one thread at a time run a function that scores or trains."""
+
+    @wraps(function)
+    def held(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with ALONE:
+            return function(*args, **options)
+
+    return held
 
 
 @contextmanager

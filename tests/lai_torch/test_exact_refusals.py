@@ -1,0 +1,193 @@
+"""What has no exact scores is refused by name; what changes after a proof is proved again."""
+
+import copy
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from tests.lai_torch.support import LOSS, data
+from workloads.torch_oracle import per_sample_gradients
+
+N = 6
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8).double(), nn.Linear(8, 3).double()
+
+    def forward(self, inputs):
+        return self.head(torch.tanh(self.body(inputs)))
+
+
+def centred(outputs, targets):
+    return LOSS(outputs - outputs.mean(0), targets)
+
+
+def contrastive(outputs, targets):
+    """SupCon: a sample's class mates in the batch attract it."""
+    unit = functional.normalize(outputs)
+    likely = (unit @ unit.T).log_softmax(1)
+    return -(likely * (targets[:, None] == targets)).sum(1)
+
+
+@pytest.mark.parametrize("loss", [centred, contrastive])
+@pytest.mark.parametrize("estimator", ["exact", "midpoint"])
+def test_curators_refuse_samples_that_see_one_another(estimator, loss):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = copy.deepcopy(model.state_dict())
+    curator = lai_torch.Curator(model, loss, optimizer, data(9), estimator=estimator)
+    with pytest.raises(ValueError, match="move with the other samples of the batch"):
+        curator.step(*data(N))
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_batch_norm_in_training_mode_is_refused_and_dropout_is_not():
+    normalised = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
+    with pytest.raises(ValueError, match=r"model\.eval\(\), not BatchNorm in training mode"):
+        lai_torch.exact_scores(normalised, LOSS, data(9), data(N))
+    dropping = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.Linear(5, 3)).double()
+    found = lai_torch.exact_scores(dropping, LOSS, data(9), data(N), explain=True)
+    assert (found.method, found.reason) == ("forward", None)
+
+
+@pytest.mark.parametrize("pairs", [2, 4, 8])
+def test_a_single_pair_that_sees_each_other_is_found(pairs):
+    def one_pair(outputs, targets):
+        mixed = torch.cat([outputs[:-1], outputs[-1:] + outputs[-2:-1]])
+        return LOSS(mixed, targets)
+
+    with pytest.raises(ValueError, match="move with the other samples"):
+        lai_torch.exact_scores(Net(), one_pair, data(9), data(2 * pairs))
+
+
+def test_a_loss_over_the_size_of_the_batch_is_refused():
+    with pytest.raises(ValueError, match="move with the number of samples"):
+        lai_torch.exact_scores(Net(), lambda o, t: LOSS(o, t) / len(t), data(9), data(N))
+
+
+def test_a_loss_that_holds_weights_for_this_batch_alone_is_scored():
+    weights = torch.rand(N, dtype=torch.float64)
+    training = data(N)
+    plain = lai_torch.exact_scores(Net(), LOSS, data(9), training)
+    model = Net()
+    validation = data(N)
+    found = lai_torch.exact_scores(model, lambda o, t: LOSS(o, t) * weights, validation, training)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, N) for side in (validation, training))
+    torch.testing.assert_close(found, weights * (theirs @ (weights[:, None] * mine).sum(0)))
+    assert plain.shape == found.shape
+
+
+def test_a_gradient_that_is_not_linear_is_refused_with_what_was_tried():
+    model = Net()
+    model.head.weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+    with pytest.raises(ValueError, match=r"forward: off by .*double backward: off by .*reverse: off by"):
+        lai_torch.exact_scores(model, LOSS, data(9), data(N))
+
+
+def test_a_model_that_counts_its_calls_is_named():
+    class Counting(Net):
+        calls = 0
+
+        def forward(self, inputs):
+            self.calls += 1
+            return super().forward(inputs) * self.calls
+
+    with pytest.raises(ValueError, match="expected the same losses of the same batch"):
+        lai_torch.exact_scores(Counting(), LOSS, data(9), data(N))
+
+
+def test_reentrant_checkpoints_are_named():
+    class Checkpointed(Net):
+        def forward(self, inputs):
+            leaf = inputs.detach().requires_grad_()
+            return self.head(checkpoint(lambda x: torch.tanh(self.body(x)), leaf, use_reentrant=True))
+
+    with pytest.raises(ValueError, match="pass use_reentrant=False"):
+        lai_torch.exact_scores(Checkpointed(), LOSS, data(9), data(N))
+
+
+def test_an_optimizer_of_another_model_is_named():
+    optimizer = torch.optim.SGD(Net().parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="optimizer: expected one that steps on parameters of the model"):
+        lai_torch.exact_scores(Net(), LOSS, data(9), data(N), optimizer=optimizer)
+
+
+def test_tensors_of_inference_mode_are_scored_and_parameters_of_it_named():
+    model = Net()
+    with torch.inference_mode():
+        sides = data(9), data(N)
+        found, frozen = lai_torch.exact_scores(model, LOSS, *sides), Net()
+    sides = [tuple(tensor.clone() for tensor in side) for side in sides]
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
+    torch.testing.assert_close(found, theirs @ mine.sum(0))
+    with pytest.raises(ValueError, match=r"parameter 'body\.weight' was made in inference mode"):
+        lai_torch.exact_scores(frozen, LOSS, data(9), data(N))
+
+
+def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_other():
+    def rooted(outputs, targets):
+        return LOSS(outputs, targets) + outputs.square().sum(1).sqrt() * 0.1
+
+    model, validation, (inputs, targets) = Net(), data(9), data(N)
+    model.head.bias.data.zero_()
+    model.body.bias.data.zero_()
+    inputs[1] = torch.nan
+    inputs[4] = 0.0  # the root of nothing has a finite value, and no slope
+    found = lai_torch.exact_scores(model, rooted, validation, (inputs, targets), explain=True)
+    mine = per_sample_gradients(model, rooted, *validation, 9)
+    theirs = per_sample_gradients(model, rooted, inputs, targets, N)
+    expected = theirs @ mine.sum(0)
+    assert torch.isnan(found.scores).tolist() == [j in {1, 4} for j in range(N)]
+    torch.testing.assert_close(found.scores, expected, equal_nan=True)
+
+
+def test_a_validation_gradient_that_is_not_finite_is_named():
+    validation = data(9)
+    validation[0][3] = torch.nan
+    with pytest.raises(ValueError, match="validation: expected a finite gradient of the losses"):
+        lai_torch.exact_scores(Net(), LOSS, validation, data(N))
+
+
+@pytest.mark.parametrize("estimator", ["exact", "midpoint"])
+def test_what_thaws_or_is_hooked_after_a_proof_is_seen(estimator):
+    model = Net()
+    model.body.requires_grad_(requires_grad=False)
+    validation, training = data(9), data(N)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator, refresh=100)
+
+    def check():
+        mine, theirs = (
+            per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+        )
+        report = curator.score(*training)[1]
+        torch.testing.assert_close(report.scores, theirs @ mine.sum(0))
+        return report.method
+
+    assert check() == check() == "forward"
+    model.body.requires_grad_(requires_grad=True)
+    assert check() == "forward"
+    model.body.weight.register_hook(lambda gradient: gradient * 0.5)
+    if estimator == "midpoint":  # its direction is made anew, by gradients that are hooked
+        assert check() == "double backward"
+
+
+def test_one_way_alone_is_taken_on_request():
+    sides = data(9), data(N)
+    model = Net()
+    found = [lai_torch.exact_scores(model, LOSS, *sides, method=way, explain=True) for way in WAYS]
+    assert [each.method for each in found] == list(WAYS)
+    for each in found:
+        torch.testing.assert_close(each.scores, found[0].scores)
+    model.head.weight.register_hook(lambda gradient: gradient * 0.5)
+    with pytest.raises(ValueError, match=r"no way to compute them agrees with that.*forward: off by"):
+        lai_torch.exact_scores(model, LOSS, *sides, method="forward")
+
+
+WAYS = ("forward", "double backward", "reverse")

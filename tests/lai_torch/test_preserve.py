@@ -1,0 +1,121 @@
+"""What a forward pass writes is put back, whatever scores it; threads take turns."""
+
+import copy
+import random
+import threading
+
+import lai_torch
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.lai_torch.support import LOSS, data
+
+N = 6
+SCORERS = {
+    "trace": lambda model, batch: lai_torch.trace(model, LOSS, *batch),
+    "curator": lambda model, batch: lai_torch.Curator(model, LOSS, None, batch, estimator="exact").score(
+        *batch
+    ),
+    "exact": lambda model, batch: lai_torch.exact_scores(model, LOSS, batch, batch),
+}
+
+
+class Written(nn.Module):
+    """Forward writes a buffer, one of them unseen by autograd's counters, and draws from every stream."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.register_buffer("calls", torch.zeros(3))
+        self.register_buffer("hidden", torch.zeros(3))
+        self.stream = torch.Generator().manual_seed(3)
+
+    def forward(self, inputs):
+        self.calls += 1
+        self.hidden.data.add_(1)
+        drawn = torch.rand(()) + torch.rand((), generator=self.stream)
+        everywhere = random.random() + np.random.rand()  # noqa: NPY002 # the global stream is meant
+        return self.head(torch.tanh(self.body(inputs)) + 0 * (drawn + everywhere))
+
+
+def numpy_stream():
+    return np.random.get_state()[1].copy()  # noqa: NPY002 # the global stream is meant
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_buffers_and_every_random_stream_are_put_back(name):
+    model, batch = Written().double(), data(N)
+    streams = [random.getstate(), numpy_stream(), model.stream.get_state()]
+    torch_stream = torch.get_rng_state()
+    SCORERS[name](model, batch)
+    assert torch.equal(torch.get_rng_state(), torch_stream)
+    assert random.getstate() == streams[0]
+    assert np.array_equal(numpy_stream(), streams[1])
+    assert torch.equal(model.stream.get_state(), streams[2])
+    assert not bool(model.calls.any() | model.hidden.any())
+
+
+class Renormalised(nn.Module):
+    """An embedding that forward cuts to a norm, before a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(9, 4, max_norm=0.5), nn.Linear(4, 3)
+
+    def forward(self, ids):
+        return self.head(self.table(ids).mean(1))
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_parameters_that_forward_writes_are_put_back_each_time(name):
+    model = Renormalised()
+    before = copy.deepcopy(model.state_dict())
+    for _ in range(3):
+        SCORERS[name](model, (torch.randint(9, (N, 5)), torch.arange(N) % 3))
+        torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_parameter_written_for_the_first_time_later_is_named():
+    class Late(nn.Linear):
+        late = False
+
+        def forward(self, inputs):
+            if self.late:
+                with torch.no_grad():
+                    self.weight.mul_(0.5)
+            return super().forward(inputs)
+
+    model, batch = Late(4, 3).double(), data(N)
+    lai_torch.trace(model, LOSS, *batch)
+    model.late = True
+    with pytest.raises(ValueError, match="a forward pass wrote parameter 'weight', as none before it did"):
+        lai_torch.trace(model, LOSS, *batch)
+    before = model.weight.detach().clone()
+    lai_torch.trace(model, LOSS, *batch)
+    assert torch.equal(model.weight, before)
+
+
+def test_threads_take_turns_on_a_model():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    validation, training = data(N), data(N)
+    failed = []
+
+    def run(estimator):
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
+        try:
+            for _ in range(15):
+                curator.step(*training)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("lai", "exact", "ghost")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert all(module.training for module in model.modules())
+    assert not any(module._forward_hooks for module in model.modules())
