@@ -1,12 +1,18 @@
 """Profiles of hypothesis, and the namespaces on which the core is tested."""
 
+import gc
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault(
+    "JAX_DISABLE_MOST_OPTIMIZATIONS", "1"
+)  # programs run once: compiling them is what takes time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The first example on a backend pays for its import and, on jax, for compilation: no deadlines.
@@ -30,6 +36,8 @@ ENGINE = [f"lai_core._engine.{name}" for name in ("gradients", "factors", "outer
 with install_import_hook([*ENGINE, "lai_core.estimators._parameters"], "beartype.beartype"):
     import lai_core  # noqa: F401
 
+import jax  # noqa: E402  # after the environment is set
+
 from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set
 
 
@@ -37,3 +45,13 @@ from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the 
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array namespace in turn; session-scoped, so that hypothesis may use it."""
     return request.param
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten() -> Iterator[None]:
+    """Drop what a file's tests compiled after the last of them: that of all files takes gigabytes."""
+    yield
+    jax.clear_caches()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+    gc.collect()

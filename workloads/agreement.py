@@ -14,19 +14,28 @@ import lai_core as lai
 from workloads.pairs import Pair
 
 
-def traces(pair: Pair) -> tuple[list[Any], list[Any]]:
+def traces(pair: Pair) -> tuple[list[lai.Trace], list[lai.Trace]]:
     """Trace both batches in both frameworks."""
+
+    @jax.jit
+    def traced(params: Any, batch: Any) -> lai.Trace:
+        return lai_jax.trace(pair.apply, params, pair.jax_loss, *batch, gradients="all")
+
     ours = [
         lai_torch.trace(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), gradients="all")
         for batch in pair.batches
     ]
-    theirs = [
-        jax.jit(
-            lambda params, batch: lai_jax.trace(pair.apply, params, pair.jax_loss, *batch, gradients="all")
-        )(pair.params, tuple(map(jnp.asarray, batch)))
-        for batch in pair.batches
-    ]
-    return ours, theirs
+    return ours, [traced(pair.params, tuple(map(jnp.asarray, batch))) for batch in pair.batches]
+
+
+def estimates(validation: lai.Trace, training: lai.Trace) -> list[Any]:
+    """Return kernel and scores of each estimator."""
+    pairs = (
+        (lai.ghost_kernel, lai.ghost_scores, {}),
+        (lai.lai_kernel, lai.lai_scores, {"positions": "mean"}),
+        (lai.lli_kernel, lai.lli_scores, {}),
+    )
+    return [function(validation, training, **options) for *both, options in pairs for function in both]
 
 
 def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
@@ -36,15 +45,7 @@ def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
         pair = build()
     ours, theirs = traces(pair)
     errors = [_difference(*both) for sides in zip(ours, theirs, strict=True) for both in _arrays(*sides)]
-    for kernel, score, options in (
-        (lai.ghost_kernel, lai.ghost_scores, {}),
-        (lai.lai_kernel, lai.lai_scores, {"positions": "mean"}),
-        (lai.lli_kernel, lai.lli_scores, {}),
-    ):
-        errors += [
-            _difference(function(*ours, **options), function(*theirs, **options))
-            for function in (kernel, score)
-        ]
+    errors += map(_difference, estimates(*ours), jax.jit(estimates)(*theirs))
     batch = tuple(map(jnp.asarray, pair.batches[0]))
     covered = lai_jax.coverage(pair.apply, pair.params, pair.jax_loss, *batch)
     return {

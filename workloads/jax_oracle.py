@@ -1,17 +1,19 @@
 """What JAX itself says: one gradient a sample, in a plain loop, of the user's own function."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Batch = tuple[Any, Any]
 
 
 def one(tree: Any, index: int) -> Any:
     """Cut one sample out of a batch, as a batch of one."""
-    return jax.tree.map(lambda leaf: leaf[index : index + 1], tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index : index + 1], tree)
 
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
@@ -21,17 +23,21 @@ def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
     return apply(params, *inputs) if isinstance(inputs, tuple) else apply(params, inputs)
 
 
-def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> jax.Array:
-    """Each sample's gradient of all floating-point parameters, `(n, size)`."""
-
+@functools.lru_cache(maxsize=32)  # compiled once for all batches of a test
+def _gradient(apply: Callable[..., Any], loss: Callable[..., Any]) -> Callable[..., Any]:
     def single(params: Any, inputs: Any, targets: Any) -> jax.Array:
         return loss(call(apply, params, inputs), targets)[0]
 
-    gradient = jax.jit(jax.grad(single, allow_int=True))
+    return jax.jit(jax.grad(single, allow_int=True))
+
+
+def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> jax.Array:
+    """Each sample's gradient of all floating-point parameters, `(n, size)`."""
+    gradient = _gradient(apply, loss)
     rows = []
     for index in range(jax.tree.leaves(batch[1])[0].shape[0]):
-        parts = jax.tree.leaves(gradient(params, *one(batch, index)))
+        parts = map(np.asarray, jax.tree.leaves(gradient(params, *one(batch, index))))
         rows.append(
-            jnp.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
+            np.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
         )
-    return jnp.stack(rows)
+    return jnp.asarray(np.stack(rows))
