@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test proofs peers lint docs bench clean
+.PHONY: help install demo test slow proofs peers lint docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,8 +21,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong labels
 	$(BIN)/python -m experiments noisy-labels
 
-test: $(READY) ## every test and every proof
-	$(BIN)/python -m pytest -n auto
+test: $(READY) ## every proof, and every test but the slow ones
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which the suite must notice
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault(
-    "JAX_DISABLE_MOST_OPTIMIZATIONS", "1"
-)  # programs run once: compiling them is what takes time
+# A program of these tests runs once or twice: what takes time is compiling it.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The first example on a backend pays for its import and, on jax, for compilation: no deadlines.

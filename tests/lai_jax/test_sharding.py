@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("jax_sharded.py")
+SCRIPT = Path(__file__).with_name("sharded.py")
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ python_files = ["test_*.py", "prove_*.py"]
 python_functions = ["test_*", "prove_*"]
 addopts = ["--strict-markers", "--import-mode=importlib", "-p", "no:cacheprovider"]
 pythonpath = ["."]
-markers = ["equation(*slugs): what it is about"]
+markers = ["equation(*slugs): what it is about", "slow: left out"]
 """
 
 FILES = {
@@ -216,11 +216,26 @@ def test_full_run_writes_what_the_contract_says(small):
 
 @pytest.mark.parametrize(
     ("arguments", "written"),
-    [(["proofs"], ["proofs.json"]), (["-k", "half"], []), (["tests"], []), (["tests/test_sums.py"], [])],
+    [
+        (["proofs"], ["proofs.json"]),
+        (["-k", "half"], []),
+        (["-m", "equation"], []),
+        (["-m", "not slow"], ["equations.json", "proofs.json"]),
+        (["tests"], []),
+        (["tests/test_sums.py"], []),
+    ],
 )
 def test_partial_run_judges_only_what_it_ran(small, arguments, written):
     assert run(small, *arguments) == 0
     assert sorted(path.name for path in small.glob("build/*")) == written
+
+
+def test_no_verdict_hangs_on_a_slow_test(small):
+    change(small, "tests/test_sums.py", "def test_half", "@pytest.mark.slow\ndef test_half")
+    assert run(small, "-m", "not slow") == pytest.ExitCode.USAGE_ERROR
+    change(small, "tests/test_sums.py", '@pytest.mark.equation("half")\n', "")
+    assert run(small, "-m", "not slow") == 0
+    assert (small / "build/equations.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import pytest
 
 from tests.mutants import MUTANTS, survives
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("tests", sorted({mutant.tests for mutant in MUTANTS.values()}))
 def test_the_suite_passes_on_an_unchanged_copy(tests):

@@ -2,6 +2,7 @@
 
 A full run writes ``build/equations.json``; a full run or ``pytest proofs`` writes
 ``build/proofs.json``. A partial run writes nothing: what it did not run it cannot judge.
+Leaving the slow tests out does not make a run partial: they carry no slug.
 A full run in which a statement's verdict has no passing test fails.
 """
 
@@ -24,10 +25,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Record(config), "ledger-record")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before any are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a report carry its test's slugs, also from another process."""
     for item in items:
+        if item.get_closest_marker("slow") and item.get_closest_marker("equation"):
+            raise pytest.UsageError(
+                f"{item.nodeid}: expected no slug on a slow test, `make test` leaves it out"
+            )
         for mark in item.iter_markers("equation"):
             item.user_properties.extend(("equation", slug) for slug in mark.args)
 
@@ -55,7 +60,7 @@ class Record:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Remember that something was left out."""
-        self.whole = self.whole and not items
+        self.whole = self.whole and all(item.get_closest_marker("slow") for item in items)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -76,7 +81,7 @@ class Record:
 
     def _unfiltered(self) -> bool:
         option = self.config.option
-        narrowed = option.keyword or option.markexpr or option.collectonly
+        narrowed = option.keyword or option.markexpr not in {"", "not slow"} or option.collectonly
         return self.whole and not narrowed and not getattr(option, "lf", False)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
