@@ -68,8 +68,8 @@ MUTANTS = {
     ),
     "drop a layer of LAI": Mutant(
         "lai_core/estimators/_parameters.py",
-        "    for index, layer in enumerate(trace.layers):\n        embedding",
-        "    for index, layer in enumerate(trace.layers[1:] or trace.layers):\n        embedding",
+        "    for index, layer in enumerate(trace.layers):\n        read =",
+        "    for index, layer in enumerate(trace.layers[1:] or trace.layers):\n        read =",
         "estimators/test_exactness.py",
     ),
     "drop the cross terms of a shared matrix": Mutant(
@@ -97,7 +97,7 @@ MUTANTS = {
         "estimators/test_exactness.py",
     ),
     "sum positions where the mean is asked": Mutant(
-        "lai_core/_engine/positions.py", " * (1.0 / count)", "", "estimators/test_exactness.py"
+        "lai_core/estimators/_positions.py", " * (1.0 / count)", "", "estimators/test_exactness.py"
     ),
     "multiply means in a summary": Mutant(
         "lai_core/_engine/outer.py",
@@ -113,9 +113,9 @@ MUTANTS = {
         "estimators/test_summaries.py",
     ),
     "leave the diagonal in": Mutant(
-        "lai_core/estimators/scores.py",
-        "return estimators.scores(theirs, ours, work) - estimators.diagonal(theirs, ours, work)",
-        "return estimators.scores(theirs, ours, work)",
+        "lai_core/estimators/_sides.py",
+        "return scores - estimators.diagonal(self.validation, self.training, self.work)",
+        "return scores",
         "estimators/test_exactness.py",
     ),
     "mix the groups": Mutant(
@@ -156,14 +156,14 @@ MUTANTS = {
     ),
     "drop layer weights of built gradients": Mutant(
         "lai_core/_engine/outer.py",
-        "product = _scaled(xp.matmul(ours, xp.matrix_transpose(theirs)), scale)",
-        "product = xp.matmul(ours, xp.matrix_transpose(theirs))",
+        "product = _scaled(xp.matmul(own, xp.matrix_transpose(other)), scale)",
+        "product = xp.matmul(own, xp.matrix_transpose(other))",
         "estimators/test_exactness.py",
     ),
     "drop layer weights of self scores": Mutant(
         "lai_core/_engine/outer.py",
-        "product = _scaled(xp.sum(ours * theirs, axis=-1), scale)",
-        "product = xp.sum(ours * theirs, axis=-1)",
+        "product = _scaled(xp.sum(own * other, axis=-1), scale)",
+        "product = xp.sum(own * other, axis=-1)",
         "estimators/test_exactness.py",
     ),
     "give the second half the weights of the first": Mutant(
@@ -240,8 +240,8 @@ MUTANTS = {
     ),
     "leave transposed pairs out of a sketch's variance": Mutant(
         "lai_core/estimators/_sketch_variance.py",
-        "factors = ((u, u, g, g), (u, g, g, u))",
-        "factors = ((u, u, g, g),)",
+        "for a, b, c, d in (square, crossed):",
+        "for a, b, c, d in (square,):",
         "estimators/test_sketches.py",
     ),
     "forget that the last group of a sketch is smaller": Mutant(
@@ -264,7 +264,7 @@ MUTANTS = {
     ),
     "skip a check": Mutant(
         "lai_core/records/compatible.py",
-        "            if theirs.get(what) != ours.get(what):",
+        "            if wanted.get(what) != given.get(what):",
         "            if False:",
         "test_bad_input.py",
     ),

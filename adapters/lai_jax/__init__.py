@@ -1,10 +1,10 @@
 """lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
 
-from lai_jax._recording import pytrees as _pytrees
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
 from lai_jax.exact import exact_scores
 from lai_jax.gates import GateTrace, trace_gates
+from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.sketch import Sketch, draw_sketch
@@ -20,11 +20,11 @@ __all__ = [
     "SelfCheck",
     "Sketch",
     "Validation",
-    "_pytrees",
     "coverage",
     "curated_update",
     "draw_sketch",
     "exact_scores",
+    "register_record",
     "routes",
     "selfcheck",
     "summarize",

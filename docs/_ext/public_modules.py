@@ -37,7 +37,10 @@ class PublicModules(SphinxDirective):
             if path.is_dir() or names - exported:
                 module = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
                 text += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}"]
-                text += ["   :members:", *(["   :imported-members:"] if path.is_dir() else []), "```"]
+                text += ["   :members:"]
+                if path.is_dir():  # what lai_core exports itself stands under that name
+                    text += ["   :imported-members:", f"   :exclude-members: {', '.join(sorted(exported))}"]
+                text += ["```"]
         place = nodes.Element()
         self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)
         return place.children

@@ -87,7 +87,7 @@ class OuterGradient(ParameterGradient):
         """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
         return 5 * self.groups * self.positions * training.positions
 
-    def _factor_entries(self) -> int:
+    def factor_entries(self) -> int:
         """Numbers that one sample's factors take when they are cast or cut out: rows, one block."""
         return self.positions * (self.height + self.widest)
 
@@ -98,13 +98,16 @@ class OuterGradient(ParameterGradient):
         costs `(n_val t + n t' + n_val n) d_out d_in / groups`; they are built a few rows at a time. They
         are built too where the positions of one pair of samples would not fit the budget.
         """
-        pair, mine, theirs = self._pair_entries(training), self._factor_entries(), training._factor_entries()
-        fits = (pair + mine + theirs) * itemsize(work.xp, work.dtype) <= work.memory_budget
+        pair, own, other = self._pair_entries(training), self.factor_entries(), training.factor_entries()
+        # A pair by positions: sum_tt' <a_zt, a_jt'> <g_zt, g_jt'>, d_in + d_out multiply-adds a term.
+        # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
+        # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
+        fits = (pair + own + other) * itemsize(work.xp, work.dtype) <= work.memory_budget
         building = self._built_cost(training) < self.pairwise_cost(training) or not fits
         each = 1 if building else pair  # numbers alive for a pair of samples, beside the sides' own
         row = self.widest if building else 0
         n, m = work.fit_both(
-            lambda n, m: n * m * each + n * (mine + row) + m * (theirs + row),
+            lambda n, m: n * m * each + n * (own + row) + m * (other + row),
             self.samples,
             training.samples,
             "one pair of samples",
@@ -125,7 +128,7 @@ class OuterGradient(ParameterGradient):
                 xp.matrix_transpose(by_group(right, training_chunk, self.groups, work)),
             )
 
-        alpha = self._alpha(products, training)
+        alpha = self.alpha(products, training)
         product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups
         t, u = self.positions, training.positions
         if t == u == 1:
@@ -138,7 +141,7 @@ class OuterGradient(ParameterGradient):
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
         n, m = chunk.stop - chunk.start, training_chunk.stop - training_chunk.start
-        fixed = n * m + n * self._factor_entries() + m * training._factor_entries()
+        fixed = n * m + n * self.factor_entries() + m * training.factor_entries()
         slab, _ = work.fit_both(
             lambda rows, _: fixed + rows * (n + m) * self.widest,
             self.height // self.groups,
@@ -148,9 +151,9 @@ class OuterGradient(ParameterGradient):
         kernel: Array = None
         for part in spans(self.height // self.groups, slab):
             for left, right, scale in self._paired_columns(training):
-                ours = built(self.rows, left, chunk, part, self.groups, work)
-                theirs = built(training.rows, right, training_chunk, part, self.groups, work)
-                product = _scaled(xp.matmul(ours, xp.matrix_transpose(theirs)), scale)
+                own = built(self.rows, left, chunk, part, self.groups, work)
+                other = built(training.rows, right, training_chunk, part, self.groups, work)
+                product = _scaled(xp.matmul(own, xp.matrix_transpose(other)), scale)
                 kernel = product if kernel is None else kernel + product
         if (constant := self._constant_product(training)) is not None:
             pairs = ((self, chunk), (training, training_chunk))
@@ -166,7 +169,7 @@ class OuterGradient(ParameterGradient):
         positions would not fit the budget.
         """
         t, u = self.positions, training.positions
-        factors, pair = self._factor_entries() + training._factor_entries(), self._pair_entries(training)
+        factors, pair = self.factor_entries() + training.factor_entries(), self._pair_entries(training)
         building = (t + u + 1) * self.total_entries() < t * u * (self.width + self.height)
         fits = (factors + pair) * itemsize(work.xp, work.dtype) <= work.memory_budget
         if fits and not building:
@@ -191,7 +194,7 @@ class OuterGradient(ParameterGradient):
             left, right = (by_sample(factor, chunk, self.groups, work) for factor in (left, right))
             return xp.matmul(left, xp.matrix_transpose(right))
 
-        return xp.sum(self._alpha(products, training) * products(self.rows, training.rows), axis=(1, 2, 3))
+        return xp.sum(self.alpha(products, training) * products(self.rows, training.rows), axis=(1, 2, 3))
 
     def _paired_built(
         self, training: "OuterGradient", chunk: slice, slab: int, work: Workspace
@@ -200,9 +203,9 @@ class OuterGradient(ParameterGradient):
         found: Array = None
         for part in spans(self.height // self.groups, slab):
             for left, right, scale in self._paired_columns(training):
-                ours = built(self.rows, left, chunk, part, self.groups, work)
-                theirs = built(training.rows, right, chunk, part, self.groups, work)
-                product = _scaled(xp.sum(ours * theirs, axis=-1), scale)
+                own = built(self.rows, left, chunk, part, self.groups, work)
+                other = built(training.rows, right, chunk, part, self.groups, work)
+                product = _scaled(xp.sum(own * other, axis=-1), scale)
                 found = product if found is None else found + product
         if (constant := self._constant_product(training)) is not None:
             sums = [xp.sum(side.rows[chunk, ...], axis=1, dtype=work.dtype) for side in (self, training)]
@@ -213,7 +216,7 @@ class OuterGradient(ParameterGradient):
         """Return the summed gradient: `(d_out, d_in_b / groups)` a block, `(d_out,)` for a constant."""
         xp = work.xp
         totals: list[Array] = []
-        for chunk in spans(self.samples, self._chunk(self._factor_entries(), work)):
+        for chunk in spans(self.samples, self._chunk(self.factor_entries(), work)):
             rows = xp.matrix_transpose(by_group(self.rows, chunk, self.groups, work))
             for index, block in enumerate(self.columns):
                 product = xp.matmul(rows, by_group(block, chunk, self.groups, work))
@@ -225,7 +228,7 @@ class OuterGradient(ParameterGradient):
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of every sample's gradient with a `total`."""
-        entries = self._factor_entries() + 3 * self.positions * self.height
+        entries = self.factor_entries() + 3 * self.positions * self.height
         chunks = spans(self.samples, self._chunk(entries, work))
         parts = [self._along(direction, chunk, work) for chunk in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
@@ -261,23 +264,27 @@ class OuterGradient(ParameterGradient):
     def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "OuterGradient | None":
         """Return all uses' positions side by side: cross terms are pairs of positions like any other."""
         uses = [self, *(other for other in others if isinstance(other, OuterGradient))]
-        if len(uses) <= len(others) or any(use.groups != self.groups for use in uses):
+        one_block = all((use.groups, len(use.columns)) == (self.groups, 1) for use in uses)
+        if len(uses) <= len(others) or not one_block:  # a kernel's blocks are patches: not held side by side
             return None
         xp = work.xp
         rows = xp.concat([cast(xp, use.rows, work.dtype) for use in uses], axis=1)
-        columns = xp.concat([cast(xp, use.columns[0], work.dtype) for use in uses], axis=1)
+        columns = xp.concat([cast(xp, use.columns[0][:, ...], work.dtype) for use in uses], axis=1)
         return OuterGradient(rows, (columns,), groups=self.groups)
 
     def scores(self, validation: ParameterGradient, work: Workspace) -> Float[Array, " n"]:
         """Return the inner products with the summed `validation` gradient, in parts that fit the budget."""
+        # Scores are sums over the summed gradient's entries: where it is too large, its two halves are summed
+        # and multiplied one after the other, each cut again until it fits. Alive are the sum, one chunk's
+        # share of it while the two are added, and as much again for the factors.
         needed = 4 * self.total_entries() * itemsize(work.xp, work.dtype)
-        if needed <= work.memory_budget:  # half for the sum and a chunk's share of it, half for a chunk
+        if needed <= work.memory_budget:
             half = replace(work, memory_budget=work.memory_budget // 2)
             return self.along(validation.total(half), half)
         if not isinstance(validation, OuterGradient) or self._is_one_row():
             raise over_budget("one row of a summed gradient", needed, work.memory_budget, "raise it")
         halves = zip(self._halves(), validation._halves(), strict=True)
-        first, second = (mine.scores(theirs, work) for mine, theirs in halves)
+        first, second = (own.scores(other, work) for own, other in halves)
         return first + second
 
     def _is_one_row(self) -> bool:
@@ -303,7 +310,7 @@ class OuterGradient(ParameterGradient):
         rows, columns = (of_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)
 
-    def _alpha(self, products: "Products", training: "OuterGradient") -> Array:
+    def alpha(self, products: "Products", training: "OuterGradient") -> Array:
         """Return the scaled products of all blocks of columns, the constant one included."""
         alpha: Array = None
         for left, right, scale in self._paired_columns(training):

@@ -20,7 +20,7 @@ def check_lai_trace(
     Raises
     ------
     ValueError
-        If `positions` is unknown or does not fit, no layer has an embedding, or the last one is a map.
+        If `positions` is unknown or does not fit, LAI sees no layer, or the last one is a map.
     """
     check_choice("positions", positions, POSITIONS)
     last = trace.layers[-1]
@@ -31,7 +31,7 @@ def check_lai_trace(
             f"{type(last).__name__}, whose are maps; put its unfolded() record last"
         )
         raise ValueError(msg)
-    if all(layer.embedding(work.xp) is None for layer in trace.layers):
+    if all(layer.readout_input(work.xp) is None for layer in trace.layers):
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
     check_positions_fit(trace, work.xp, positions, role, among)
@@ -54,16 +54,14 @@ def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget
     check_lai_trace(validation, work, positions, "validation")
     check_lai_trace(training, work, positions, "training")
     if positions == "flatten":
-        for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
-            last = index == len(training.layers) - 1
-            pairs = [(theirs.embedding(work.xp), ours.embedding(work.xp))]
-            pairs += [(theirs.output_gradients, ours.output_gradients)] if last else []
-            for left, right in pairs:
-                check_equal_positions(left, right, where("training", index, ours))
+        for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
+            here = where("training", index, layer)
+            check_equal_positions(before.readout_input(work.xp), layer.readout_input(work.xp), here)
+        check_equal_positions(before.output_gradients, layer.output_gradients, here)  # of the last layer
     return work
 
 
-def check_equal_positions(left: Array | None, right: Array | None, here: str) -> None:
+def check_equal_positions(validation: Array | None, training: Array | None, here: str) -> None:
     """Raise unless two arrays, if there are any, have equally many positions.
 
     Raises
@@ -71,9 +69,9 @@ def check_equal_positions(left: Array | None, right: Array | None, here: str) ->
     ValueError
         If they have not.
     """
-    if left is None or right is None:
+    if validation is None or training is None:
         return
-    expected, got = number_of_positions(left), number_of_positions(right)
+    expected, got = number_of_positions(validation), number_of_positions(training)
     if expected != got:
         msg = (
             f"{here}: expected {expected} positions as in validation because positions='flatten' aligns "

@@ -5,7 +5,8 @@ every layer's input to the outputs (the virtual-readout theorem), preconditioned
 the training side's output gradients rescaled.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import product
 
 from jaxtyping import Float
 
@@ -30,7 +31,9 @@ def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
     return _collected(trace.layers[-1:], work)
 
 
-def seen_gradients(estimator: Estimator, trace: Trace, work: Workspace, positions: str) -> Gradients:
+def seen_gradients(
+    estimator: Estimator, trace: Trace, work: Workspace, positions: str = "tokens"
+) -> Gradients:
     """Return the gradients that an estimator sees of one side."""
     if estimator.parameters == "readouts":
         return lai_gradients(trace, work, positions)
@@ -73,16 +76,16 @@ def lai_gradients(
     rows, _ = arranged(work, output_gradients, positions)
     columns, scales, biases = [], [], []
     for index, layer in enumerate(trace.layers):
-        embedding = layer.embedding(xp)
-        if embedding is None:
+        read = layer.readout_input(xp)
+        if read is None:
             continue
-        block, count = arranged(work, embedding, positions)
+        block, count = arranged(work, read, positions)
         scale = 1.0 if readout_scales is None else readout_scales[index]
         columns.append(block)
         scales.append(scale)
         if layer.has_readout_bias:
             biases.append(count * scale)
-    # All readout biases have one gradient: the validation side's column is 1, ours their joint weight.
+    # All readout biases have one gradient: validation's column is 1, training's their joint weight.
     constant = (1.0 if readout_scales is None else _summed(biases)) if biases else None
     weighted = None if readout_scales is None else tuple(scales)
     return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
@@ -90,35 +93,25 @@ def lai_gradients(
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:
     """Return the inner products of every validation with every training sample, over all parameters."""
-    parts = [
-        inner_products(theirs, ours, work)
-        for parameter in training
-        for theirs in validation[parameter]
-        for ours in training[parameter]
-    ]
-    return _summed(parts)
+    return _summed([inner_products(*pair, work) for pair in pairs(validation, training)])
 
 
 def scores(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
     """Return the kernel's column sums, each parameter by the cheaper contraction."""
-    parts = [
-        column_sums(theirs, ours, work)
-        for parameter in training
-        for theirs in validation[parameter]
-        for ours in training[parameter]
-    ]
-    return _summed(parts)
+    return _summed([column_sums(*pair, work) for pair in pairs(validation, training)])
 
 
 def diagonal(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n"]:
     """Return the kernel's diagonal, without the kernel."""
-    parts = [
-        theirs.paired(ours, work)
-        for parameter in training
-        for theirs in validation[parameter]
-        for ours in training[parameter]
-    ]
-    return _summed(parts)
+    return _summed([use.paired(other, work) for use, other in pairs(validation, training)])
+
+
+def pairs(
+    validation: Gradients, training: Gradients
+) -> Iterator[tuple[ParameterGradient, ParameterGradient]]:
+    """Yield each validation use of a parameter with each training use of it: all cross terms."""
+    for parameter, uses in training.items():
+        yield from product(validation[parameter], uses)
 
 
 def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], ...]:
@@ -127,7 +120,7 @@ def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], .
     for uses in validation.values():
         first, *rest = (use.total(work) for use in uses)
         for other in rest:
-            first = tuple(mine + theirs for mine, theirs in zip(first, other, strict=True))
+            first = tuple(part + more for part, more in zip(first, other, strict=True))
         found.append(first)
     return tuple(found)
 
@@ -136,12 +129,8 @@ def along(
     summed: tuple[tuple[Array, ...], ...], training: Gradients, work: Workspace
 ) -> Float[Array, " n_train"]:
     """Return the inner products of every training sample's gradient with the `totals`."""
-    parts = [
-        ours.along(total, work)
-        for total, uses in zip(summed, training.values(), strict=True)
-        for ours in uses
-    ]
-    return _summed(parts)
+    paired = zip(summed, training.values(), strict=True)
+    return _summed([use.along(total, work) for total, uses in paired for use in uses])
 
 
 def _summed(parts: Sequence[Array]) -> Array:

@@ -39,8 +39,8 @@ def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> 
         return None
     expected = number_of_positions(trace.layers[-1].output_gradients)
     for index, layer in enumerate(trace.layers):
-        embedding = layer.embedding(xp)
-        if embedding is not None and (count := number_of_positions(embedding)) != expected:
+        read = layer.readout_input(xp)
+        if read is not None and (count := number_of_positions(read)) != expected:
             return f"{where(role, index, layer)} has {count} positions, the last layer {expected}"
     return None
 

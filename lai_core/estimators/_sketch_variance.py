@@ -46,40 +46,42 @@ def sketch(
 
 
 def spread(
-    theirs: OuterGradient | tuple[Array, ...],
-    ours: OuterGradient,
+    validation: OuterGradient | tuple[Array, ...],
+    training: OuterGradient,
     outputs: int,
     permutation: Array | None,
     width: int,
     work: Workspace,
 ) -> Float[Array, " n"]:
-    """Return the sum over pairs of outputs of one group, per sample of `ours`.
+    """Return the sum over pairs of outputs of one group, per training sample.
 
-    `theirs` is the validation side or its `total`. Where the rows are flattened positions of `outputs`
+    `validation` is that side or its `total`. Where the rows are flattened positions of `outputs`
     numbers each, the positions share the signs.
     """
-    xp, t, size = work.xp, ours.positions * ours.height // outputs, -(-outputs // width)
+    xp, t, size = work.xp, training.positions * training.height // outputs, -(-outputs // width)
     half = replace(work, memory_budget=max(work.memory_budget // 2, 1))
-    if isinstance(theirs, OuterGradient) and _is_summed(theirs, ours, work):
-        theirs = theirs.total(half)
+    if isinstance(validation, OuterGradient) and _is_summed(validation, training, work):
+        validation = validation.total(half)
+    # Alive for each sample: u and g as they are, permuted, laid out by groups (6 t width size), its factors
+    # while u is made, and of `slab` rows of pairs two products and their factors in every group.
     few = min(t, size)
     samples, slab = half.fit_both(
-        lambda n, rows: n * (6 * t * width * size + ours._factor_entries() + 4 * width * few * rows),
-        ours.samples,
+        lambda n, rows: n * (6 * t * width * size + training.factor_entries() + 4 * width * few * rows),
+        training.samples,
         few,
         "one sample's positions",
     )
     parts = []
-    for chunk in spans(ours.samples, samples):
+    for chunk in spans(training.samples, samples):
         n = chunk.stop - chunk.start
         pulled = (
-            _pulled_by_pairs(theirs, ours, chunk, half)
-            if isinstance(theirs, OuterGradient)
-            else ours.pulled(theirs, chunk, half)
+            _pulled_by_pairs(validation, training, chunk, half)
+            if isinstance(validation, OuterGradient)
+            else training.pulled(validation, chunk, half)
         )
         sides = (
             grouped(xp, xp.reshape(side, (n, t, outputs)), permutation, width)
-            for side in (pulled, by_group(ours.rows, chunk, 1, work))
+            for side in (pulled, by_group(training.rows, chunk, 1, work))
         )
         u, g = (xp.reshape(xp.permute_dims(side, (0, 2, 1, 3)), (n * width, t, size)) for side in sides)
         found = xp.sum(xp.reshape(_off_diagonal(xp, u, g, slab), (n, width)), axis=1)
@@ -87,66 +89,70 @@ def spread(
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def _is_summed(theirs: OuterGradient, ours: OuterGradient, work: Workspace) -> bool:
+def _is_summed(validation: OuterGradient, training: OuterGradient, work: Workspace) -> bool:
     """Whether the summed validation gradient fits and is the cheaper way."""
-    fits = 4 * ours.total_entries() * itemsize(work.xp, work.dtype) <= work.memory_budget
-    return fits and theirs.total_cost() + ours.total_cost() <= theirs.pairwise_cost(ours)
+    fits = 4 * training.total_entries() * itemsize(work.xp, work.dtype) <= work.memory_budget
+    return fits and validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training)
 
 
 def _pulled_by_pairs(
-    theirs: OuterGradient, ours: OuterGradient, chunk: slice, work: Workspace
+    validation: OuterGradient, training: OuterGradient, chunk: slice, work: Workspace
 ) -> Float[Array, "nt d"]:
-    """Return the summed validation gradient times our columns, without the former."""
+    """Return the summed validation gradient times the training columns, without the former."""
     xp = work.xp
-    pair = 3 * theirs.positions * ours.positions
-    validation, training = work.fit_both(
-        lambda n, m: n * m * pair + n * theirs._factor_entries() + m * ours._factor_entries(),
-        theirs.samples,
+    pair = 3 * validation.positions * training.positions
+    rows, columns = work.fit_both(
+        lambda n, m: n * m * pair + n * validation.factor_entries() + m * training.factor_entries(),
+        validation.samples,
         chunk.stop - chunk.start,
         "one pair of samples",
     )
     parts = []
-    for start in range(chunk.start, chunk.stop, training):
-        part = slice(start, min(start + training, chunk.stop))
+    for start in range(chunk.start, chunk.stop, columns):
+        part = slice(start, min(start + columns, chunk.stop))
         pulled: Array = None
-        for span in spans(theirs.samples, validation):
-            product = _pulled_by(theirs, span, ours, part, work)
+        for span in spans(validation.samples, rows):
+            product = _pulled_by(validation, span, training, part, work)
             pulled = product if pulled is None else pulled + product
         parts.append(pulled)
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
 def _pulled_by(
-    theirs: OuterGradient, span: slice, ours: OuterGradient, part: slice, work: Workspace
+    validation: OuterGradient, span: slice, training: OuterGradient, part: slice, work: Workspace
 ) -> Float[Array, "nt d"]:
     xp = work.xp
 
     def products(left: Array, right: Array) -> Array:
         return xp.matmul(by_group(right, part, 1, work), xp.matrix_transpose(by_group(left, span, 1, work)))
 
-    alpha = theirs._alpha(products, ours)
-    return xp.matmul(alpha, by_group(theirs.rows, span, 1, work))[0, ...]
+    alpha = validation.alpha(products, training)
+    return xp.matmul(alpha, by_group(validation.rows, span, 1, work))[0, ...]
 
 
 def _off_diagonal(
     xp: Namespace, u: Float[Array, "b t m"], g: Float[Array, "b t m"], slab: int
 ) -> Float[Array, " b"]:
-    """Return sum_{i != k} (M_ik^2 + M_ik M_ki) for M = u^T g, a few rows of pairs at a time.
-
-    By pairs of positions, `sum_ik M_ik M_ki = sum_tt' <u_t, g_t'> <g_t, u_t'>`, or by pairs of outputs,
-    whichever are fewer.
-    """
+    """Return sum_{i != k} (M_ik^2 + M_ik M_ki) for M = u^T g, a few rows of pairs at a time."""
+    # All pairs of outputs, less those of an output with itself, where both terms are M_ii^2:
+    #
+    #   sum_{i != k} (M_ik^2 + M_ik M_ki) = tr(M M^T) + tr(M M) - 2 sum_i M_ii^2
+    #
+    # M = sum_t u_t g_t^T makes each trace a sum over pairs of positions,
+    #
+    #   tr(M M^T) = sum_tt' <u_t, u_t'> <g_t, g_t'>,    tr(M M) = sum_tt' <u_t, g_t'> <g_t, u_t'>,
+    #
+    # or, with M built, over pairs of outputs; whichever are fewer: t^2 or size^2.
     t, size = u.shape[1:]
-    if t <= size:
-        factors = ((u, u, g, g), (u, g, g, u))
-    else:
-        v, h = xp.matrix_transpose(u), xp.matrix_transpose(g)
-        factors = ((v, h, v, h), (v, h, h, v))
-    diagonal = xp.sum(u * g, axis=1)
+    by_positions = t <= size
+    left, right = (u, g) if by_positions else (xp.matrix_transpose(u), xp.matrix_transpose(g))
+    square = (left, left, right, right) if by_positions else (left, right, left, right)
+    crossed = (left, right, right, left)
+    diagonal = xp.sum(u * g, axis=1)  # M_ii
     found = -2.0 * xp.sum(diagonal * diagonal, axis=-1)
-    for a, b, c, d in factors:
+    for a, b, c, d in (square, crossed):
         for rows in spans(min(t, size), slab):
-            left = xp.matmul(a[:, rows, :], xp.matrix_transpose(b))
-            right = xp.matmul(c[:, rows, :], xp.matrix_transpose(d))
-            found = found + xp.sum(left * right, axis=(1, 2))
+            one = xp.matmul(a[:, rows, :], xp.matrix_transpose(b))
+            other = xp.matmul(c[:, rows, :], xp.matrix_transpose(d))
+            found = found + xp.sum(one * other, axis=(1, 2))
     return found

@@ -52,14 +52,13 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
     """
     work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
     check_same_samples(validation, training)
-    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
-        for field, array in ours.arrays().items():
-            other = theirs.arrays().get(field)
+    for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in layer.arrays().items():
+            other = before.arrays().get(field)
             same = other is not None and array.shape == other.shape and _equal(work.xp, array, other)
             if not same:
-                msg = (
-                    f"{where('training', index, ours)}.{field}: expected the values of validation, got others"
-                )
+                here = where("training", index, layer)
+                msg = f"{here}.{field}: expected the values of validation, got others"
                 raise ValueError(msg)
 
 

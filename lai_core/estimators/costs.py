@@ -188,15 +188,8 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
         work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
     else:
         work = check_pair(validation, training, asked.gradients, DEFAULT_MEMORY_BUDGET)
-    theirs, ours = (
-        estimators.seen_gradients(asked, trace, work, positions) for trace in (validation, training)
-    )
-    return sum(
-        left.pairwise_cost(right)
-        for parameter, uses in ours.items()
-        for left in theirs[parameter]
-        for right in uses
-    )
+    sides = (estimators.seen_gradients(asked, trace, work, positions) for trace in (validation, training))
+    return sum(use.pairwise_cost(other) for use, other in estimators.pairs(*sides))
 
 
 @dataclass(frozen=True)
@@ -288,6 +281,6 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
 
 def _held(trace: Trace, work: Workspace) -> int:
     """Return the bytes of what LAI reads of a trace."""
-    read: list[Any] = [layer.embedding(work.xp) for layer in trace.layers]
+    read: list[Any] = [layer.readout_input(work.xp) for layer in trace.layers]
     read = [array for array in [*read, trace.layers[-1].output_gradients] if array is not None]
     return sum(prod(array.shape) * itemsize(work.xp, array.dtype) for array in read)

@@ -14,7 +14,7 @@ from lai_core._engine.checks import (
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, readout_scales
-from lai_core.estimators.scores import _lai_scores
+from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
@@ -158,7 +158,8 @@ def preconditioned_lai_scores(
         As in `lai_scores`; also if `second_moment`, `exponent` or `epsilon` is not as described.
     """
     scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
-    return _lai_scores(validation, training, layer_weights, positions, exclude_self, memory_budget, scale)
+    sides = lai_sides(validation, training, layer_weights, positions, exclude_self, memory_budget, scale)
+    return sides.scores(exclude_self=exclude_self)
 
 
 def _output_scale(

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
+from lai_core.estimators._sides import lai_sides
 from lai_core.estimators._sketch_variance import chance_of_a_shared_group, sketch, spread
-from lai_core.estimators.scores import _lai_sides
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
 from lai_core.records.dense import LayerTrace, ReadoutTrace
@@ -156,18 +156,19 @@ def sketch_variance(
     >>> sketch_variance(trace, trace, width=1)
     array([16.])
     """
-    theirs, readouts, work = _lai_sides(validation, training, layer_weights, positions, False, memory_budget)
+    sides = lai_sides(validation, training, layer_weights, positions, False, memory_budget)
     gradients: Any = training.layers[-1].output_gradients
     outputs = int(gradients.shape[-1])
     _check_width(width, outputs)
-    given: Any = theirs[0] if isinstance(validation, ValidationSummary) else theirs["readouts"][0]
-    ours: Any = readouts["readouts"][0]
+    summed = isinstance(validation, ValidationSummary)
+    one: Any = sides.validation[0] if summed else sides.validation["readouts"][0]
+    other: Any = sides.training["readouts"][0]
     if permutation is None:
-        together = spread(given, ours, outputs, None, 1, work)
+        together = spread(one, other, outputs, None, 1, sides.work)
         return together * chance_of_a_shared_group(outputs, width)
     _check_entries("permutation", permutation, outputs)
     namespace_of({"training": gradients, "permutation": permutation})
-    return spread(given, ours, outputs, permutation, width, work)
+    return spread(one, other, outputs, permutation, width, sides.work)
 
 
 def _check_entries(name: str, array: Array, outputs: int) -> None:

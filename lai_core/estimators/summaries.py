@@ -63,15 +63,15 @@ class ValidationSummary:
         if not isinstance(other, ValidationSummary):
             return NotImplemented
         for what in ("estimator", "positions"):
-            mine, theirs = getattr(self, what), getattr(other, what)
-            if mine != theirs:
-                msg = f"summary: expected {what} {mine!r} as in the first summary, got {theirs!r}"
+            expected, got = getattr(self, what), getattr(other, what)
+            if expected != got:
+                msg = f"summary: expected {what} {expected!r} as in the first summary, got {got!r}"
                 raise ValueError(msg)
         check_equal_layouts("the first summary", self.layouts, "summary", other.layouts)
         namespace_of({"first summary": self.totals[0][0], "summary": other.totals[0][0]})
         totals = tuple(
-            tuple(left + right for left, right in zip(mine, theirs, strict=True))
-            for mine, theirs in zip(self.totals, other.totals, strict=True)
+            tuple(left + right for left, right in zip(*parameter, strict=True))
+            for parameter in zip(self.totals, other.totals, strict=True)
         )
         samples = self.samples + other.samples
         return ValidationSummary(self.estimator, self.positions, totals, samples, self.layouts)

@@ -1,48 +1,124 @@
 """What a record of one layer must know, and the trace that holds the records of one batch.
 
-A kind of record is a frozen dataclass derived from `Record`. To add one, implement its methods:
-no estimator knows the kinds. Ghost adds up `parameter_gradients`, LAI reads `embedding`, both
-take the output gradients of the last record, and every check goes through `arrays` and `layout`.
+A kind of record is a frozen dataclass derived from `Record` that declares its arrays, `array_fields`, and
+says its gradients: no estimator knows the kinds. Ghost adds up `parameter_gradients`, LAI reads
+`readout_input`, both take the output gradients of the last record. Its arrays, its number of samples, their
+checks and its pytree (`lai_jax.register_record`) follow from the declaration.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
 
+from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
+
+OWN = ("name", "weight")
+"""Static fields that may differ between the two sides, or are compared by themselves."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What an array of a record may be: its axes in words, its kind of numbers.
+
+    Parameters
+    ----------
+    shapes
+        Each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more.
+        The first is the samples', `d` the width that both sides share.
+    dtype
+        `real floating` or `integral`.
+    """
+
+    shapes: tuple[str, ...] = ("n d", "n t d")
+    dtype: Literal["real floating", "integral"] = "real floating"
+
+    def check(self, name: str, array: Array, xp: Namespace) -> None:
+        """Raise unless an array has one of the shapes, entries, and numbers of its kind.
+
+        Raises
+        ------
+        ValueError
+            If its rank is wrong or it is empty.
+        TypeError
+            If its numbers are of another kind.
+        """
+        if not any(_fits(shape.split(), array.ndim) for shape in self.shapes):
+            shapes = " or ".join(_written(shape.split()) for shape in self.shapes)
+            msg = f"{name}: expected shape {shapes}, got {tuple(array.shape)}"
+            raise ValueError(msg)
+        check_not_empty(name, array)
+        if self.dtype == "real floating":
+            check_floating(name, array, xp)
+        elif not xp.isdtype(array.dtype, self.dtype):
+            msg = f"{name}: expected an integer dtype, got {array.dtype}"
+            raise TypeError(msg)
+
+    def width(self, array: Array) -> int | None:
+        """Return the length of the axis `d`; None where no shape has one."""
+        shape = next(shape.split() for shape in self.shapes if _fits(shape.split(), array.ndim))
+        return int(array.shape[shape.index("d")]) if "d" in shape else None
+
+
+def _fits(axes: list[str], rank: int) -> bool:
+    return rank >= len(axes) if axes[-1].startswith("*") else rank == len(axes)
+
+
+def _written(axes: list[str]) -> str:
+    return f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
 
 
 class Record(ABC):
     """One layer's record of one batch. Holds what it is given; checked when it is scored."""
 
+    array_fields: ClassVar[Mapping[str, Axes]]
+    """The fields that hold arrays, and what these may be; all other fields are static."""
+
     name: str
     weight: Hashable
     output_gradients: Array | None
 
-    @abstractmethod
+    @classmethod
+    def static_fields(cls) -> tuple[str, ...]:
+        """Return the names of the fields that hold no arrays."""
+        kind: Any = cls  # a dataclass, as every kind is
+        return tuple(field.name for field in fields(kind) if field.name not in cls.array_fields)
+
     def arrays(self) -> Mapping[str, Array]:
         """Return the arrays of the record by field name; those that are None left out."""
+        named = {name: getattr(self, name) for name in self.array_fields}
+        return {name: array for name, array in named.items() if array is not None}
 
-    @abstractmethod
-    def check(self, where: str, xp: Namespace) -> None:
-        """Raise a `ValueError` or `TypeError` that starts with `where` unless the arrays fit each other."""
-
-    @abstractmethod
-    def layout(self) -> Mapping[str, Any]:
-        """Return what must be equal on the validation and the training side: widths, flags, kind."""
-
-    @abstractmethod
     def samples(self) -> int:
         """Return how many samples were recorded."""
+        return int(next(iter(self.arrays().values())).shape[0])
+
+    def check(self, where: str, xp: Namespace) -> None:
+        """Raise a `ValueError` or `TypeError` that starts with `where` unless the arrays are as declared.
+
+        A kind whose arrays must fit each other adds that.
+        """
+        for name, array in self.arrays().items():
+            self.array_fields[name].check(f"{where}.{name}", array, xp)
+
+    def layout(self) -> Mapping[str, Any]:
+        """Return what must be equal on the validation and the training side: kind, widths, static fields."""
+        layout: dict[str, Any] = {"kind": type(self).__name__}
+        for name, axes in self.array_fields.items():
+            if any("d" in shape.split() for shape in axes.shapes):
+                array = getattr(self, name)
+                words = name.replace("_", " ")
+                layout[f"width of the {words}"] = None if array is None else axes.width(array)
+        return layout | {name: getattr(self, name) for name in self.static_fields() if name not in OWN}
 
     @abstractmethod
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of each parameter of the layer, named `weight`, `bias`, ..."""
 
     @abstractmethod
-    def embedding(self, xp: Namespace) -> Array | None:
+    def readout_input(self, xp: Namespace) -> Array | None:
         """Return the input that LAI's virtual readout sees, `(n, d)` or `(n, t, d)`; None if it sees none."""
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
-from lai_core._engine.checks import check_budget
+from lai_core._engine.checks import check_budget, listed
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
 from lai_core.records.base import Record, Trace, where
@@ -13,11 +13,14 @@ Needs = Literal["output", "all"] | None
 
 
 def _arrays(role: str, trace: Trace) -> dict[str, Array]:
-    return {
-        f"{where(role, index, layer)}.{field}": array
-        for index, layer in enumerate(trace.layers)
-        for field, array in layer.arrays().items()
-    }
+    named = {}
+    for index, layer in enumerate(trace.layers):
+        here = where(role, index, layer)
+        if not layer.arrays():
+            msg = f"{here}: expected arrays, got None for {listed(layer.array_fields)}"
+            raise ValueError(msg)
+        named.update({f"{here}.{field}": array for field, array in layer.arrays().items()})
+    return named
 
 
 def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
@@ -154,11 +157,11 @@ def check_equal_layouts(
         msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
         raise ValueError(msg)
     for index, pair in enumerate(zip(expected, got, strict=True)):
-        theirs, ours = (dict(layout) for layout in pair)
-        for what in (*theirs, *ours):
-            if theirs.get(what) != ours.get(what):
+        wanted, given = (dict(layout) for layout in pair)
+        for what in (*wanted, *given):
+            if wanted.get(what) != given.get(what):
                 here = names[index] if names else f"{role}.layers[{index}]"
-                msg = f"{here}: expected {what} {theirs.get(what)!r} as in {source}, got {ours.get(what)!r}"
+                msg = f"{here}: expected {what} {wanted.get(what)!r} as in {source}, got {given.get(what)!r}"
                 raise ValueError(msg)
 
 
@@ -182,13 +185,13 @@ def check_same_samples(validation: Trace, training: Trace) -> None:
             f"and {n_train} training samples"
         )
         raise ValueError(msg)
-    for index, (theirs, ours) in enumerate(zip(validation.layers, training.layers, strict=True)):
-        for field, array in ours.arrays().items():
-            other = theirs.arrays().get(field)
+    for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
+        for field, array in layer.arrays().items():
+            other = before.arrays().get(field)
             if other is not None and tuple(other.shape) != tuple(array.shape):
                 msg = (
                     f"exclude_self: expected the same batch as validation and as training, but "
-                    f"{where('training', index, ours)}.{field} has shape {tuple(array.shape)}, in "
+                    f"{where('training', index, layer)}.{field} has shape {tuple(array.shape)}, in "
                     f"validation {tuple(other.shape)}"
                 )
                 raise ValueError(msg)

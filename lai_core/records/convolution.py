@@ -2,16 +2,15 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.positions import sum_positions
 from lai_core.records._patches import Geometry as Geometry
 from lai_core.records._patches import Patch, by_position, padded_with_zeros
-from lai_core.records.base import Record
+from lai_core.records.base import Axes, Record
 from lai_core.records.dense import LayerTrace
 
 
@@ -55,6 +54,8 @@ class ConvolutionTrace(Record):
     (2, 2)
     """
 
+    array_fields: ClassVar = {"activations": Axes(("n d *space",)), "output_gradients": Axes(("n d *space",))}
+
     activations: Array
     output_gradients: Array | None = None
     kernel: Sequence[int] = ()
@@ -66,23 +67,23 @@ class ConvolutionTrace(Record):
     weight: Hashable = None
     name: str = ""
 
-    def arrays(self) -> Mapping[str, Array]:
-        """Return the arrays of the record by field name; those that are None left out."""
-        named = {"activations": self.activations, "output_gradients": self.output_gradients}
-        return {name: array for name, array in named.items() if array is not None}
+    def __post_init__(self) -> None:
+        """Fill in the defaults, as tuples: two equal convolutions then have equal fields."""
+        axes = len(self.kernel)
+        filled = {
+            "kernel": self.kernel,
+            "stride": (1,) * axes if self.stride is None else self.stride,
+            "padding": ((0, 0),) * axes if self.padding is None else map(tuple, self.padding),
+            "dilation": (1,) * axes if self.dilation is None else self.dilation,
+        }
+        for name, values in filled.items():
+            object.__setattr__(self, name, tuple(values))
 
     @property
     def geometry(self) -> "Geometry":
-        """The convolution's shape, with the defaults filled in."""
-        axes = len(self.kernel)
-        return Geometry(
-            tuple(self.kernel),
-            tuple(self.stride) if self.stride is not None else (1,) * axes,
-            tuple((low, high) for low, high in self.padding)
-            if self.padding is not None
-            else ((0, 0),) * axes,
-            tuple(self.dilation) if self.dilation is not None else (1,) * axes,
-        )
+        """The convolution's shape."""
+        given: Any = (self.kernel, self.stride, self.padding, self.dilation)
+        return Geometry(*given)
 
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other and the kernel.
@@ -93,15 +94,14 @@ class ConvolutionTrace(Record):
             If a rank, the channels, the samples, the groups or the output's space do not fit.
         """
         axes = len(self.kernel)
+        super().check(where, xp)
         for field, array in self.arrays().items():
-            if array.ndim != axes + 2 or not axes:
+            if array.ndim != axes + 2:
                 msg = (
-                    f"{where}.{field}: expected shape (n, channels, *space) with one axis of space per "
-                    f"kernel length {tuple(self.kernel)}, got {tuple(array.shape)}"
+                    f"{where}.{field}: expected one axis of space per kernel length {self.kernel}, "
+                    f"got shape {tuple(array.shape)}"
                 )
                 raise ValueError(msg)
-            check_not_empty(f"{where}.{field}", array)
-            check_floating(f"{where}.{field}", array, xp)
             if not isinstance(self.groups, int) or self.groups < 1 or array.shape[1] % self.groups:
                 msg = (
                     f"{where}.groups: expected a positive divisor of the channels of {field} "
@@ -110,8 +110,8 @@ class ConvolutionTrace(Record):
                 raise ValueError(msg)
         for field in ("stride", "padding", "dilation"):
             given = getattr(self, field)
-            if given is not None and len(given) != axes:
-                msg = f"{where}.{field}: expected one entry per axis of space ({axes}), got {tuple(given)}"
+            if len(given) != axes:
+                msg = f"{where}.{field}: expected one entry per axis of space ({axes}), got {given}"
                 raise ValueError(msg)
         if self.output_gradients is None:
             return
@@ -124,18 +124,6 @@ class ConvolutionTrace(Record):
             )
             raise ValueError(msg)
 
-    def layout(self) -> Mapping[str, Any]:
-        """Return what must be equal on the validation and the training side."""
-        outputs = self.output_gradients
-        return {
-            "kind": type(self).__name__,
-            "width of the activations": int(self.activations.shape[1]),
-            "width of the output gradients": None if outputs is None else int(outputs.shape[1]),
-            "geometry": self.geometry,
-            "bias": bool(self.bias),
-            "groups": self.groups,
-        }
-
     @property
     def matrix_shape(self) -> tuple[int, ...] | None:
         """Groups, outputs and inputs of a group, then the kernel's lengths; None without output gradients."""
@@ -144,14 +132,10 @@ class ConvolutionTrace(Record):
         sides = (self.output_gradients, self.activations)
         return (self.groups, *(int(side.shape[1]) // self.groups for side in sides), *self.kernel)
 
-    def samples(self) -> int:
-        """Return how many samples were recorded."""
-        return int(self.activations.shape[0])
-
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the kernel and, where there is one, of the bias."""
         rows = by_position(work.xp, self.output_gradients)
-        weight = ConvolutionGradient(OuterGradient(rows, self._patches(work.xp), groups=self.groups))
+        weight = OuterGradient(rows, self._patches(work.xp), groups=self.groups)
         return {
             "weight": weight,
             **({"bias": VectorGradient(sum_positions(work, rows))} if self.bias else {}),
@@ -167,7 +151,7 @@ class ConvolutionTrace(Record):
         space = geometry.output(self.activations.shape[2:])
         return tuple(Patch(xp, padded, window) for window in geometry.windows(space))
 
-    def embedding(self, xp: Namespace) -> Array | None:
+    def readout_input(self, xp: Namespace) -> Array | None:
         """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""
         return by_position(xp, self.activations)
 
@@ -220,48 +204,3 @@ class ConvolutionTrace(Record):
             groups=self.groups,
             name=self.name,
         )
-
-
-@dataclass(frozen=True)
-class ConvolutionGradient(ParameterGradient):
-    """The gradients of a kernel: an outer gradient whose blocks of columns are the kernel's offsets."""
-
-    outer: OuterGradient
-
-    @property
-    def samples(self) -> int:
-        """How many samples the batch has."""
-        return self.outer.samples
-
-    def blocks(self, training: "ConvolutionGradient", work: Workspace) -> Any:
-        """Yield the inner products in blocks that fit the budget."""
-        return self.outer.blocks(training.outer, work)
-
-    def paired(self, training: "ConvolutionGradient", work: Workspace) -> Array:
-        """Return the inner product of sample j's gradient with sample j's of `training`."""
-        return self.outer.paired(training.outer, work)
-
-    def total(self, work: Workspace) -> tuple[Array, ...]:
-        """Return the summed gradient, one block per offset."""
-        return self.outer.total(work)
-
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Array:
-        """Return the inner product of every sample's gradient with a `total`."""
-        return self.outer.along(direction, work)
-
-    def scores(self, validation: ParameterGradient, work: Workspace) -> Array:
-        """Return the inner products with the summed `validation` gradient, in parts that fit the budget."""
-        other = validation.outer if isinstance(validation, ConvolutionGradient) else validation
-        return self.outer.scores(other, work)
-
-    def total_entries(self) -> int:
-        """How many numbers `total` holds."""
-        return self.outer.total_entries()
-
-    def pairwise_cost(self, training: "ConvolutionGradient") -> int:
-        """Multiply-adds of all `blocks` against `training`."""
-        return self.outer.pairwise_cost(training.outer)
-
-    def total_cost(self) -> int:
-        """Multiply-adds of `total`."""
-        return self.outer.total_cost()

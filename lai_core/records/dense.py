@@ -2,14 +2,13 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.positions import sum_positions, with_positions
-from lai_core.records.base import Record
+from lai_core.records.base import Axes, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +46,14 @@ class LayerTrace(Record):
     1
     """
 
+    array_fields: ClassVar = {"activations": Axes(), "output_gradients": Axes()}
+
     activations: Array
     output_gradients: Array | None = None
     bias: bool = False
     weight: Hashable = None
     groups: int = 1
     name: str = ""
-
-    def arrays(self) -> Mapping[str, Array]:
-        """Return the arrays of the record by field name; those that are None left out."""
-        named = {"activations": self.activations, "output_gradients": self.output_gradients}
-        return {name: array for name, array in named.items() if array is not None}
 
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other.
@@ -73,12 +69,8 @@ class LayerTrace(Record):
         if not isinstance(bias, bool):
             msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
             raise TypeError(msg)
+        super().check(where, xp)
         for field, array in self.arrays().items():
-            if array.ndim not in (2, 3):
-                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
-                raise ValueError(msg)
-            check_not_empty(f"{where}.{field}", array)
-            check_floating(f"{where}.{field}", array, xp)
             if self.groups.__class__ is not int or self.groups < 1 or array.shape[-1] % self.groups:
                 msg = (
                     f"{where}.groups: expected a Python int, a positive divisor of the width of {field} "
@@ -96,17 +88,6 @@ class LayerTrace(Record):
             )
             raise ValueError(msg)
 
-    def layout(self) -> Mapping[str, Any]:
-        """Return what must be equal on the validation and the training side."""
-        outputs = self.output_gradients
-        return {
-            "kind": type(self).__name__,
-            "width of the activations": int(self.activations.shape[-1]),
-            "width of the output gradients": None if outputs is None else int(outputs.shape[-1]),
-            "bias": bool(self.bias),
-            "groups": self.groups,
-        }
-
     @property
     def matrix_shape(self) -> tuple[int, ...] | None:
         """Shape of the matrix: groups, outputs and inputs of a group; None without output gradients."""
@@ -114,10 +95,6 @@ class LayerTrace(Record):
             return None
         sides = (self.output_gradients, self.activations)
         return (self.groups, *(int(side.shape[-1]) // self.groups for side in sides))
-
-    def samples(self) -> int:
-        """Return how many samples were recorded."""
-        return int(self.activations.shape[0])
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the weight and, where there is one, of the bias."""
@@ -129,7 +106,7 @@ class LayerTrace(Record):
             return {"weight": weight}
         return {"weight": weight, "bias": VectorGradient(sum_positions(work, self.output_gradients))}
 
-    def embedding(self, xp: Namespace) -> Array | None:
+    def readout_input(self, xp: Namespace) -> Array | None:
         """Return the activations: LAI's virtual readout sees the layer's whole input."""
         return self.activations
 
@@ -158,19 +135,8 @@ class ReadoutTrace(LayerTrace):
     """
 
     def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays are of the right rank and kind; their positions may differ.
-
-        Raises
-        ------
-        ValueError
-            If a rank is wrong.
-        """
-        for field, array in self.arrays().items():
-            if array.ndim not in {2, 3}:
-                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
-                raise ValueError(msg)
-            check_not_empty(f"{where}.{field}", array)
-            check_floating(f"{where}.{field}", array, xp)
+        """Raise unless the arrays are as declared; their positions may differ."""
+        Record.check(self, where, xp)
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return no gradients: Ghost sees no parameter here."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
 from lai_core._engine.namespace import Array, Namespace, cast, device_of
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.positions import with_positions
-from lai_core.records.base import Record
+from lai_core.records.base import Axes, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +45,8 @@ class EmbeddingTrace(Record):
     6.0
     """
 
+    array_fields: ClassVar = {"ids": Axes(("n", "n t"), "integral"), "output_gradients": Axes()}
+
     ids: Array
     output_gradients: Array | None
     rows: int
@@ -53,57 +54,28 @@ class EmbeddingTrace(Record):
     weight: Hashable = None
     name: str = ""
 
-    def arrays(self) -> Mapping[str, Array]:
-        """Return the arrays of the record by field name; those that are None left out."""
-        named = {"ids": self.ids, "output_gradients": self.output_gradients}
-        return {name: array for name, array in named.items() if array is not None}
-
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other.
 
         Raises
         ------
         ValueError
-            If a rank, the samples or the positions do not fit.
-        TypeError
-            If the ids are not integers.
+            If the samples or the positions do not fit.
         """
-        if self.ids.ndim not in {1, 2}:
-            msg = f"{where}.ids: expected shape (n,) or (n, t), got {tuple(self.ids.shape)}"
-            raise ValueError(msg)
-        if not xp.isdtype(self.ids.dtype, "integral"):
-            msg = f"{where}.ids: expected an integer dtype, got {self.ids.dtype}"
-            raise TypeError(msg)
-        check_not_empty(f"{where}.ids", self.ids)
+        super().check(where, xp)
         if self.output_gradients is None:
             return
-        check_not_empty(f"{where}.output_gradients", self.output_gradients)
-        check_floating(f"{where}.output_gradients", self.output_gradients, xp)
         expected, got = tuple(self.ids.shape), tuple(self.output_gradients.shape)
         if got[:-1] != expected:
             axes = "(n, t, d)" if len(expected) == 2 else "(n, d)"
             msg = f"{where}.output_gradients: expected shape {axes} with the ids' {expected}, got {got}"
             raise ValueError(msg)
 
-    def layout(self) -> Mapping[str, Any]:
-        """Return what must be equal on the validation and the training side."""
-        outputs = self.output_gradients
-        return {
-            "kind": type(self).__name__,
-            "rows": self.rows,
-            "width of the output gradients": None if outputs is None else int(outputs.shape[-1]),
-            "padding": self.padding,
-        }
-
     @property
     def matrix_shape(self) -> tuple[int, ...] | None:
         """Shape of the table: one group, rows and width; None without output gradients."""
         outputs = self.output_gradients
         return None if outputs is None else (1, self.rows, int(outputs.shape[-1]))
-
-    def samples(self) -> int:
-        """Return how many samples were recorded."""
-        return int(self.ids.shape[0])
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the table."""
@@ -115,7 +87,7 @@ class EmbeddingTrace(Record):
             gradients = gradients * xp.expand_dims(trains, axis=2)
         return {"weight": TableGradient((EmbeddingGradient(ids, gradients, self.rows),), ())}
 
-    def embedding(self, xp: Namespace) -> Array | None:
+    def readout_input(self, xp: Namespace) -> Array | None:
         """Return None: an id is no activation, so LAI has no readout from it."""
         return None
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from lai_core._engine.checks import check_floating, check_not_empty
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, cast
 from lai_core._engine.positions import sum_positions
-from lai_core.records.base import Record
+from lai_core.records.base import Axes, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +38,12 @@ class GainTrace(Record):
     75.0
     """
 
+    array_fields: ClassVar = {"normalized": Axes(), "output_gradients": Axes()}
+
     normalized: Array | None
     output_gradients: Array | None
     weight: Hashable = None
     name: str = ""
-
-    def arrays(self) -> Mapping[str, Array]:
-        """Return the arrays of the record by field name; those that are None left out."""
-        named = {"normalized": self.normalized, "output_gradients": self.output_gradients}
-        return {name: array for name, array in named.items() if array is not None}
 
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other.
@@ -55,14 +51,9 @@ class GainTrace(Record):
         Raises
         ------
         ValueError
-            If a rank is wrong or the shapes differ.
+            If the shapes differ.
         """
-        for field, array in self.arrays().items():
-            if array.ndim not in {2, 3}:
-                msg = f"{where}.{field}: expected shape (n, d) or (n, t, d), got {tuple(array.shape)}"
-                raise ValueError(msg)
-            check_not_empty(f"{where}.{field}", array)
-            check_floating(f"{where}.{field}", array, xp)
+        super().check(where, xp)
         if self.normalized is None or self.output_gradients is None:
             return
         expected, got = tuple(self.normalized.shape), tuple(self.output_gradients.shape)
@@ -70,19 +61,10 @@ class GainTrace(Record):
             msg = f"{where}.output_gradients: expected the shape of normalized, {expected}, got {got}"
             raise ValueError(msg)
 
-    def layout(self) -> Mapping[str, Any]:
-        """Return what must be equal on the validation and the training side."""
-        width = next((int(array.shape[-1]) for array in self.arrays().values()), None)
-        return {"kind": type(self).__name__, "width": width, "offset": self.normalized is None}
-
     @property
     def matrix_shape(self) -> tuple[int, ...] | None:
         """Shape of the vector."""
         return next(((int(array.shape[-1]),) for array in self.arrays().values()), None)
-
-    def samples(self) -> int:
-        """Return how many samples were recorded."""
-        return next(int(array.shape[0]) for array in self.arrays().values())
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the vector."""
@@ -91,6 +73,6 @@ class GainTrace(Record):
             gradients = gradients * cast(work.xp, self.normalized, work.dtype)
         return {"weight": VectorGradient(sum_positions(work, gradients))}
 
-    def embedding(self, xp: Namespace) -> Array | None:
+    def readout_input(self, xp: Namespace) -> Array | None:
         """Return None: a gain has no activation of its own, so LAI has no readout from it."""
         return None

@@ -15,7 +15,7 @@ from lai_jax._program.sample_axis import split
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._recording.parameters import built_gradients
 from lai_jax._recording.plan import Plan
-from lai_jax._recording.records import MapTrace, TransposedTrace
+from lai_jax._recording.records import TransposedTrace
 from lai_jax._recording.uses import Use
 
 
@@ -173,4 +173,4 @@ def _unfolded(use: Use, data: Any, cotangent: Any, samples: int) -> Record:
     for array, own, spec in rows:
         moved = None if array is None else jnp.moveaxis(split(array, own, samples), spec[1] + 1, -1)
         pixels.append(None if moved is None else moved.reshape((samples, -1, moved.shape[-1])))
-    return MapTrace(pixels[0], pixels[1], name=use.name)
+    return lai.ReadoutTrace(pixels[0], pixels[1], name=use.name)

@@ -1,13 +1,9 @@
-"""Kinds of record that only arise from programs."""
+"""The kind of record that only arises from programs, written by public names alone as one's own would be."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lai_core import LayerTrace, ReadoutTrace
-from lai_core._engine.gradients import ParameterGradient, Workspace
-from lai_core._engine.namespace import Namespace
-from lai_core._engine.outer import OuterGradient
-from lai_core._engine.positions import with_positions
+from lai_core.records import LayerTrace, OuterGradient, ParameterGradient, Workspace, with_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +25,3 @@ class TransposedTrace(LayerTrace):
             with_positions(work.xp, array) for array in (self.activations, self.output_gradients)
         )
         return {"weight": OuterGradient(rows, (columns,), groups=self.groups)}
-
-
-@dataclass(frozen=True, eq=False)
-class MapTrace(ReadoutTrace):
-    """A convolution as LAI alone sees it: input and output maps, whose numbers of positions may differ.
-
-    Parameters and errors are those of `LayerTrace`.
-    """
-
-    def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays fit each other, positions aside."""
-        for field, array in self.arrays().items():
-            LayerTrace(array, name=self.name).check(f"{where}.{field}", xp)

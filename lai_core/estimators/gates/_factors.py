@@ -51,7 +51,7 @@ def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
     """
     work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
     check_dense("trace", trace, work)
-    inputs: list[Array] = [layer.embedding(work.xp) for layer in trace.layers[1:]]
+    inputs: list[Array] = [layer.readout_input(work.xp) for layer in trace.layers[1:]]
     return tuple(work.xp.astype(activations > 0, work.dtype) for activations in inputs)
 
 

@@ -44,7 +44,7 @@ def gate_inputs(
     work = check_lai_pair(validation, training, "mean", memory_budget)
     check_dense("validation", validation, work)
     check_dense("training", training, work)
-    theirs, ours = ([layer.embedding(work.xp) for layer in trace.layers] for trace in traces)
+    theirs, ours = ([layer.readout_input(work.xp) for layer in trace.layers] for trace in traces)
     outputs: tuple[Array, Array] = (
         validation.layers[-1].output_gradients,
         training.layers[-1].output_gradients,
@@ -95,7 +95,7 @@ def check_dense(role: str, trace: Trace, work: Workspace) -> None:
     """
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
-        embedding: Any = layer.embedding(work.xp)
+        embedding: Any = layer.readout_input(work.xp)
         here = where(role, index, layer)
         if embedding is None or embedding.ndim != 2 or getattr(layer, "groups", 1) != 1:
             got = "none" if embedding is None else f"shape {tuple(embedding.shape)}"

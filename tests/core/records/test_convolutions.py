@@ -188,6 +188,6 @@ def test_sides_of_different_geometry_are_refused():
         lai.ConvolutionTrace(maps(2, 2, 6), maps(2, 3, 3), kernel=(4,)),
     ]
     last = lai.LayerTrace(maps(2, 1), maps(2, 1))
-    with pytest.raises(ValueError, match="geometry"):
+    with pytest.raises(ValueError, match=r"expected kernel \(3,\) as in validation, got \(4,\)"):
         lai.ghost_kernel(*(lai.Trace([layer, last]) for layer in layers))
     assert case[1] == (3,)

@@ -129,7 +129,7 @@ def maps(*shape):
         (
             lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 6), kernel=(3, 3)),
             ValueError,
-            "(n, channels, *sp",
+            "one axis of space per kernel length (3, 3), got shape (2, 3, 8)",
         ),
         (
             lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 7), kernel=(3,)),

@@ -1,0 +1,116 @@
+"""A kind of record of one's own: by public names alone, and its arrays declared once."""
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core.records import Axes, OuterGradient, Record, with_positions
+from tests.support.backends import BACKENDS
+
+DRAWS = np.random.default_rng(0)
+
+
+@lai_jax.register_record
+@dataclass(frozen=True, eq=False)
+class BilinearTrace(Record):
+    """One use of `s_k = a^T W_k b`."""
+
+    array_fields: ClassVar = {name: Axes(("n d",)) for name in ("left", "right", "output_gradients")}
+    left: Any
+    right: Any
+    output_gradients: Any = None
+    scale: int = 1
+    weight: Hashable = None
+    name: str = ""
+
+    def parameter_gradients(self, work):
+        xp = work.xp
+        products = self.scale * xp.expand_dims(self.left, axis=2) * xp.expand_dims(self.right, axis=1)
+        columns = xp.reshape(products, (products.shape[0], 1, -1))
+        return {"weight": OuterGradient(with_positions(xp, self.output_gradients), (columns,))}
+
+    def readout_input(self, xp):
+        return xp.concat([self.left, self.right], axis=1)
+
+
+def drawn(n):
+    return [DRAWS.normal(size=(n, d)) for d in (3, 4, 2)]
+
+
+def gradients(left, right, output_gradients, scale):
+    """Each sample's gradient of W, entry by entry."""
+    return scale * np.einsum("nk,nd,ne->nkde", output_gradients, left, right).reshape(len(left), -1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_every_estimator_knows_the_kind(backend):
+    sides = drawn(3), drawn(5)
+    z, j = (lai.Trace([BilinearTrace(*map(backend.array, side), scale=2)]) for side in sides)
+    kernel = gradients(*sides[0], 2) @ gradients(*sides[1], 2).T
+    np.testing.assert_allclose(backend.numpy(lai.ghost_kernel(z, j)), kernel, rtol=1e-10)
+    np.testing.assert_allclose(backend.numpy(lai.lli_scores(z, j)), kernel.sum(0), rtol=1e-10)
+    summary = lai.summarize(z, "ghost")
+    np.testing.assert_allclose(backend.numpy(lai.ghost_scores(summary, j)), kernel.sum(0), rtol=1e-10)
+    alpha, beta = (sum(sides[0][i] @ sides[1][i].T for i in places) for places in ((0, 1), (2,)))
+    np.testing.assert_allclose(backend.numpy(lai.lai_kernel(z, j)), alpha * beta, rtol=1e-10)
+
+
+def test_it_runs_under_jit_and_its_static_fields_are_no_leaves():
+    sides = drawn(3), drawn(5)
+    z, j = (lai.Trace([BilinearTrace(*map(jnp.asarray, side), scale=2, name="b")]) for side in sides)
+    assert len(jax.tree.leaves(z)) == 3
+    again = jax.tree.map(lambda leaf: leaf, z).layers[0]
+    assert (type(again), again.scale, again.name) == (BilinearTrace, 2, "b")
+    kernel = gradients(*sides[0], 2) @ gradients(*sides[1], 2).T
+    np.testing.assert_allclose(jax.jit(lai.ghost_kernel)(z, j), kernel, rtol=1e-10)
+
+
+ONES = {"left": np.ones((2, 3)), "right": np.ones((2, 4)), "output_gradients": np.ones((2, 2))}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"left": np.ones((2, 3, 1))}, ValueError, "layers[0].left: expected shape (n, d), got (2, 3, 1)"),
+        ({"right": np.ones((2, 0))}, ValueError, "right: expected every axis to have at least one entry"),
+        ({"left": np.ones((2, 3), int)}, TypeError, "left: expected a real floating dtype, got int64"),
+        ({"output_gradients": None}, ValueError, "output_gradients: expected output gradients of"),
+        (dict.fromkeys(ONES), ValueError, "layers[0]: expected arrays, got None for 'left', 'right'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_declaration_is_named(change, error, message):
+    trace = lai.Trace([BilinearTrace(**ONES | change)])
+    with pytest.raises(error, match=re.escape(message)):
+        lai.ghost_kernel(trace, trace)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"right": np.ones((2, 5))},
+            "training.layers[0]: expected width of the right 4 as in validation, got 5",
+        ),
+        ({"scale": 3}, "training.layers[0]: expected scale 1 as in validation, got 3"),
+    ],
+)
+def test_widths_and_static_fields_are_equal_on_both_sides(change, message):
+    sides = (lai.Trace([BilinearTrace(**ONES | part)]) for part in ({}, change))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lai.ghost_kernel(*sides)
+
+
+def test_a_record_without_arrays_is_named():
+    trace = lai.Trace([lai.GainTrace(None, None), lai.LayerTrace(np.ones((2, 1)), np.ones((2, 1)))])
+    with pytest.raises(
+        ValueError, match=r"layers\[0\]: expected arrays, got None for 'normalized', 'output_"
+    ):
+        lai.lai_kernel(trace, trace)
