@@ -53,8 +53,7 @@ def trace_gates(
     >>> params = {"hidden": jnp.ones((4, 8)), "out": jnp.ones((8, 3))}
     >>> loss = lambda outputs, targets: (outputs**2).sum(-1)
     >>> found = lai_jax.trace_gates(apply, params, loss, jnp.ones((5, 4)), jnp.zeros(5))
-    >>> both = found.trace, found.trace, found.gates, found.gates, found.column_norms
-    >>> gate_lai_kernel(*both).shape
+    >>> gate_lai_kernel(found, found).shape
     (5, 5)
     """
     model = read(apply, params, loss, inputs, targets)

@@ -45,8 +45,7 @@ def trace_gates(
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
     >>> found = lai_torch.trace_gates(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]))
-    >>> both = found.trace, found.trace, found.gates, found.gates, found.column_norms
-    >>> gate_lai_kernel(*both).shape
+    >>> gate_lai_kernel(found, found).shape
     torch.Size([5, 5])
     """
     return gated(record(model, loss, inputs, targets, every_layer=False, last=last, gates=True))

@@ -77,9 +77,7 @@ def test_what_is_read_off_a_model_makes_the_kernel():
     _, gates, _ = explicit(model, *batch)
     for found, each in zip(sides[1].gates, gates, strict=True):
         np.testing.assert_allclose(found.numpy(), each, rtol=1e-12, atol=1e-14)
-    kernel = gate_lai_kernel(
-        sides[0].trace, sides[1].trace, sides[0].gates, sides[1].gates, sides[1].column_norms
-    )
+    kernel = gate_lai_kernel(*sides)
     np.testing.assert_allclose(kernel.numpy(), expected_kernel(model, validation, batch), rtol=1e-11)
     plain = lai_torch.trace(model, LOSS, *batch)
     assert [layer.name for layer in sides[1].trace.layers] == [layer.name for layer in plain.layers]
@@ -135,11 +133,11 @@ def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():
     model, validation, batch = network(), data(6), data(5)
     curator = curated(model, validation, refresh=10)
     curator.score(*batch)
-    theirs = lai_torch.trace_gates(model, LOSS, *validation)
+    before = lai_torch.trace_gates(model, LOSS, *validation)
     with torch.no_grad():
         model[7].weight *= 2.0
-    ours = lai_torch.trace_gates(model, LOSS, *batch)
-    expected = gate_lai_kernel(theirs.trace, ours.trace, theirs.gates, ours.gates, ours.column_norms).sum(0)
+    now = lai_torch.trace_gates(model, LOSS, *batch)
+    expected = gate_lai_kernel(before, now).sum(0)
     torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import lai_core as lai
 from lai_core._engine.namespace import namespace_of
-from lai_core.estimators.gates import gate_lai_scores
+from lai_core.estimators.gates import GateTrace, gate_lai_scores
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 
 Function = Callable[[Any, Any, Any, Any], Any]
@@ -35,8 +35,10 @@ def _gated(*arrays: Any) -> Any:
         lai.Trace([lai.LayerTrace(a[0, :, 0, :]), lai.LayerTrace(a[1, :, 0, :], g[1, :, 0, :])])
         for a, g in (arrays[:2], arrays[2:])
     ]
+    norms = [arrays[0][0, 0, 0, :] ** 2]
     slopes = [[g[0, :, 0, :]] for g in (arrays[1], arrays[3])]
-    return gate_lai_scores(*traces, *slopes, [arrays[0][0, 0, 0, :] ** 2])
+    sides = zip(traces, slopes, strict=True)
+    return gate_lai_scores(*(GateTrace(*side, norms) for side in sides))
 
 
 def _sketched(*arrays: Any) -> Any:

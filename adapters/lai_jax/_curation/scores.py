@@ -22,8 +22,7 @@ def scored(
         If the second moment that the estimator takes is missing.
     """
     if estimator == "gate_lai":
-        theirs = given.side
-        return gate_lai_scores(theirs.trace, trace.trace, theirs.gates, trace.gates, trace.column_norms), None
+        return gate_lai_scores(given.side, trace), None
     if estimator in ("ghost", "lli"):
         score = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[estimator]
         return score(given.side, trace), None

@@ -1,15 +1,14 @@
-"""Checking and arranging what gate-corrected LAI takes: two traces, two lists of gates, column norms."""
+"""Checking and arranging what gate-corrected LAI takes: two traces with their gates, and column norms."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-
+from lai_core._engine.checks import check_floating
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, accumulation_dtype, cast
-from lai_core._theory.arrays import checked
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
 from lai_core.estimators._arguments import check_lai_pair
+from lai_core.estimators.gates._trace import GateTrace
 from lai_core.records.base import Trace, where
 
 
@@ -18,71 +17,83 @@ class GateInputs:
     """What the estimator multiplies, validation side first; every list has one entry a layer."""
 
     work: Workspace
-    embeddings: tuple[list[Array], list[Array]]
+    activations: tuple[list[Array], list[Array]]
     constants: list[float]
     gates: list[Array]
     scaled_gates: list[Array]
     gradients: tuple[Array, Array]
 
 
-def gate_inputs(
-    traces: tuple[Trace, Trace],
-    gates: tuple[Sequence[Array], Sequence[Array]],
-    column_norms: Sequence[Array],
-    memory_budget: int,
-) -> GateInputs:
+def gate_inputs(validation: Any, training: Any, memory_budget: int) -> GateInputs:
     """Check everything from shapes alone, and scale the validation side's gates by the column norms.
 
     Raises
     ------
     TypeError
-        If an argument is of a wrong kind.
+        If an argument is no trace with gates, or holds arrays of a wrong kind.
     ValueError
         If the traces are not of a chain of dense layers without positions, or shapes do not fit.
     """
-    validation, training = traces
-    work = check_lai_pair(validation, training, "mean", memory_budget)
-    check_dense("validation", validation, work)
-    check_dense("training", training, work)
-    theirs, ours = ([layer.readout_input(work.xp) for layer in trace.layers] for trace in traces)
-    outputs: tuple[Array, Array] = (
-        validation.layers[-1].output_gradients,
-        training.layers[-1].output_gradients,
+    sides = {"validation": validation, "training": training}
+    for role, side in sides.items():
+        if not isinstance(side, GateTrace):
+            msg = f"{role}: expected a GateTrace, got {type(side).__name__}"
+            raise TypeError(msg)
+    work = check_lai_pair(validation.trace, training.trace, "mean", memory_budget)
+    for role, side in sides.items():
+        check_dense(role, side.trace, work)
+    layers = validation.trace.layers, training.trace.layers
+    activations: Any = tuple([layer.readout_input(work.xp) for layer in side] for side in layers)
+    outputs: Any = tuple(side[-1].output_gradients for side in layers)
+    constants = [float(layer.has_readout_bias) for layer in training.trace.layers]
+    dtype = _check_gates(validation, training, work)
+    gates, other, norms = (
+        [cast(work.xp, array, dtype) for array in arrays]
+        for arrays in (validation.gates, training.gates, training.column_norms)
     )
-    constants = [float(layer.has_readout_bias) for layer in training.layers]
-    count = len(training.layers) - 1
-    if count == 0:
-        return GateInputs(work, (theirs, ours), constants, [], [], outputs)
-    left, right, norms = _read(*gates, column_norms, outputs[1])
-    names = ("validation_gates", "training_gates", "column_norms")
-    for name, arrays in zip(names, (left, right, norms), strict=True):
-        if len(arrays) != count:
-            msg = f"{name}: expected {count} arrays, one for every layer but the last, got {len(arrays)}"
+    # gamma_t(z, j) = sum_i |W_:,i|^2 phi'_zi phi'_ji / d_(t+1): all but phi'_j goes to the validation side.
+    heights = [array.shape[-1] for array in (*norms[1:], *outputs[1:])]
+    scaled = [gate * (norm / height) for gate, norm, height in zip(gates, norms, heights, strict=False)]
+    wide = Workspace(work.xp, dtype, work.memory_budget)
+    return GateInputs(wide, activations, constants, other, scaled, outputs)
+
+
+def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) -> Any:
+    """Raise unless every layer but the last has its gates and its norms, of the widths of the next input.
+
+    Returns
+    -------
+    dtype
+        In which to compute.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many, or one has another shape.
+    """
+    inputs: list[Any] = [layer.readout_input(work.xp) for layer in training.trace.layers[1:]]
+    widths = [int(array.shape[-1]) for array in inputs]
+    expected = {
+        "validation.gates": (validation.gates, (validation.trace.layers[0].samples(),)),
+        "training.gates": (training.gates, (training.trace.layers[0].samples(),)),
+        "training.column_norms": (training.column_norms, ()),
+    }
+    named: dict[str, Any] = {"training": training.trace.layers[-1].output_gradients}
+    for name, (arrays, samples) in expected.items():
+        if len(arrays) != len(widths):
+            msg = (
+                f"{name}: expected {len(widths)} arrays, one for every layer but the last, got {len(arrays)}"
+            )
             raise ValueError(msg)
-    xp, dtype = work.xp, accumulation_dtype(work.xp, work.dtype, left[0].dtype)
-    left, right, norms = ([cast(xp, array, dtype) for array in arrays] for arrays in (left, right, norms))
-    widths = [int(array.shape[-1]) for array in norms] + [int(outputs[1].shape[-1])]
-    for index in range(count):
-        for name, side, trace in ((names[0], left, validation), (names[1], right, training)):
-            shape, expected = tuple(side[index].shape), (trace.layers[0].samples(), widths[index])
-            if shape != expected:
-                msg = f"{name}[{index}]: expected shape {expected}, got {shape}"
+        for index, (array, width) in enumerate(zip(arrays, widths, strict=True)):
+            here = f"{name}[{index}]"
+            named[here] = array
+            check_floating(here, array, namespace_of({here: array}))
+            if tuple(array.shape) != (*samples, width):
+                msg = f"{here}: expected shape {(*samples, width)}, got {tuple(array.shape)}"
                 raise ValueError(msg)
-    scaled = [gate * (norm / width) for gate, norm, width in zip(left, norms, widths[1:], strict=True)]
-    wide = Workspace(xp, dtype, work.memory_budget)
-    return GateInputs(wide, (theirs, ours), constants, right, scaled, outputs)
-
-
-@checked
-def _read(
-    validation_gates: Sequence[Float[Array, "n_val d"]],
-    training_gates: Sequence[Float[Array, "n_train d"]],
-    column_norms: Sequence[Float[Array, " d"]],
-    training: Float[Array, "n_train d_L"],
-    /,
-) -> tuple[Sequence[Array], Sequence[Array], Sequence[Array]]:
-    """Return gates and norms in one type, that of the last layer's output gradients where it is wider."""
-    return validation_gates, training_gates, column_norms
+    xp = namespace_of(named)
+    return accumulation_dtype(xp, work.dtype, *(array.dtype for array in named.values()))
 
 
 def check_dense(role: str, trace: Trace, work: Workspace) -> None:
@@ -95,10 +106,10 @@ def check_dense(role: str, trace: Trace, work: Workspace) -> None:
     """
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
-        embedding: Any = layer.readout_input(work.xp)
+        read: Any = layer.readout_input(work.xp)
         here = where(role, index, layer)
-        if embedding is None or embedding.ndim != 2 or getattr(layer, "groups", 1) != 1:
-            got = "none" if embedding is None else f"shape {tuple(embedding.shape)}"
+        if read is None or read.ndim != 2 or getattr(layer, "groups", 1) != 1:
+            got = "none" if read is None else f"shape {tuple(read.shape)}"
             msg = (
                 f"{here}: expected a dense layer with activations (n, d) and groups=1, got {got}; "
                 "lai_kernel knows positions and groups"

@@ -1,6 +1,6 @@
 r"""The gate-corrected kernel, and its sums."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from jaxtyping import Float
 
@@ -9,17 +9,13 @@ from lai_core._engine.gradients import spans
 from lai_core._engine.namespace import Array, cast
 from lai_core._theory.algebra import dot
 from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
-from lai_core.records.base import Trace
+from lai_core.estimators.gates._trace import GateTrace
 from lai_core.records.compatible import check_same_samples
 
 
 def gate_lai_kernel(
-    validation: Trace,
-    training: Trace,
-    validation_gates: Sequence[Array],
-    training_gates: Sequence[Array],
-    column_norms: Sequence[Array],
-    /,
+    validation: GateTrace,
+    training: GateTrace,
     *,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, "n_val n_train"]:
@@ -34,11 +30,8 @@ def gate_lai_kernel(
     Parameters
     ----------
     validation, training
-        Traces of a chain of dense layers, one position a sample, with the last output gradients.
-    validation_gates, training_gates
-        :math:`\phi'(s^{(l)})` for l = 1, ..., L-1, each `(n, d_l)`.
-    column_norms
-        :math:`\|W^{(l+1)}_{:,i}\|^2` for l = 1, ..., L-1, each `(d_l,)`; see `squared_column_norms`.
+        Traces of a chain of dense layers, one position a sample, with their gates; the column norms are
+        the training side's, those of the weights as they are now.
     memory_budget
         Bytes that temporaries may take.
 
@@ -58,27 +51,22 @@ def gate_lai_kernel(
     --------
     >>> import numpy as np
     >>> import lai_core as lai
-    >>> from lai_core.estimators.gates import gate_lai_kernel
+    >>> from lai_core.estimators.gates import GateTrace, gate_lai_kernel
     >>> one = np.ones((1, 1))
     >>> trace = lai.Trace([lai.LayerTrace(2.0 * one), lai.LayerTrace(one, one)])
-    >>> gate_lai_kernel(trace, trace, [one], [one], [np.array([0.25])])  # 4 * 0.25 + 1
+    >>> gated = GateTrace(trace, [one], [np.array([0.25])])
+    >>> gate_lai_kernel(gated, gated)  # 4 * 0.25 + 1
     array([[2.]])
     """
-    inputs = gate_inputs(
-        (validation, training), (validation_gates, training_gates), column_norms, memory_budget
-    )
+    inputs = gate_inputs(validation, training, memory_budget)
     xp = inputs.work.xp
     blocks = [_block(inputs, columns) for columns in _columns(inputs)]
     return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
 
 
 def gate_lai_scores(
-    validation: Trace,
-    training: Trace,
-    validation_gates: Sequence[Array],
-    training_gates: Sequence[Array],
-    column_norms: Sequence[Array],
-    /,
+    validation: GateTrace,
+    training: GateTrace,
     *,
     exclude_self: bool = False,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
@@ -89,7 +77,7 @@ def gate_lai_scores(
 
     Parameters
     ----------
-    validation, training, validation_gates, training_gates, column_norms
+    validation, training
         As in `gate_lai_kernel`.
     exclude_self
         Leave sample j out of its own score: both sides are of the same batch, in the same order.
@@ -108,15 +96,13 @@ def gate_lai_scores(
     ValueError
         As in `gate_lai_kernel`; also if `exclude_self` is asked of batches of different sizes.
     """
-    inputs = gate_inputs(
-        (validation, training), (validation_gates, training_gates), column_norms, memory_budget
-    )
+    inputs = gate_inputs(validation, training, memory_budget)
     xp = inputs.work.xp
     sums = [xp.sum(_block(inputs, columns), axis=0) for columns in _columns(inputs)]
     scores = sums[0] if len(sums) == 1 else xp.concat(sums, axis=0)
     if not exclude_self:
         return scores
-    check_same_samples(validation, training)
+    check_same_samples(validation.trace, training.trace)
     return scores - _diagonal(inputs)
 
 
@@ -144,12 +130,13 @@ def _diagonal(inputs: GateInputs) -> Float[Array, " n"]:
 
 
 def _corrected(inputs: GateInputs, products: Callable[[Array, Array], Array]) -> Array:
-    """Sum over layers by Horner's scheme, from below; `products` says which pairs."""
+    """Sum over layers from below; `products` says which pairs."""
+    # sum_l alpha_l prod_{t >= l} gamma_t = (...((alpha_1 gamma_1 + alpha_2) gamma_2 + alpha_3)...) + alpha_L
     alphas = [
-        products(theirs, ours) + constant
-        for theirs, ours, constant in zip(*inputs.embeddings, inputs.constants, strict=True)
+        products(*layer) + constant
+        for *layer, constant in zip(*inputs.activations, inputs.constants, strict=True)
     ]
     corrected = alphas[0]
-    for alpha, theirs, ours in zip(alphas[1:], inputs.scaled_gates, inputs.gates, strict=True):
-        corrected = corrected * products(theirs, ours) + alpha
+    for alpha, *gates in zip(alphas[1:], inputs.scaled_gates, inputs.gates, strict=True):
+        corrected = corrected * products(*gates) + alpha
     return corrected * products(*inputs.gradients)

@@ -1,6 +1,7 @@
 """Gate-corrected LAI: unbiased over column directions, within its bound, and where it is Ghost itself."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.gates import (
+    GateTrace,
     gate_factors,
     gate_lai_kernel,
     gate_lai_scores,
@@ -17,6 +19,12 @@ from lai_core.estimators.gates import (
     squared_column_norms,
 )
 from tests.support.networks import Networks, Shape, unconstrained
+
+
+def paired(traces, gates, norms):
+    """Both sides, as the estimator takes them."""
+    return [GateTrace(*side, norms) for side in zip(traces, gates, strict=True)]
+
 
 seeds = st.integers(0, 2**20)
 
@@ -44,7 +52,11 @@ class Gated:
             )
             for batch in (self.case.validation, self.case.training)
         ]
-        self.arguments = (*self.traces, *([array(x) for x in xs] for xs in (*self.gates, self.norms)))
+        norms = [array(norm) for norm in self.norms]
+        self.sides = [
+            GateTrace(trace, [array(gate) for gate in gates], norms)
+            for trace, gates in zip(self.traces, self.gates, strict=True)
+        ]
 
     def expected(self, bias=False):
         """Return the kernel, pair by pair and layer by layer."""
@@ -66,12 +78,12 @@ def test_kernel_is_its_formula_and_scores_are_its_sums(backend, seed, bias):
     gated = Gated(seed, backend.array, bias)
     expected = gated.expected(bias)
     close = {"rtol": 1e-9, "atol": 1e-9}
-    np.testing.assert_allclose(backend.numpy(gate_lai_kernel(*gated.arguments)), expected, **close)
-    scores = gate_lai_scores(*gated.arguments)
+    np.testing.assert_allclose(backend.numpy(gate_lai_kernel(*gated.sides)), expected, **close)
+    scores = gate_lai_scores(*gated.sides)
     np.testing.assert_allclose(backend.numpy(scores), expected.sum(0), **close)
-    small = gate_lai_kernel(*gated.arguments, memory_budget=5 * 2 * 8)  # one training sample at a time
+    small = gate_lai_kernel(*gated.sides, memory_budget=5 * 2 * 8)  # one training sample at a time
     np.testing.assert_allclose(backend.numpy(small), expected, **close)
-    small = gate_lai_scores(*gated.arguments, memory_budget=5 * 2 * 8)
+    small = gate_lai_scores(*gated.sides, memory_budget=5 * 2 * 8)
     np.testing.assert_allclose(backend.numpy(small), expected.sum(0), **close)
 
 
@@ -79,7 +91,7 @@ def test_kernel_is_its_formula_and_scores_are_its_sums(backend, seed, bias):
 @given(seed=seeds)
 def test_scores_without_oneself(backend, seed):
     gated = Gated(seed, backend.array)
-    one = (gated.traces[1], gated.traces[1], gated.arguments[3], gated.arguments[3], gated.arguments[4])
+    one = [gated.sides[1]] * 2
     kernel = backend.numpy(gate_lai_kernel(*one))
     scores = backend.numpy(gate_lai_scores(*one, exclude_self=True))
     np.testing.assert_allclose(scores, kernel.sum(0) - np.diag(kernel), rtol=1e-8, atol=1e-8)
@@ -141,7 +153,7 @@ def test_ghost_on_average_over_column_directions(seed, rows):
         total += float(lai.ghost_kernel(*traces)[0, 0])
     gates = [[slope[side] for slope in slopes] for side in (0, 1)]
     traces = [trace(side, (None, None, last[side])) for side in (0, 1)]
-    found = float(gate_lai_kernel(*traces, *gates, norms)[0, 0])
+    found = float(gate_lai_kernel(*paired(traces, gates, norms))[0, 0])
     assert found == pytest.approx(total / (len(matrices[0]) * len(matrices[1])), rel=1e-9, abs=1e-9)
 
 
@@ -153,8 +165,8 @@ def test_counterexample_columns_with_a_preferred_direction():
     layers = [lai.LayerTrace(one, g @ weight), lai.LayerTrace(np.zeros((1, 2)), g)]
     trace, slopes = lai.Trace(layers), [np.ones((1, 2))]
     assert float(lai.ghost_kernel(trace, trace)[0, 0]) == 0.0
-    norms = [squared_column_norms(weight)]
-    assert float(gate_lai_kernel(trace, trace, slopes, slopes, norms)[0, 0]) == 1.0
+    gated = GateTrace(trace, slopes, [squared_column_norms(weight)])
+    assert float(gate_lai_kernel(gated, gated)[0, 0]) == 1.0
 
 
 @pytest.mark.equation("gate-corrected")
@@ -168,9 +180,8 @@ def test_it_is_ghost_in_linear_networks_of_scaled_orthogonal_layers(backend, see
     gates = [[backend.array(g[0]) for g in networks.gates(batch.activations[0])] for batch in batches]
     norms = [squared_column_norms(backend.array(turn[0])) for turn in turns[1:]]
     ghost = backend.numpy(lai.ghost_kernel(*traces))
-    np.testing.assert_allclose(
-        backend.numpy(gate_lai_kernel(*traces, *gates, norms)), ghost, rtol=1e-8, atol=1e-8
-    )
+    found = gate_lai_kernel(*paired(traces, gates, norms))
+    np.testing.assert_allclose(backend.numpy(found), ghost, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.equation("gate-step-error")
@@ -208,18 +219,32 @@ def test_top_directions_attain_the_bound(seed):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({2: []}, "validation_gates: expected at least one"),
-        ({3: [np.ones((3, 2))]}, "training_gates: expected 2 arrays"),
-        ({4: [np.ones(9), np.ones(9)]}, r"validation_gates\[0\]: expected shape"),
-        ({4: [np.ones((1, 2)), np.ones(2)]}, r"column_norms\[0\]: expected shape"),
+        ((0, {"gates": []}), "validation.gates: expected 2 arrays, one for every layer but the last, got 0"),
+        ((1, {"gates": [np.ones((3, 2))]}), "training.gates: expected 2 arrays"),
+        ((0, {"gates": [np.ones((2, 9))] * 2}), r"validation.gates\[0\]: expected shape \(2, "),
+        ((1, {"column_norms": [np.ones(9), np.ones(9)]}), r"training.column_norms\[0\]: expected shape"),
     ],
 )
 def test_gates_that_do_not_fit_are_refused(change, message):
-    arguments = list(Gated(0).arguments)
-    for place, value in change.items():
-        arguments[place] = value
+    sides, (place, fields) = Gated(0).sides, change
+    sides[place] = replace(sides[place], **fields)
     with pytest.raises(ValueError, match=message):
-        gate_lai_kernel(*arguments)
+        gate_lai_kernel(*sides)
+
+
+@pytest.mark.parametrize(("place", "role"), [(0, "validation"), (1, "training")])
+def test_a_trace_without_gates_is_refused(place, role):
+    sides = Gated(0).sides
+    sides[place] = sides[place].trace
+    with pytest.raises(TypeError, match=f"^{role}: expected a GateTrace, got Trace$"):
+        gate_lai_scores(*sides)
+
+
+def test_column_norms_of_the_validation_side_are_not_read():
+    sides = Gated(0).sides
+    kernel = gate_lai_kernel(*sides)
+    sides[0] = replace(sides[0], column_norms=())
+    np.testing.assert_array_equal(gate_lai_kernel(*sides), kernel)
 
 
 def test_layers_that_gates_do_not_know_are_refused():
@@ -230,12 +255,12 @@ def test_layers_that_gates_do_not_know_are_refused():
     ):
         trace = lai.Trace([layer, layer])
         with pytest.raises(ValueError, match=message):
-            gate_lai_kernel(trace, trace, [one], [one], [one[0]])
+            gate_lai_kernel(*[GateTrace(trace, [one], [one[0]])] * 2)
     shared = lai.Trace([lai.LayerTrace(one, one, weight="w")] * 2)
     with pytest.raises(ValueError, match="expected a matrix of its own"):
-        gate_lai_kernel(shared, shared, [one], [one], [one[0]])
+        gate_lai_kernel(*[GateTrace(shared, [one], [one[0]])] * 2)
     plain = lai.Trace([lai.LayerTrace(one, one)])
-    assert float(gate_lai_kernel(plain, plain, [], [], [])[0, 0]) == 4.0
+    assert float(gate_lai_kernel(*[GateTrace(plain, [])] * 2)[0, 0]) == 4.0
     with pytest.raises(ValueError, match="weight: expected shape"):
         squared_column_norms(np.ones(3))
     with pytest.raises(ValueError, match="training_gates: expected shape"):

@@ -23,7 +23,5 @@ class GateScorer(TraceScorer):
 
 def gate_product(validation: GateTrace, training: GateTrace, **options: Any) -> Tensor:
     """Return the scores, with the column norms as they are now."""
-    found: Tensor = gate_lai_scores(
-        validation.trace, training.trace, validation.gates, training.gates, training.column_norms, **options
-    )
+    found: Tensor = gate_lai_scores(validation, training, **options)
     return found
