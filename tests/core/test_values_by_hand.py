@@ -1,0 +1,112 @@
+"""Values by hand where random numbers seldom go: ties, zeros, signs, and matrices that are not square."""
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core import assumptions, bounds, optimizers, propagation
+
+
+@pytest.mark.equation("jacobian-noise-bound")
+def test_the_noise_gain_of_a_tall_jacobian_is_that_of_its_rows():
+    """The rests have two rows and one column: the energy is a sum over rows, here two of 1."""
+    outcomes = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]]])
+    _, noise = propagation.measured_gains([(outcomes, np.array([0.5, 0.5]))])
+    assert noise[0] ** 2 == pytest.approx(2.0)
+    independent = np.array([[[s], [t]] for s in (1.0, -1.0) for t in (1.0, -1.0)])
+    _, noise = propagation.measured_gains([(independent, np.full(4, 0.25))])
+    assert noise[0] ** 2 == pytest.approx(2.0)  # the other way round the mean is the identity, of norm 1
+
+
+@pytest.mark.equation("concordance")
+def test_equal_scores_and_scores_of_zero_are_in_no_certain_order():
+    order = bounds.certain_order(np.array([1.0, 1.0, 0.0, 0.0]), low=1.0, high=1.0)
+    assert order.tolist() == [[False, False, True, True]] * 2 + [[False] * 4] * 2
+
+
+@pytest.mark.equation("sign-agreement")
+def test_a_kernel_of_zeros_and_a_draw_have_no_certain_sign():
+    kernel = np.array([[0.0, 1.0, 1.0], [0.0, -1.0, 0.0]])
+    assert bounds.certain_sign(kernel, low=1.0, high=1.0).tolist() == [False, False, True]
+
+
+@pytest.mark.equation("lai-two-sided")
+def test_negative_similarities_do_not_shrink_the_bound_of_the_gap():
+    assert bounds.lai_gap_bound(np.array([[-1.0], [2.0]]), C_a=2.0, depth=3)[0] == 4.0 * 2 * 3.0
+
+
+@pytest.mark.equation("lai-nearer-than-lli")
+def test_lai_and_lli_that_are_equal_are_a_tie():
+    alpha = np.array([[[1.0], [-1.0]], [[1.0], [1.0]]])
+    beta = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
+    assert bounds.mean_ratio(alpha, beta)[0] == 0.5
+
+
+@pytest.mark.equation("rank-flip")
+def test_ties_are_not_reversed():
+    assert not np.any(bounds.reversed_pairs(np.array([2.0, 1.0]), np.array([1.0, 1.0])))
+    assert not np.any(bounds.reversed_pairs(np.array([1.0, 1.0]), np.array([2.0, 1.0])))
+    assert bounds.reversed_pairs(np.array([2.0, 1.0]), np.array([1.0, 2.0])).tolist() == [
+        [False, True],
+        [False, False],
+    ]
+
+
+def report(hidden, last, **options):
+    layers = [
+        lai.LayerTrace(np.array(hidden), np.ones((len(hidden), 1))),
+        lai.LayerTrace(np.array(last), np.ones((len(last), 1))),
+    ]
+    trace = lai.Trace(layers)
+    return assumptions.measure_assumptions(trace, trace, **options)
+
+
+@pytest.mark.equation("lai-lower-bound")
+def test_alpha_bar_is_the_last_layers_smallest_similarity():
+    found = report([[0.5], [-0.5]], [[2.0], [3.0]])
+    assert found.alpha_bar == 4.0
+    assert found.smallest_alpha == -0.25
+
+
+@pytest.mark.equation("app-relative-conservative")
+@pytest.mark.parametrize(("similarity", "agree"), [(-0.39, True), (-0.41, False)])
+def test_the_tolerance_of_the_embeddings_sign_is_in_their_own_unit(similarity, agree):
+    found = report([[1.0, 0.0], [similarity, 1.0]], [[2.0, 0.0], [0.0, 2.0]], tolerance=0.1)
+    assert found.C_a == 2.0
+    assert bool(found.embeddings_agree) is agree
+
+
+@pytest.mark.equation("adam-derivative")
+@pytest.mark.parametrize("norm_epsilon", [0.0, 0.5])
+@pytest.mark.parametrize("size", [0.8, 2.0])
+def test_clipping_differentiates_with_what_is_added_to_the_norm(norm_epsilon, size):
+    """At a norm of 0.8, clipped at 1, an epsilon of 0.5 switches clipping on: 0.8 + 0.5 > 1."""
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal(4)
+    mean = size * direction / np.linalg.norm(direction)
+    gradients = np.stack([mean + rest for rest in (lambda r: [r, -r])(rng.standard_normal(4))])
+    adam = optimizers.Adam(learning_rate=0.1, max_norm=1.0, norm_epsilon=norm_epsilon)
+    parameters, slope = rng.standard_normal(4), rng.standard_normal(4)
+    state = (0.1 * rng.standard_normal(4), rng.uniform(0.5, 1, 4))
+
+    def stepped(weights):
+        return optimizers.adam_step(parameters, weights @ gradients, *state, adam=adam, step=3)[0]
+
+    weights = np.full(2, 0.5)
+    found = optimizers.adam_derivative_scores(
+        slope, gradients, parameters, weights @ gradients, *state, adam=adam, step=3
+    )
+    for sample, shift in enumerate(np.eye(2) * 1e-6):
+        expected = -slope @ (stepped(weights + shift) - stepped(weights - shift)) / 2e-6 / adam.learning_rate
+        assert found[sample] == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.equation("adam-derivative")
+@pytest.mark.parametrize("norm", [0.4, 0.8, 2.0])
+def test_a_gradient_is_clipped_as_torch_clips_it(norm):
+    """`clip_grad_norm_` multiplies by max_norm / (norm + epsilon), never by more than 1."""
+    state = np.zeros(2), np.array([0.6, 0.8]) * norm, np.ones(2), np.ones(2)
+    clipped = (state[0], state[1] * min(1.0, 1.0 / (norm + 0.5)), *state[2:])
+    found = optimizers.adam_step(*state, adam=optimizers.Adam(max_norm=1.0, norm_epsilon=0.5), step=1)
+    expected = optimizers.adam_step(*clipped, adam=optimizers.Adam(), step=1)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
