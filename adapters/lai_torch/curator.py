@@ -140,7 +140,7 @@ class Curator:
         self._validation = Validation(validation, share, generator)
         check_together(estimator, self._validation, optimizer, backward)
         check_counts(warmup, refresh, accumulate, group_floor)
-        check_optimizer(optimizer, model, {"warmup": warmup, "accumulate": accumulate - 1})
+        check_optimizer(optimizer, model, {"warmup": (warmup, 0), "accumulate": (accumulate, 1)})
         check_policy(policy)
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor

@@ -32,11 +32,11 @@ def check_model(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, int]) -> None:
+def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[int, int]]) -> None:
     """Raise unless an optimizer can step on the model; without one, unless nothing waits for a step."""
     if optimizer is None:
-        for name, value in counts.items():
-            if value:
+        for name, (value, least) in counts.items():
+            if value > least:
                 msg = (
                     f"{name}: expected an optimizer beside {name}={value}, got None: score() alone counts no "
                     "steps; leave it out"

@@ -8,7 +8,7 @@ from torch import nn
 from lai_torch._curation.scorers.base import Itself, Scorer
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._curation.state import packed, unpacked
-from lai_torch._curation.validation import Validation
+from lai_torch._curation.validation import Validation, moved
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
 
@@ -63,13 +63,16 @@ class SummaryCache:
         before = self.scorer.state()
         try:
             with evaluating(self.model):
-                self._summary = self.scorer.summarize(drawn, size)
+                self._summary = self.scorer.summarize(moved(drawn, self.model), size)
         except UnusableError as error:
             if self._summary is None:
                 raise
             self.scorer.load_state(before)
             ago = f"{self._served} step{'s' * (self._served > 1)} ago"
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
+        except Exception as error:
+            error.add_note("This happened on the validation set, not on the batch.")
+            raise
         else:
             self._served = 0
 

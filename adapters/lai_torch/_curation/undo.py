@@ -1,22 +1,20 @@
 """A step happens as a whole or not at all: what it changed is put back where it does not come to its end."""
 
-import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from lai_torch._model.preserve import ALONE
+
 BUDGET = 2**30
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps."""
 
-_locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-
 
 class Undo:
-    """Runs its block alone on a model, and puts back what it changed if it raises.
+    """Runs its block alone, whatever the thread, and puts back what it changed if it raises.
 
     Put back are attributes of `owners`, buffers, the gradients of earlier batches of a step and, within
     `BUDGET`, parameters, optimizer and scaler. A step that had no earlier batch is left without gradients.
@@ -24,7 +22,7 @@ class Undo:
     Parameters
     ----------
     model
-        What is trained; one block at a time runs on it, whatever the thread.
+        What is trained.
     owners
         Objects whose attributes hold what else a step changes. The block replaces attributes; it does not
         change the objects that they hold.
@@ -44,17 +42,18 @@ class Undo:
     ) -> None:
         self.model, self.owners, self.generator = model, list(owners), generator
         self.optimizer, self.scaler = optimizer, scaler
-        self._lock = _locks.setdefault(model, threading.RLock())
         self._restores: list[Callable[[], None]] = []
 
     def __enter__(self) -> "Undo":
         """Remember attributes and buffers."""
-        self._lock.acquire()
+        ALONE.acquire()
         drawn = self.generator.get_state()
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
-        modules = self.model.modules()
+        modules = list(self.model.modules())
+        self._restores += [_module(module) for module in modules]
         self._restores += [_buffer(module, name) for module in modules for name in module._buffers]
+        self._restores.append(_modes())
         return self
 
     def __exit__(
@@ -67,7 +66,7 @@ class Undo:
                     restore()
         finally:
             self._restores = []
-            self._lock.release()
+            ALONE.release()
 
     def _set_generator(self, state: Tensor) -> None:
         self.generator.set_state(state)
@@ -117,16 +116,35 @@ def _attributes(owner: Any) -> Callable[[], None]:
     return restore
 
 
+def _module(module: nn.Module) -> Callable[[], None]:
+    flag, hooks, pre_hooks = module.training, module._backward_hooks, module._backward_pre_hooks
+
+    def restore() -> None:
+        module.training, module._backward_hooks, module._backward_pre_hooks = flag, hooks, pre_hooks
+
+    return restore
+
+
+def _modes() -> Callable[[], None]:
+    """Take back gradients that are off and a recorder that still watches: an interruption may leave both."""
+    enabled, watching = torch.is_grad_enabled(), torch._C._len_torch_function_stack()
+
+    def restore() -> None:
+        torch.set_grad_enabled(enabled)
+        while torch._C._len_torch_function_stack() > watching:
+            torch._C._pop_torch_function_stack()
+
+    return restore
+
+
 def _buffer(module: nn.Module, name: str) -> Callable[[], None]:
     before = module._buffers[name]
     copy = None if before is None else before.detach().clone()
-    version = 0 if before is None else before._version
 
     def restore() -> None:
         module._buffers[name] = before
-        if before is not None and copy is not None and before._version != version:
-            with torch.no_grad():
-                before.copy_(copy)
+        if before is not None and copy is not None:
+            before.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
 
     return restore
 

@@ -1,14 +1,14 @@
 """Where the validation gradient comes from: a set or its share, a loader, a summary, the batch itself."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._model.batch import count, rows
+from lai_torch._model.batch import count, rows, tensors
 
 Batch = tuple[Any, Any]
 ITSELF = ("batch", "batch+self")
@@ -117,3 +117,25 @@ def check_source(source: Any, share: float) -> None:
     if share < 1.0 and not pair:
         msg = f"share: expected 1.0 unless validation is (inputs, targets), got {share!r}"
         raise ValueError(msg)
+
+
+def moved(batch: Batch, model: nn.Module) -> Batch:
+    """Return a batch on the model's device; as it is where the model is on several."""
+    devices = {parameter.device for parameter in model.parameters()}
+    if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
+        return batch
+    return on_device(batch, devices.pop())
+
+
+def on_device(tree: Any, device: torch.device) -> Any:
+    """Return nested tuples, lists and mappings with their tensors on a device."""
+    if isinstance(tree, Tensor):
+        return tree.to(device)
+    if isinstance(tree, Mapping):
+        return {key: on_device(value, device) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [on_device(part, device) for part in tree]
+    if isinstance(tree, tuple):
+        parts = [on_device(part, device) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return tree
