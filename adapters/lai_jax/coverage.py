@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from lai_core._adapters import Coverage as Coverage
 from lai_jax._program.model import read
-from lai_jax._recording.plan import make_plan, site_name
+from lai_jax._recording.plan import make_plan, use_name
 
 
 def coverage(
@@ -50,9 +50,9 @@ def coverage(
     plan = make_plan(model, last, partial=True)
     sizes = {leaf: prod(jnp.shape(model.parameters[leaf])) for leaf in model.trainable}
     users: dict[int, set[str]] = {leaf: set() for leaf in model.trainable}
-    for site in model.program.sites():
-        for leaf in site.operand.leaves:
-            users[leaf].add(site.eqn.primitive.name)
+    for use in model.program.uses():
+        for leaf in use.operand.leaves:
+            users[leaf].add(use.eqn.primitive.name)
     total = sum(sizes.values())
     missing = sum(sizes[leaf] for leaf in plan.left_out)
     return Coverage(
@@ -60,5 +60,5 @@ def coverage(
         total,
         {model.names[leaf]: tuple(sorted(users[leaf])) for leaf in sizes if leaf not in plan.left_out},
         {model.names[leaf]: reason for leaf, reason in plan.left_out.items()},
-        tuple(site_name(model, site) for site in model.program.sites() if site.frozen),
+        tuple(use_name(model, use) for use in model.program.uses() if use.frozen),
     )

@@ -9,17 +9,10 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core.estimators.gates import GateTrace
-from lai_jax._curation.options import check_update
-from lai_jax._curation.scores import opened, scored
-from lai_jax._curation.update import Forward, best, count_of, recomputed, stepped
-from lai_jax._exact.validation_gradient import scored_exactly
-from lai_jax._program.losses import batch_size, take
-from lai_jax._program.model import Model, read
-from lai_jax._recording.assemble import Measured, measure, records_of
-from lai_jax._recording.chain import links_of
-from lai_jax._recording.gates import gated, measure_chain
-from lai_jax._recording.plan import Plan, make_plan
+from lai_jax._curation.estimators import Moment, Scored, sound_scores
+from lai_jax._curation.options import check_update, estimator_of, opened
+from lai_jax._curation.problem import Problem
+from lai_jax._curation.update import stepped, weigh
 
 
 @functools.partial(
@@ -132,66 +125,25 @@ def curated_update(
     >>> print(report.weights)
     [0.5 0.5 0. ]
     """
-    check_update(tx, estimator, rows)
+    scorer = estimator_of(estimator)
+    check_update(tx, rows)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
-        batch, given = (inputs, targets), opened(estimator, summary)
-        count = None if rows is None else count_of(rows, batch_size(inputs))
-        if estimator == "exact":
-            losses, scores = scored_exactly(apply, params, loss, batch, given.side)
-            forward, moment = None, None
-        else:
-            model = read(apply, params, loss, inputs, targets)
-            plan = make_plan(model, last)
-            _check_last(estimator, plan)
-            shared = not (recompute and count is not None)
-            forward, measured, trace = _traced(model, plan, estimator, shared=shared)
-            losses = measured.losses[: model.real]
-            scores, moment = scored(estimator, given, trace, second_moment, decay, exponent)
-        weights = policy(scores if count is None else best(scores, count))
-        if forward is None:
-            gradients = recomputed(apply, params, loss, batch, weights, count)
-        elif count is None:
-            gradients = forward.gradient(weights)
-        else:
-            fewer = take(batch, slice(count))
-            gradients = forward.gradient_of_rows(weights, count, read(apply, params, loss, *fewer))
-        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, weights)
-        used = jnp.where(weights > 0, losses, 0.0)
-        return (
-            params,
-            opt_state,
-            Report(scores, weights, losses, jnp.sum(weights * used), jnp.sum(weights > 0), skipped, moment),
-        )
+        validation = opened(estimator, summary)
+        chosen = scorer.choose_pass(Problem(apply, params, loss, last), rows, recompute)
+        recorded = chosen.forward((inputs, targets))
+        scored = scorer.score(validation, recorded, Moment(second_moment, decay, exponent))
+        scores = sound_scores(scored)
+        weights = weigh(policy, scores, rows)
+        params, opt_state, skipped = stepped(tx, params, opt_state, chosen.backward(weights), weights)
+        return params, opt_state, _report(scored, scores, weights, skipped)
 
     return jax.jit(step)
 
 
-def _check_last(estimator: str, plan: Plan) -> None:
-    if estimator == "lli" and plan.uses[-1].built:
-        name = plan.uses[-1].name
-        msg = f"estimator: 'lli' needs a last layer whose weight is a parameter; {name!r} is computed"
-        raise ValueError(msg)
-
-
-def _traced(
-    model: Model, plan: Plan, estimator: str, *, shared: bool
-) -> tuple[Forward | None, Measured, lai.Trace | GateTrace]:
-    """Return the forward pass that training shares, if it does, what was measured, and what to score."""
-    everything = estimator == "ghost"
-    if estimator == "gate_lai":
-        links = links_of(model, plan)
-        if not shared:
-            measured, slots = measure_chain(model, plan)
-            return None, measured, gated(model, plan, measured, links, slots)
-        forward = Forward(model, plan, [slot for link in links for slot in link.slots])
-        measured = forward.measured()
-        return forward, measured, gated(model, plan, measured, links, forward.slots)
-    forward_pass = Forward(model, plan) if shared else None
-    if everything or forward_pass is None:
-        measured = measure(model, plan, everything)
-    else:
-        measured = forward_pass.measured()
-    return forward_pass, measured, lai.Trace(records_of(model, plan, measured, everything))
+def _report(scored: Scored, scores: jax.Array, weights: jax.Array, skipped: jax.Array) -> Report:
+    used = weights > 0
+    loss = jnp.sum(weights * jnp.where(used, scored.losses, 0.0))
+    return Report(scores, weights, scored.losses, loss, jnp.sum(used), skipped, scored.second_moment)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from lai_core._adapters import check_batch, check_exact_options
-from lai_jax._exact.directional import along
+from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import check_targets, losses_of
 
@@ -98,7 +98,7 @@ def exact_scores(
         step = jax.grad(lambda values: _reduced(of(training)(values), reduction))(moving)
         point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
     direction = jax.grad(lambda values: of(validation)(values).sum())(point)
-    return along(of(training), moving, direction)[1]
+    return directional_derivatives(of(training), moving, direction)[1]
 
 
 def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
@@ -121,7 +121,7 @@ def _optimizer_scores(
         updates, _ = tx.update(restored(gradients), state, restored(moving))
         return [value + update for value, update in zip(moving, moving_leaves(updates)[0], strict=True)]
 
-    after, pull = jax.vjp(stepped, gradient)
+    after, vjp = jax.vjp(stepped, gradient)
     target = jax.grad(lambda values: validation(values).sum())(after)
-    (direction,) = pull(target)
-    return -along(training, moving, direction)[1]
+    (direction,) = vjp(target)
+    return -directional_derivatives(training, moving, direction)[1]

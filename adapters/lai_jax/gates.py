@@ -5,9 +5,8 @@ from typing import Any
 
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
-from lai_jax._recording.chain import links_of
-from lai_jax._recording.gates import gated, measure_chain
 from lai_jax._recording.plan import make_plan
+from lai_jax._recording.recorders import GateRecorder
 
 
 def trace_gates(
@@ -57,7 +56,4 @@ def trace_gates(
     (5, 5)
     """
     model = read(apply, params, loss, inputs, targets)
-    plan = make_plan(model, last)
-    links = links_of(model, plan)
-    measured, slots = measure_chain(model, plan)
-    return gated(model, plan, measured, links, slots)
+    return GateRecorder().run(model, make_plan(model, last))[1]

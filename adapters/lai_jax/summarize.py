@@ -3,11 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 import lai_core as lai
+from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
-from lai_jax._curation.options import check_carried, check_counts, check_estimator
-from lai_jax._curation.side import side_in_chunks, side_of
-from lai_jax._program.losses import batch_size, check_targets
+from lai_jax._curation.estimators import SideOptions
+from lai_jax._curation.options import check_carried, check_counts, estimator_of
+from lai_jax._curation.problem import Problem
+from lai_jax._exact.validation_gradient import ValidationGradient
+from lai_jax._program.losses import batch_size, check_targets, take
 from lai_jax.sketch import Sketch
 from lai_jax.validation import Validation
 
@@ -72,21 +78,37 @@ def summarize(
     >>> [total.shape for total in found.side.totals[0]]
     [(8, 4), (8, 8)]
     """
-    check_estimator(estimator)
+    side_of = estimator_of(estimator).side
     check_carried(estimator, sketch, None)
     check_counts(calibration=calibration, chunk=chunk)
     check_targets(inputs, targets)
-    samples = batch_size(inputs)
-    batch = (inputs, targets)
-
-    def one(own: tuple[Any, Any], counted: Any) -> tuple[Any, str | None]:
-        return side_of(apply, params, loss, own, counted, estimator, positions, sketch, last)
-
-    if chunk is None or chunk >= samples:
-        side, meaning = one(batch, True)
+    problem, batch = Problem(apply, params, loss, last), (inputs, targets)
+    options = SideOptions(positions, sketch)
+    if chunk is None or chunk >= batch_size(inputs):
+        side = side_of(problem, batch, True, options)
     else:
-        side, meaning = side_in_chunks(one, batch, samples, chunk)
-    if estimator != "calibrated_lai":
-        return Validation(side, sketch, positions=meaning if isinstance(side, lai.Trace) else None)
-    weights = fitted_weights(apply, params, loss, batch, positions=str(meaning), size=calibration, last=last)
-    return Validation(side, sketch, weights, meaning if isinstance(side, lai.Trace) else None)
+        side = _in_chunks(lambda part, counted: side_of(problem, part, counted, options), batch, chunk)
+    positions = side.positions if isinstance(side, lai.ValidationSummary) else positions
+    weights = None
+    if find_estimator(estimator).fits_weights:
+        weights = fitted_weights(problem, batch, positions=str(positions), size=calibration)
+    return Validation(side, sketch, weights, positions if isinstance(side, lai.Trace) else None)
+
+
+def _in_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], chunk: int) -> Any:
+    """Add up chunks of one size; the last one is filled up with samples that do not count."""
+    samples = batch_size(batch[0])
+    places = jnp.arange(-(-samples // chunk) * chunk).reshape((-1, chunk))
+
+    def part(place: jax.Array) -> Any:
+        side = side_of(take(batch, jnp.minimum(place, samples - 1)), place < samples)
+        if not isinstance(side, (lai.ValidationSummary, ValidationGradient)):
+            msg = (
+                "chunk: expected an estimator and positions that have a summary; the trace of every "
+                "validation sample is kept for these, so leave it out"
+            )
+            raise ValueError(msg)
+        return side
+
+    zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(part, places[0]))
+    return jax.lax.scan(lambda sums, place: (sums + part(place), None), zeros, places)[0]

@@ -5,8 +5,8 @@ from typing import Any
 
 import lai_core as lai
 from lai_jax._program.model import read
-from lai_jax._recording.assemble import measure, records_of
 from lai_jax._recording.plan import make_plan
+from lai_jax._recording.recorders import TraceRecorder
 
 
 def trace(
@@ -86,7 +86,6 @@ def trace(
     if gradients not in {"output", "all"}:
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
-    everything = gradients == "all"
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial)
-    return lai.Trace(records_of(model, plan, measure(model, plan, everything), everything))
+    return TraceRecorder(everything=gradients == "all").run(model, plan)[1]

@@ -146,29 +146,44 @@ def test_nothing_kept_means_no_update(how):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("how", [{"rows": 8}, {"rows": 8, "recompute": True}], ids=str)
-def test_a_sample_that_is_not_finite_is_left_out_with_rows(how):
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"rows": 8}, {"rows": 8, "recompute": True}, {"estimator": "preconditioned_lai"}],
+    ids=str,
+)
+def test_a_sample_that_is_not_finite_is_left_out(how):
     params, tx = params_of_dense(), optax.sgd(0.1)
-    inputs = drawn(8, 4).at[2, 1].set(jnp.nan)
+    inputs, targets, sound = drawn(8, 4), drawn(8), jnp.arange(8) != 2
     summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
-    after, _, report = lai_jax.curated_update(dense, squares, tx, **how)(
-        params, tx.init(params), summary, inputs, drawn(8)
+    extra = (jnp.ones(3),) if "estimator" in how else ()
+    update = lai_jax.curated_update(dense, squares, tx, **how)
+    broken = update(params, tx.init(params), summary, inputs.at[2, 1].set(jnp.nan), targets, *extra)
+    without = lai_jax.curated_update(dense, squares, tx, **how | ({"rows": 7} if "rows" in how else {}))(
+        params, tx.init(params), summary, inputs[sound], targets[sound], *extra
     )
+    report = broken[2]
     assert float(report.weights[2]) == 0.0
+    assert np.isnan(report.scores[2])
     assert not report.skipped
-    assert np.isfinite(report.loss)
-    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(after))
+    for found, expected in zip(
+        jax.tree.leaves((broken[0], report.weights[sound], report.loss, report.second_moment)),
+        jax.tree.leaves((without[0], without[2].weights, without[2].loss, without[2].second_moment)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_sample_that_is_not_finite_skips_the_step_without_rows():
-    params, tx = params_of_dense(), optax.sgd(0.1)
-    inputs = drawn(8, 4).at[2, 1].set(jnp.nan)
+def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite():
+    def barred(outputs, targets):  # an infinite loss with a finite gradient
+        return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
+
+    params, tx, (inputs, targets) = params_of_dense(), optax.sgd(0.1), (drawn(4, 4), drawn(4))
     summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
-    after, _, report = lai_jax.curated_update(dense, squares, tx)(
-        params, tx.init(params), summary, inputs, drawn(8)
-    )
-    assert report.skipped
-    np.testing.assert_array_equal(after["w"], params["w"])
+    update = lai_jax.curated_update(dense, barred, tx, policy=lambda scores: jnp.full_like(scores, 0.25))
+    report = update(params, tx.init(params), summary, inputs, targets.at[1].set(10.0))[2]
+    np.testing.assert_array_equal(report.weights, [0.25, 0.0, 0.25, 0.25])
+    assert np.isfinite(report.loss)
+    assert not report.skipped
 
 
 def test_rows_cap_what_the_policy_keeps_and_the_kept_share_the_weight():

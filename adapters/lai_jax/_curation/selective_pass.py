@@ -14,8 +14,8 @@ import numpy as np
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import run
 from lai_jax._program.model import Model, reader_of
-from lai_jax._program.program import Operation, Program, Site, Value
-from lai_jax._program.sample_axis import Rows, take_samples
+from lai_jax._program.program import Operation, Program, Value
+from lai_jax._program.sample_axis import SampleAxis
 
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 
@@ -24,21 +24,20 @@ def losses_of_leaves(
     model: Model,
     moving: Sequence[jax.Array],
     data: Sequence[Any],
-    wanted: frozenset[Site],
+    wanted: frozenset[int],
     keep: Sequence[int],
-) -> tuple[jax.Array, tuple[list[Any], list[Any]]]:
+) -> tuple[jax.Array, tuple[dict[int, Any], dict[int, Any]]]:
     """Run the model on other parameters and data; return losses, recorded inputs and kept values."""
     values = list(model.parameters)
     for leaf, value in zip(model.trainable, moving, strict=True):
         values[leaf] = value
     slots: dict[int, Any] = {}
     (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
-    order = [site for site in model.program.sites() if site in wanted]
-    return losses, ([records[site] for site in order], [slots[slot] for slot in keep])
+    return losses, (records, {slot: slots[slot] for slot in keep})
 
 
 def chosen_gradient(
-    model: Model, small: Model, pull: Any, moving: Sequence[jax.Array], chosen: jax.Array, weights: jax.Array
+    model: Model, small: Model, vjp: Any, moving: Sequence[jax.Array], chosen: jax.Array, weights: jax.Array
 ) -> list[jax.Array]:
     """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
 
@@ -46,7 +45,7 @@ def chosen_gradient(
     ----------
     model, small
         The model read on the whole batch, and on as many rows as are chosen.
-    pull
+    vjp
         The backward pass of the whole batch, as `jax.vjp` returned it.
     moving
         The parameters.
@@ -61,27 +60,29 @@ def chosen_gradient(
         If the model computes something else for fewer samples, or a residual's samples cannot be found.
     """
     check_same_program(model.program, small.program)
-    data = model.arguments[len(model.names) :]
+    data = model.data
 
     def residuals(moving: Sequence[jax.Array], data: Sequence[Any]) -> list[Any]:
-        return jax.tree.leaves(_pulled(model, moving, data))
+        return jax.tree.leaves(_vjp(model, moving, data))
 
-    rows = _rows_of(model, residuals, moving, data)
+    axes = _sample_axes(model, residuals, moving, data)
     fewer = [array[chosen] if jnp.ndim(array) else array for array in data]
-    other, structure = jax.tree.flatten(_pulled(small, moving, fewer))
+    other, structure = jax.tree.flatten(_vjp(small, moving, fewer))
     cut = [
         _cut(leaf, own, wanted, chosen, model.samples)
-        for leaf, own, wanted in zip(jax.tree.leaves(pull), rows, other, strict=True)
+        for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
     ]
     (gradients,) = jax.tree.unflatten(structure, cut)(weights)
     return list(gradients)
 
 
-def _pulled(model: Model, moving: Sequence[jax.Array], data: Sequence[Any]) -> Any:
+def _vjp(model: Model, moving: Sequence[jax.Array], data: Sequence[Any]) -> Any:
     return jax.vjp(lambda values: losses_of_leaves(model, values, data, frozenset(), ())[0], list(moving))[1]
 
 
-def _rows_of(model: Model, residuals: Any, moving: Sequence[Any], data: Sequence[Any]) -> list[Rows | None]:
+def _sample_axes(
+    model: Model, residuals: Any, moving: Sequence[Any], data: Sequence[Any]
+) -> list[SampleAxis | None]:
     """Find the samples' axis of every residual by reading the program that makes it."""
     closed = jax.make_jaxpr(residuals)(list(moving), list(data))
     parameters = len(moving)
@@ -89,22 +90,22 @@ def _rows_of(model: Model, residuals: Any, moving: Sequence[Any], data: Sequence
         Value(
             tuple(atom.aval.shape),
             atom.aval.dtype,
-            Rows(0) if index >= parameters and atom.aval.shape else None,
+            SampleAxis(0, model.samples) if index >= parameters and atom.aval.shape else None,
         )
         for index, atom in enumerate(closed.jaxpr.invars)
     ]
     try:
-        program = reader_of(model.samples, differentiated=False).whole(closed, known)
+        program = reader_of(differentiated=False).whole(closed, known)
     except UnexplainedError as error:
         msg = REFUSED + str(error)
         raise UnexplainedError(msg) from error
-    return [program.values[slot].rows for slot in program.outputs]
+    return [program.values[slot].sample_axis for slot in program.outputs]
 
 
-def _cut(leaf: Any, rows: Rows | None, wanted: Any, chosen: jax.Array, samples: int) -> Any:
+def _cut(leaf: Any, axis: SampleAxis | None, wanted: Any, chosen: jax.Array, samples: int) -> Any:
     """Return the chosen samples' part of a residual."""
-    if rows is not None:
-        part = take_samples(leaf, rows, samples, chosen)
+    if axis is not None:
+        part = axis.take(leaf, chosen)
     elif leaf.shape == wanted.shape:
         part = leaf
     else:  # a constant with one entry a sample, as a mask drawn for the batch's shape
@@ -130,19 +131,17 @@ def check_same_program(large: Program, small: Program) -> None:
     pairs = list(zip(_live(large), _live(small), strict=False))
     if len(_live(large)) != len(_live(small)):
         _differ("it takes another number of operations")
-    for ours, theirs in pairs:
-        name = ours.eqn.primitive.name
-        if (
-            name == "cond" and ours.batched
-        ):  # its residuals are ordered by shape, which the batch size changes
-            msg = f"{REFUSED}samples pass through {place(ours.eqn)}, whose residuals cannot be told apart"
+    for one, other in pairs:
+        name = one.eqn.primitive.name
+        if name == "cond" and one.batched:  # its residuals are ordered by shape, which the batch size changes
+            msg = f"{REFUSED}samples pass through {place(one.eqn)}, whose residuals cannot be told apart"
             raise UnexplainedError(msg)
-        if name != theirs.eqn.primitive.name or len(ours.bodies) != len(theirs.bodies):
-            _differ(f"{name} in place of {theirs.eqn.primitive.name}")
-        for mine, other in zip(ours.inputs, theirs.inputs, strict=True):
-            _check_same_constant(name, large.constants.get(mine), small.constants.get(other))
-        for left, right in zip(ours.bodies, theirs.bodies, strict=True):
-            check_same_program(left, right)
+        if name != other.eqn.primitive.name or len(one.bodies) != len(other.bodies):
+            _differ(f"{name} in place of {other.eqn.primitive.name}")
+        for left, right in zip(one.inputs, other.inputs, strict=True):
+            _check_same_constant(name, large.constants.get(left), small.constants.get(right))
+        for larger, smaller in zip(one.bodies, other.bodies, strict=True):
+            check_same_program(larger, smaller)
 
 
 def _live(program: Program) -> list[Operation]:
@@ -155,13 +154,13 @@ def _live(program: Program) -> list[Operation]:
     ]
 
 
-def _check_same_constant(name: str, mine: Any, other: Any) -> None:
-    if mine is None or other is None or isinstance(mine, jax.core.Tracer) or not hasattr(mine, "dtype"):
+def _check_same_constant(name: str, one: Any, other: Any) -> None:
+    if one is None or other is None or isinstance(one, jax.core.Tracer) or not hasattr(one, "dtype"):
         return
-    if mine.shape != other.shape or not jnp.issubdtype(mine.dtype, jnp.inexact):
+    if one.shape != other.shape or not jnp.issubdtype(one.dtype, jnp.inexact):
         return
-    if not np.array_equal(np.asarray(mine, np.float64), np.asarray(other, np.float64), equal_nan=True):
-        _differ(f"{name} with {mine} in place of {other}")
+    if not np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), equal_nan=True):
+        _differ(f"{name} with {one} in place of {other}")
 
 
 def _differ(how: str) -> None:

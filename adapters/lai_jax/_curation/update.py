@@ -1,118 +1,19 @@
-"""One forward pass for scoring and training, and the update by the weights that came of it."""
+"""From scores to weights, and from the gradient of the weighted losses to new parameters."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lai_jax._curation import selective_pass as _selective
-from lai_jax._program.leaves import floating, moving_leaves
-from lai_jax._program.losses import losses_of, take
-from lai_jax._program.model import Model
-from lai_jax._program.tail import output_gradients, tail_of
-from lai_jax._recording.assemble import Measured, measure
-from lai_jax._recording.plan import Plan
+from lai_jax._curation.rows import best, count_of
+from lai_jax._program.leaves import floating
 
 
-def count_of(rows: int | float, samples: int) -> int:
-    """Return how many rows the backward pass runs on.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer.
-    """
-    count = math.ceil(round(rows * samples, 9)) if isinstance(rows, float) else rows
-    if count > samples:
-        msg = f"rows: expected at most the {samples} rows of the batch, got {rows}"
-        raise ValueError(msg)
-    return max(count, 1)
-
-
-class Forward:
-    """The one forward pass of a step: losses, recorded inputs, and the way back.
-
-    Parameters
-    ----------
-    model, plan
-        What to run.
-    also
-        Further values of the program to keep, by slot.
-    """
-
-    def __init__(self, model: Model, plan: Plan, also: Sequence[int] = ()) -> None:
-        self.model, self.plan = model, plan
-        self.moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
-        self.data = model.arguments[len(model.names) :]
-        self.site = plan.uses[-1].site
-        self.tail = tail_of(model.program, self.site)
-        wanted = frozenset(site for site in model.program.sites() if site.is_layer)
-        self.order = [site for site in model.program.sites() if site in wanted]
-        keep = [*(() if self.tail is None else self.tail[2]), *also]
-        self.losses, self.pull, (self.records, kept) = jax.vjp(
-            lambda values: _selective.losses_of_leaves(model, values, self.data, wanted, keep),
-            self.moving,
-            has_aux=True,
-        )
-        self.slots = dict(zip(keep, kept, strict=True))
-
-    def measured(self) -> Measured:
-        """Return what a trace of the last layer's gradients needs."""
-        if self.tail is None:  # the last layer is inside a loop or branch: differentiate from there
-            return measure(self.model, self.plan, everything=False)
-        _, operations, slots = self.tail
-        kept = [self.slots[slot] for slot in slots]
-        gradients = output_gradients(self.model.program, operations, slots, kept)
-        return Measured(self.losses, dict(zip(self.order, self.records, strict=True)), {self.site: gradients})
-
-    def gradient(self, weights: jax.Array) -> list[jax.Array]:
-        """Return the gradient of the weighted losses, by a backward pass for all rows."""
-        padding = self.model.samples - self.model.real
-        padded = jnp.concatenate([weights, jnp.zeros(padding, weights.dtype)]) if padding else weights
-        return list(self.pull(padded.astype(self.losses.dtype))[0])
-
-    def gradient_of_rows(self, weights: jax.Array, count: int, small: Model) -> list[jax.Array]:
-        """Return the gradient of the weighted losses, by a backward pass for `count` rows."""
-        if self.model.samples != self.model.real:
-            return self.gradient(weights)
-        chosen, own = _heaviest(weights, count, small.samples)
-        return _selective.chosen_gradient(
-            self.model, small, self.pull, self.moving, chosen, own.astype(self.losses.dtype)
-        )
-
-
-def _heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
-    """Return the rows of the `count` largest weights, and these; `size` of both, the rest of weight 0."""
-    order = jnp.argsort(-weights)
-    counted = jnp.arange(size) < count
-    chosen = jnp.where(counted, order[:size], order[0])
-    own = jnp.where(counted, weights[chosen], 0.0)
-    return jnp.where(own > 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite
-
-
-def recomputed(
-    apply: Any, params: Any, loss: Any, batch: Any, weights: jax.Array, count: int | None
-) -> list[jax.Array]:
-    """Return the gradient of the weighted losses of the heaviest rows, run forward once more."""
-    rows = weights.shape[0] if count is None else count
-    chosen, own = _heaviest(weights, rows, rows)
-    inputs, targets = take(batch, chosen)
-    moving, restored = moving_leaves(params)
-
-    def weighted(values: list[jax.Array]) -> jax.Array:
-        found = losses_of(apply, loss)(restored(values), inputs, targets)
-        return jnp.sum(own.astype(found.dtype) * found)
-
-    return jax.grad(weighted)(moving)
-
-
-def best(scores: jax.Array, count: int) -> jax.Array:
-    """Keep the `count` largest scores, and NaN for the others, which no policy keeps."""
-    finite = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
-    place = jnp.argsort(jnp.argsort(-finite))
-    return jnp.where(place < count, scores, jnp.nan)
+def weigh(policy: Callable[[jax.Array], jax.Array], scores: jax.Array, rows: int | float | None) -> jax.Array:
+    """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
+    seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
+    return jnp.where(jnp.isnan(scores), 0.0, policy(seen))
 
 
 def stepped(

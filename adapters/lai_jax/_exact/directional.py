@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from lai_jax._program.program import programs_of
 
 
-def along(
+def directional_derivatives(
     losses: Callable[[list[jax.Array]], jax.Array], at: list[jax.Array], direction: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Return every loss, and its derivative along a direction of the parameters."""
     if not _has_rule_of_its_own(jax.make_jaxpr(losses)(at).jaxpr):
         return jax.jvp(losses, (at,), (direction,))
-    values, pull = jax.vjp(losses, at)  # no forward mode: the transpose of the transpose
-    transposed = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(values))[1]
+    values, vjp = jax.vjp(losses, at)  # no forward mode: the transpose of the transpose
+    transposed = jax.vjp(lambda weights: vjp(weights)[0], jnp.zeros_like(values))[1]
     return values, transposed(direction)[0]
 
 

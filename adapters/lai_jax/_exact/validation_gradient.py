@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._exact.directional import along
 from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import check_targets, losses_of, take
+from lai_jax._program.losses import losses_of, take
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
@@ -49,18 +48,3 @@ def validation_gradient(
         return jnp.sum(jnp.where(counted, losses(restored(values), inputs, targets), 0.0))
 
     return ValidationGradient(jax.grad(total)(moving), counted.sum())
-
-
-def scored_exactly(
-    apply: Callable[..., Any],
-    params: Any,
-    loss: Callable[..., Any],
-    batch: tuple[Any, Any],
-    side: ValidationGradient,
-) -> tuple[jax.Array, jax.Array]:
-    """Return losses and scores of a batch; the score of a sample whose loss is not finite is NaN."""
-    check_targets(*batch)
-    losses = losses_of(apply, loss)
-    moving, restored = moving_leaves(params)
-    values, scores = along(lambda point: losses(restored(point), *batch), moving, side.gradient)
-    return values, jnp.where(jnp.isfinite(values), scores, jnp.nan)

@@ -4,39 +4,46 @@ from dataclasses import replace
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.program import Site, Value, closed_of, loop_parts
+from lai_jax._program.primitives import RECOMPUTED
+from lai_jax._program.program import Use, Value, closed_of, loop_parts
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.views import same_view
 
 
 def _joined(eqn: Any, left: Value, right: Value) -> Value:
     """Return what is known of a value that may be either."""
-    if left.batched and right.batched and left.rows != right.rows:
+    if left.batched and right.batched and left.sample_axis != right.sample_axis:
         raise couples(eqn, "moves the samples to another axis from one iteration or branch to the next")
     view = left.view if same_view(left.view, right.view) else None
-    rows = left.rows or right.rows
-    leaves = frozenset[int]() if rows is not None else left.leaves | right.leaves
+    samples = left.sample_axis or right.sample_axis
+    leaves = frozenset[int]() if samples else left.leaves | right.leaves
     return Value(
-        left.shape, left.dtype, rows, leaves, view, left.flat & right.flat, layers=left.layers | right.layers
+        left.shape,
+        left.dtype,
+        samples,
+        leaves,
+        view,
+        left.flat & right.flat,
+        layers=left.layers | right.layers,
     )
 
 
-def _lift_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value) -> None:
-    """Make one output of a body one value a sample, as the other branch or iteration has it."""
+def _copy_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value) -> None:
+    """Make one output of a body one copy a sample, as the other branch or iteration has it."""
     if value.of_parameters and wanted.batched:
-        body.program.output_lifts[place] = _lift(body, eqn, 1000 + place, value, wanted)
+        body.program.output_copies[place] = _copy(body, eqn, f"output {place}", value, wanted)
 
 
-def _lift(reader: Reader, eqn: Any, position: int, value: Value, wanted: Value) -> Site:
+def _copy(reader: Reader, eqn: Any, place: str, value: Value, wanted: Value) -> Use:
     lenient = reader.reading.lenient
     if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
-    return reader.lift(eqn, position, value, wanted.where)
+    return reader.copied(eqn, place, value, wanted.where)
 
 
 def _outside(value: Value) -> Value:
     """Return what is known of a value once it has left a body: no view and no known numbers."""
-    return Value(value.shape, value.dtype, value.rows, value.leaves, layers=value.layers)
+    return Value(value.shape, value.dtype, value.sample_axis, value.leaves, layers=value.layers)
 
 
 def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
@@ -47,6 +54,14 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     fixed = [_entering(value) for value in values[:consts]]
     sliced = [_sliced(eqn, value) for value in values[consts + carried :]]
     carry = [replace(_entering(value), known=None) for value in values[consts : consts + carried]]
+    # What is known of the carried values k is a fixpoint: k = joined(k, body(k)), from what enters the
+    # loop. `_joined` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
+    # samples' axis), each of which can happen a finite number of times, so that the loop below ends.
+    #
+    # A carried value that begins as a constant or a parameter may turn out to be batched: a recurrent
+    # state that starts at zero. Before that is known, the body seems to add one row of parameters to each
+    # sample, which is refused elsewhere. So the body is read leniently while anything is still learnt,
+    # and once more, strictly, with what was learnt: only that reading stays, and may refuse.
     doubted = reader.reading.lenient
     reader.reading.lenient = doubted or not all(value.batched for value in carry)
     while True:
@@ -57,25 +72,28 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
         known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
         if known and reader.reading.lenient == doubted:
             break
-        if known:  # once more, now that it is known which carried values become batched
+        if known:  # the strict reading comes next
             reader.reading.lenient = doubted
         carry = settled
-    lifts = {}
+    # A carried value that is batched inside begins, or ends an iteration, as a value of the parameters: one
+    # copy a sample is made of it on the way in, and by the body on the way out.
+    copies = {}
     for place, wanted in enumerate(carry):
         start = values[consts + place]
         if wanted.batched and start.of_parameters:
-            lifts[consts + place] = _lift(reader, eqn, consts + place, start, wanted)
-        _lift_output(body, eqn, place, results[place], wanted)
+            copies[consts + place] = _copy(reader, eqn, f"input {consts + place}", start, wanted)
+        _copy_output(body, eqn, place, results[place], wanted)
+    # Outputs of iterations are stacked along a new first axis, behind which the samples' axis moves.
     stacked = [
         replace(
             _outside(value),
             shape=(loop[0], *value.shape),
-            rows=None if value.rows is None else value.rows.moved(value.rows.axis + 1),
+            sample_axis=None if value.sample_axis is None else value.where.moved(value.where.axis + 1),
         )
         for value in results[carried:]
     ]
     return reader.emit(
-        eqn, slots, [*(_outside(value) for value in carry), *stacked], lifts=lifts, bodies=(program,)
+        eqn, slots, [*(_outside(value) for value in carry), *stacked], copies=copies, bodies=(program,)
     )
 
 
@@ -85,12 +103,12 @@ def _entering(value: Value) -> Value:
 
 
 def _sliced(eqn: Any, value: Value) -> Value:
-    if value.rows is not None and value.rows.axis == 0:
+    if value.sample_axis is not None and value.sample_axis.axis == 0:
         raise couples(eqn, "loops over the samples")
     return Value(
         value.shape[1:],
         value.dtype,
-        None if value.rows is None else value.rows.moved(value.rows.axis - 1),
+        None if value.sample_axis is None else value.where.moved(value.where.axis - 1),
         value.leaves,
         None if value.view is None else value.view.entering_loop(sliced=True),
         frozenset(axis - 1 for axis in value.flat if axis > 0),
@@ -100,6 +118,8 @@ def _sliced(eqn: Any, value: Value) -> Value:
 
 def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a branch that is the same for all samples."""
+    # Whatever a branch may give, the output is: batched if it is in one of them, where the others then
+    # copy their parameters for every sample.
     if values[0].batched:
         raise couples(eqn, "chooses one branch for all samples from their values")
     bodies = []
@@ -113,7 +133,7 @@ def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
         outputs = [_joined(eqn, left, right) for left, right in zip(outputs, other, strict=True)]
     for body, own in zip(bodies, results, strict=True):
         for place, (value, wanted) in enumerate(zip(own, outputs, strict=True)):
-            _lift_output(body, eqn, place, value, wanted)
+            _copy_output(body, eqn, place, value, wanted)
     return reader.emit(
         eqn, slots, [_outside(value) for value in outputs], bodies=tuple(body.program for body in bodies)
     )
@@ -141,7 +161,7 @@ def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) 
         if all(old.same(new) for old, new in zip(carry, settled, strict=True)):
             break
         carry = settled
-    if program.sites():
+    if program.uses():
         raise unknown(eqn, "a layer inside a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
     test = reader.nested(branch=1).whole(eqn.params["cond_jaxpr"], [*fixed[:tests], *carry])
     if test.values[test.outputs[0]].batched:
@@ -157,7 +177,5 @@ READERS: dict[str, EquationReader] = {
     "scan": read_scan,
     "while": read_while,
     "cond": read_cond,
-    "remat2": read_remat,
-    "remat": read_remat,
-    "checkpoint": read_remat,
+    **dict.fromkeys(RECOMPUTED, read_remat),
 }

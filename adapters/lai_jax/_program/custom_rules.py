@@ -10,6 +10,7 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, place, unknown
 from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.primitives import CUSTOM_RULES
 from lai_jax._program.program import Value
 from lai_jax._program.reader import EquationReader, Reader
 
@@ -56,7 +57,7 @@ def _check_rule_keeps_samples_apart(
     if not moving or not floating:
         return
 
-    def pulled(arguments: list[Any], cotangents: list[Any]) -> list[Any]:
+    def gradients(arguments: list[Any], cotangents: list[Any]) -> list[Any]:
         def called(*moved: Any) -> list[Any]:
             given = list(arguments)
             for i, value in zip(moving, moved, strict=True):
@@ -64,12 +65,12 @@ def _check_rule_keeps_samples_apart(
             results = apply_equation(eqn, given)
             return [results[i] for i in floating]
 
-        _, pull = jax.vjp(called, *(arguments[i] for i in moving))
-        return list(pull(cotangents))
+        _, vjp = jax.vjp(called, *(arguments[i] for i in moving))
+        return list(vjp(cotangents))
 
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
-    closed = jax.make_jaxpr(pulled)(shapes, inner)
+    closed = jax.make_jaxpr(gradients)(shapes, inner)
     known = [replace(value, layers=frozenset()) for value in (*values, *(outputs[i] for i in floating))]
     try:
         program = reader.apart().whole(closed, known)
@@ -77,8 +78,8 @@ def _check_rule_keeps_samples_apart(
         msg = f"apply, loss: {place(eqn)}: the derivative rule of {_name(eqn)} could not be followed: {error}"
         raise UnexplainedError(msg) from error
     for i, slot in zip(moving, program.outputs, strict=True):
-        rows = program.values[slot].rows
-        if rows is not None and rows != values[i].rows:
+        samples = program.values[slot].sample_axis
+        if samples is not None and samples != values[i].sample_axis:
             raise couples(eqn, f"has a derivative rule ({_name(eqn)}) that mixes samples")
 
 
@@ -111,8 +112,8 @@ def _agree(
                 given[i] = value
             return [out for out in call(given) if jnp.issubdtype(out.dtype, jnp.inexact)]
 
-        outputs, pull = jax.vjp(function, *(point[i] for i in moving))
-        return pull, outputs
+        outputs, vjp = jax.vjp(function, *(point[i] for i in moving))
+        return vjp, outputs
 
     rule, outputs = through(lambda given: apply_equation(eqn, given))
     body, _ = through(lambda given: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given))
@@ -126,6 +127,4 @@ def _agree(
     return True
 
 
-READERS: dict[str, EquationReader] = dict.fromkeys(
-    ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"), read
-)
+READERS: dict[str, EquationReader] = dict.fromkeys(CUSTOM_RULES, read)

@@ -1,4 +1,8 @@
-"""Running a program with its layers' inputs recorded and its layers' outputs nudged."""
+"""Running a program with its layers' inputs recorded and its layers' outputs perturbed.
+
+What is recorded, and what is added to outputs, is a dictionary by number of the use: a plain pytree, which
+loops, branches and `jax.vjp` carry as it is.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,11 +12,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from lai_jax._program.gathers import aligned_gather
-from lai_jax._program.program import Operation, Program, Site, loop_parts
-from lai_jax._program.sample_axis import spread
+from lai_jax._program.primitives import RECOMPUTED
+from lai_jax._program.program import Operation, Program, Use, loop_parts
 
-Nudges = Mapping[Site, jax.Array]
-Records = dict[Site, jax.Array]
+Perturbations = Mapping[int, jax.Array]
+Records = dict[int, jax.Array]
+Numbers = frozenset[int]
 
 
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
@@ -32,8 +37,8 @@ def _bindings(eqn: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def run(
     program: Program,
     arguments: Sequence[Any],
-    nudges: Nudges,
-    wanted: frozenset[Site],
+    perturbations: Perturbations,
+    wanted: Numbers,
     slots: dict[int, Any] | None = None,
 ) -> tuple[list[Any], Records]:
     """Run a program.
@@ -44,10 +49,10 @@ def run(
         What to run.
     arguments
         Its inputs.
-    nudges
-        What to add to the outputs of sites: zeros, whose gradients are the sites' output gradients.
+    perturbations
+        What to add to the outputs of uses: zeros, whose gradients are the uses' output gradients.
     wanted
-        The sites whose batched inputs to record.
+        The uses whose batched inputs to record.
     slots
         Filled with every value of the program, by slot.
 
@@ -56,72 +61,76 @@ def run(
     list
         The outputs.
     dict
-        The recorded inputs; those of sites inside loops stacked along new first axes.
+        The recorded inputs; those of uses inside loops stacked along new first axes.
     """
     slots = {} if slots is None else slots
     slots.update(program.constants)
     slots.update(zip(program.inputs, arguments, strict=True))
     records: Records = {}
     for operation in program.operations:
-        records.update(perform(operation, slots, nudges, wanted))
+        records |= perform(operation, slots, perturbations, wanted)
     outputs = [slots[slot] for slot in program.outputs]
-    for place, lift in program.output_lifts.items():
-        outputs[place] = lifted(outputs[place], lift, nudges.get(lift))
+    for place, copy in program.output_copies.items():
+        outputs[place] = per_sample_copies(outputs[place], copy, perturbations)
     return outputs, records
 
 
-def perform(operation: Operation, slots: dict[int, Any], nudges: Nudges, wanted: frozenset[Site]) -> Records:
+def perform(
+    operation: Operation, slots: dict[int, Any], perturbations: Perturbations, wanted: Numbers
+) -> Records:
     """Run one operation on the values in `slots`, and put its results there; return what it recorded."""
     given = [slots[slot] for slot in operation.inputs]
     records: Records = {}
-    for position, lift in operation.lifts.items():
-        given[position] = lifted(given[position], lift, nudges.get(lift))
-    if any(body.sites() for body in operation.bodies):
+    for position, copy in operation.copies.items():
+        given[position] = per_sample_copies(given[position], copy, perturbations)
+    if any(body.uses() for body in operation.bodies):
         structured = _STRUCTURED[operation.eqn.primitive.name]
-        results, records = structured(operation, given, nudges, wanted)
+        results, records = structured(operation, given, perturbations, wanted)
     elif operation.row_column is not None:
         results = [aligned_gather(operation.eqn, given[0], given[1], *operation.row_column)]
     else:
         results = apply_equation(operation.eqn, given)
-    site = operation.site
-    if site is not None and site in wanted:
-        records[site] = given[site.data]
-    if site is not None and site in nudges:
-        results = [results[0] + nudges[site]]
+    use = operation.use
+    if use is not None and use.number in wanted:
+        records[use.number] = given[use.data]
+    if use is not None and use.number in perturbations:
+        results = [results[0] + perturbations[use.number]]
     slots.update(zip(operation.outputs, results, strict=True))
     return records
 
 
-def operand_of_lift(value: jax.Array, site: Site) -> jax.Array:
+def shared_part(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
     if value.ndim == 0:
-        value = value.reshape((1,) * len(site.output.shape))
-    return lax.index_in_dim(value, 0, site.rows.axis, keepdims=False)
+        value = value.reshape((1,) * len(copy.output.shape))
+    return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
 
 
-def lifted(value: jax.Array, site: Site, nudge: jax.Array | None) -> jax.Array:
-    """Return a value of the parameters as one value a sample, nudged sample by sample."""
-    if nudge is None:
+def per_sample_copies(value: jax.Array, copy: Use, perturbations: Perturbations) -> jax.Array:
+    """Return a value of the parameters as one copy a sample, each with a perturbation, if there are any."""
+    if copy.number not in perturbations:
         return value
-    shape = site.output.shape
-    each = operand_of_lift(value, site)[None] + nudge
-    return jnp.broadcast_to(spread(each, site.rows, shape[site.rows.axis]), shape)
+    shape = copy.output.shape
+    each = shared_part(value, copy)[None] + perturbations[copy.number]
+    return jnp.broadcast_to(copy.samples_in.spread(each, shape[copy.samples_in.axis]), shape)
 
 
-def zero_nudges(sites: Sequence[Site], samples: int) -> dict[Site, jax.Array]:
-    """Return zeros for each site, stacked over the loops around it."""
+def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
+    """Return zeros for each use, stacked over the loops around it."""
     zeros = {}
-    for site in sites:
-        shape, lengths = site.output.shape, tuple(length for length, _ in site.loops)
-        if site.kind == "lift":
-            axis, own = site.rows.axis, site.operand.shape or (1,) * len(shape)
-            shape = (samples, *own[:axis], *own[axis + 1 :])
-        zeros[site] = jnp.zeros((*lengths, *shape), site.output.dtype)
+    for use in uses:
+        shape, lengths = use.output.shape, tuple(length for length, _ in use.loops)
+        if use.kind == "copy":
+            axis, own = use.samples_in.axis, use.operand.shape or (1,) * len(shape)
+            shape = (use.samples_in.samples, *own[:axis], *own[axis + 1 :])
+        zeros[use.number] = jnp.zeros((*lengths, *shape), use.output.dtype)
     return zeros
 
 
-def _inside(program: Program, nudges: Nudges) -> dict[Site, jax.Array]:
-    return {site: nudges[site] for site in program.sites() if site in nudges}
+def _inside(operation: Operation, perturbations: Perturbations) -> dict[int, jax.Array]:
+    """Return the perturbations of uses inside an operation's bodies."""
+    uses = [use.number for body in operation.bodies for use in body.uses()]
+    return {number: perturbations[number] for number in uses if number in perturbations}
 
 
 def _strong(values: Any) -> Any:
@@ -129,74 +138,61 @@ def _strong(values: Any) -> Any:
     return jax.tree.map(lambda array: lax.convert_element_type(array, array.dtype), values)
 
 
-def _run_scan(operation: Operation, given: list[Any], nudges: Nudges, wanted: frozenset[Site]) -> Any:
+def _run_scan(
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+) -> tuple[list[Any], Records]:
     eqn, (body,) = operation.eqn, operation.bodies
     consts, carried = loop_parts(eqn)
-    inner = _inside(body, nudges)
-    order, keys = list(inner), list[Site]()
 
-    def step(carry: list[Any], slices: tuple[list[Any], list[Any]]) -> tuple[list[Any], Any]:
-        own = dict(zip(order, slices[1], strict=True))
-        outputs, records = run(body, [*given[:consts], *carry, *slices[0]], own, wanted)
-        keys[:] = list(records)
-        return _strong(outputs[:carried]), (outputs[carried:], list(records.values()))
+    def step(carry: list[Any], slices: tuple[list[Any], Records]) -> tuple[list[Any], Any]:
+        outputs, records = run(body, [*given[:consts], *carry, *slices[0]], slices[1], wanted)
+        return _strong(outputs[:carried]), (outputs[carried:], records)
 
-    carry, (stacked, kept) = lax.scan(
+    carry, (stacked, records) = lax.scan(
         step,
         _strong(list(given[consts : consts + carried])),
-        (list(given[consts + carried :]), [inner[site] for site in order]),
+        (list(given[consts + carried :]), _inside(operation, perturbations)),
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
         unroll=eqn.params["unroll"],
     )
-    return [*carry, *stacked], dict(zip(keys, kept, strict=True))
+    return [*carry, *stacked], records
 
 
-def _run_cond(operation: Operation, given: list[Any], nudges: Nudges, wanted: frozenset[Site]) -> Any:
-    recorded = [site for body in operation.bodies for site in body.sites() if site in wanted]
-    inner = {site: nudges[site] for body in operation.bodies for site in _inside(body, nudges)}
-    order = list(inner)
+def _run_cond(
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+) -> tuple[list[Any], Records]:
+    inside = [use for body in operation.bodies for use in body.uses() if use.number in wanted]
+    blank = {use.number: _blank(operation, use) for use in inside}  # of the branches that are not taken
 
     def taken(body: Program) -> Any:
-        def call(arguments: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
-            outputs, records = run(body, arguments, dict(zip(order, values, strict=True)), wanted)
-            kept = [records[site] if site in records else _blank(operation, site) for site in recorded]
-            return _strong(outputs), _strong(kept)
+        def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
+            outputs, records = run(body, arguments, own, wanted)
+            return _strong(outputs), _strong(blank | records)
 
         return call
 
-    outputs, records = lax.switch(
-        given[0], [taken(body) for body in operation.bodies], list(given[1:]), [inner[site] for site in order]
-    )
-    return outputs, dict(zip(recorded, records, strict=True))
+    branches = [taken(body) for body in operation.bodies]
+    return lax.switch(given[0], branches, list(given[1:]), _inside(operation, perturbations))
 
 
-def _blank(operation: Operation, site: Site) -> jax.Array:
-    """Return what a site of a branch that is not taken records."""
-    data = site.eqn.invars[site.data].aval
-    lengths = tuple(length for length, _ in site.loops[len(operation.loops) :])
+def _blank(operation: Operation, use: Use) -> jax.Array:
+    """Return what a use of a branch that is not taken records."""
+    data = use.eqn.invars[use.data].aval
+    lengths = tuple(length for length, _ in use.loops[len(operation.loops) :])
     return jnp.zeros((*lengths, *data.shape), data.dtype)
 
 
-def _run_remat(operation: Operation, given: list[Any], nudges: Nudges, wanted: frozenset[Site]) -> Any:
+def _run_remat(
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+) -> tuple[list[Any], Records]:
     (body,), params = operation.bodies, operation.eqn.params
-    inner = _inside(body, nudges)
-    order, keys = list(inner), list[Site]()
 
-    def call(arguments: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
-        outputs, records = run(body, arguments, dict(zip(order, values, strict=True)), wanted)
-        keys[:] = list(records)
-        return outputs, list(records.values())
+    def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
+        return run(body, arguments, own, wanted)
 
     recomputed = jax.checkpoint(call, policy=params["policy"], prevent_cse=params["prevent_cse"])
-    outputs, kept = recomputed(given, [inner[site] for site in order])
-    return outputs, dict(zip(keys, kept, strict=True))
+    return recomputed(given, _inside(operation, perturbations))
 
 
-_STRUCTURED = {
-    "scan": _run_scan,
-    "cond": _run_cond,
-    "remat2": _run_remat,
-    "remat": _run_remat,
-    "checkpoint": _run_remat,
-}
+_STRUCTURED = {"scan": _run_scan, "cond": _run_cond, **dict.fromkeys(RECOMPUTED, _run_remat)}

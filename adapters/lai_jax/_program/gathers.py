@@ -10,16 +10,16 @@ from jax import lax
 
 from lai_jax._program.errors import couples, unknown
 from lai_jax._program.program import Value
-from lai_jax._program.sample_axis import Rows
+from lai_jax._program.sample_axis import SampleAxis
 
 
-def _counts_rows(numbers: np.ndarray[Any, Any] | None, rows: Rows, samples: int) -> bool:
-    """Whether known indices are 0, 1, ..., n - 1 along the samples' axis."""
-    if numbers is None or rows.inner != 1 or numbers.shape[rows.axis] != samples:
+def _counts_samples(numbers: np.ndarray[Any, Any] | None, axis: int, count: int) -> bool:
+    """Whether known indices are 0, 1, ..., n - 1 along an axis."""
+    if numbers is None or numbers.shape[axis] != count:
         return False
     shape = [1] * numbers.ndim
-    shape[rows.axis] = samples
-    return bool(np.array_equal(numbers, np.broadcast_to(np.arange(samples).reshape(shape), numbers.shape)))
+    shape[axis] = count
+    return bool(np.array_equal(numbers, np.broadcast_to(np.arange(count).reshape(shape), numbers.shape)))
 
 
 def _index_columns(indices: Value) -> Sequence[np.ndarray[Any, Any] | None]:
@@ -28,56 +28,60 @@ def _index_columns(indices: Value) -> Sequence[np.ndarray[Any, Any] | None]:
     return indices.columns or [None] * indices.shape[-1]
 
 
-def gather(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
+def gather(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     """Return where the samples are in what was read."""
     data, indices = values[:2]
     numbers, rank = eqn.params["dimension_numbers"], len(eqn.outvars[0].aval.shape)
     outside = [axis for axis in range(rank) if axis not in numbers.offset_dims]
+    # Output axes are the windows read (offset_dims) and, outside of them, the axes of the indices in order.
+    # Samples come along with the indices (each reads its own places), with the data (each is read in the
+    # same places, or by its own row), or with both, which must then agree.
     by_index = None
-    if indices.rows is not None:
-        if indices.rows.axis == len(indices.shape) - 1:
+    if indices.sample_axis is not None:
+        if indices.sample_axis.axis == len(indices.shape) - 1:
             raise couples(eqn, "reads with the samples as coordinates")
-        by_index = indices.rows.moved(outside[indices.rows.axis])
-    if data.rows is None:
+        by_index = indices.sample_axis.moved(outside[indices.sample_axis.axis])
+    if data.sample_axis is None:
         return indices.where.moved(outside[indices.where.axis])
-    by_data = _read_rows(eqn, data, indices, outside, samples)
+    by_data = _read_by_sample(eqn, data, indices, outside)
     if by_index is not None and by_index != by_data:
         raise couples(eqn, "reads one sample's entries for another")
     return by_data
 
 
-def _read_rows(eqn: Any, data: Value, indices: Value, outside: list[int], samples: int) -> Rows:
-    numbers, rows = eqn.params["dimension_numbers"], data.where
-    if rows.axis in numbers.operand_batching_dims:
-        pair = numbers.operand_batching_dims.index(rows.axis)
-        return rows.moved(outside[numbers.start_indices_batching_dims[pair]])
-    if rows.axis in numbers.collapsed_slice_dims:
-        counted = row_column(eqn, (data, indices), samples)
+def _read_by_sample(eqn: Any, data: Value, indices: Value, outside: list[int]) -> SampleAxis:
+    numbers, samples = eqn.params["dimension_numbers"], data.where
+    if samples.axis in numbers.operand_batching_dims:
+        pair = numbers.operand_batching_dims.index(samples.axis)
+        return samples.moved(outside[numbers.start_indices_batching_dims[pair]])
+    if samples.axis in numbers.collapsed_slice_dims:
+        counted = row_column(eqn, (data, indices))
         if counted is not None:
-            return Rows(outside[counted[1]])
+            return samples.moved(outside[counted[1]])
         raise couples(eqn, "picks samples of the batch by index")
-    if eqn.params["slice_sizes"][rows.axis] != data.shape[rows.axis]:
+    if eqn.params["slice_sizes"][samples.axis] != data.shape[samples.axis]:
         raise couples(eqn, "takes some samples of the batch")
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [axis for axis in range(len(data.shape)) if axis not in gone]
-    return rows.moved(numbers.offset_dims[kept.index(rows.axis)])
+    return samples.moved(numbers.offset_dims[kept.index(samples.axis)])
 
 
-def row_column(eqn: Any, values: Sequence[Value], samples: int) -> tuple[int, int] | None:
+def row_column(eqn: Any, values: Sequence[Value]) -> tuple[int, int] | None:
     """Return which column of the indices counts the samples, and along which axis of theirs; None if none."""
     data, indices = values[:2]
     numbers = eqn.params["dimension_numbers"]
-    if data.rows is None or data.rows.axis not in numbers.collapsed_slice_dims:
+    samples = data.sample_axis
+    if samples is None or samples.inner != 1 or samples.axis not in numbers.collapsed_slice_dims:
         return None
-    column = numbers.start_index_map.index(data.rows.axis)
+    column = numbers.start_index_map.index(samples.axis)
     for axis in range(len(indices.shape) - 1):
-        if data.rows.inner == 1 and _counts_rows(_index_columns(indices)[column], Rows(axis), samples):
+        if _counts_samples(_index_columns(indices)[column], axis, samples.samples):
             return column, axis
     return None
 
 
 def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, axis: int) -> jax.Array:
-    """Read each sample's entries from its own row without counting rows, for a batch of any size."""
+    """Read each sample's entries from its own row without counting samples, for a batch of any size."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     row = numbers.start_index_map[column]
     order = sorted(
@@ -102,29 +106,29 @@ def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, a
     )
 
 
-def scatter(eqn: Any, values: Sequence[Value], samples: int) -> Rows:
+def scatter(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     """Return where the samples are in what was written to."""
     data, indices, updates = values
     numbers = eqn.params["dimension_numbers"]
-    if data.rows is None:
+    if data.sample_axis is None:
         raise unknown(eqn, "writing samples into an array that has none")
-    rows = data.rows
+    samples = data.sample_axis
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     updated = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
-    if rows.axis in numbers.operand_batching_dims:
-        pair = numbers.operand_batching_dims.index(rows.axis)
+    if samples.axis in numbers.operand_batching_dims:
+        pair = numbers.operand_batching_dims.index(samples.axis)
         by_index = numbers.scatter_indices_batching_dims[pair]
-        if indices.rows is not None and indices.rows != rows.moved(by_index):
+        if indices.sample_axis is not None and indices.sample_axis != samples.moved(by_index):
             raise couples(eqn, "writes one sample's entries to another")
-        wanted = rows.moved(updated[by_index])
+        wanted = samples.moved(updated[by_index])
     else:
-        if rows.axis in numbers.scatter_dims_to_operand_dims or indices.rows is not None:
+        if samples.axis in numbers.scatter_dims_to_operand_dims or indices.sample_axis is not None:
             raise couples(eqn, "writes to samples of the batch by index")
         kept = [axis for axis in range(len(data.shape)) if axis not in gone]
-        place = numbers.update_window_dims[kept.index(rows.axis)]
-        if updates.shape[place] != data.shape[rows.axis]:
+        place = numbers.update_window_dims[kept.index(samples.axis)]
+        if updates.shape[place] != data.shape[samples.axis]:
             raise couples(eqn, "writes to some samples of the batch")
-        wanted = rows.moved(place)
-    if updates.rows is not None and updates.rows != wanted:
+        wanted = samples.moved(place)
+    if updates.sample_axis is not None and updates.sample_axis != wanted:
         raise couples(eqn, "writes one sample's entries to another")
-    return rows
+    return samples

@@ -11,9 +11,9 @@ from lai_jax._program import control_flow as _control
 from lai_jax._program import custom_rules as _custom
 from lai_jax._program.leaves import floating, leaf_names
 from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of
-from lai_jax._program.program import Program, Site, Value
+from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
-from lai_jax._program.sample_axis import Rows
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View
 
 
@@ -51,6 +51,11 @@ class Model:
     def parameters(self) -> list[Any]:
         """The leaves of the parameters."""
         return self.arguments[: len(self.names)]
+
+    @property
+    def data(self) -> list[Any]:
+        """The arrays of the inputs and targets."""
+        return self.arguments[len(self.names) :]
 
 
 def read(
@@ -104,17 +109,17 @@ def read(
             _parameter(i, variable.aval, i in trainable)
             for i, variable in enumerate(closed.jaxpr.invars[: len(leaves)])
         ),
-        *(_datum(variable.aval) for variable in closed.jaxpr.invars[len(leaves) :]),
+        *(_datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
-    reader = reader_of(samples, partial=partial)
+    reader = reader_of(partial=partial)
     program = reader.whole(closed, known)
     _check_losses(program)
     return Model(program, [*leaves, *arrays], names, trainable, samples, real, reader.reading.left_out)
 
 
-def reader_of(samples: int, *, differentiated: bool = True, partial: bool = False) -> Reader:
+def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
     """Return a reader of programs that knows loops, branches and custom derivative rules."""
-    return Reader(Reading(samples, {**_control.READERS, **_custom.READERS}, differentiated, partial))
+    return Reader(Reading({**_control.READERS, **_custom.READERS}, differentiated, partial))
 
 
 def _doubled(leaf: Any) -> Any:
@@ -128,9 +133,9 @@ def _parameter(leaf: int, aval: Any, trainable: bool) -> Value:
     return Value(shape, aval.dtype, leaves=frozenset((leaf,)), view=View.of(leaf, shape))
 
 
-def _datum(aval: Any) -> Value:
+def _datum(aval: Any, samples: int) -> Value:
     shape = tuple(aval.shape)
-    return Value(shape, aval.dtype, rows=Rows(0) if shape else None)
+    return Value(shape, aval.dtype, sample_axis=SampleAxis(0, samples) if shape else None)
 
 
 def _check_losses(program: Program) -> None:
@@ -140,7 +145,7 @@ def _check_losses(program: Program) -> None:
         raise ValueError(msg)
 
 
-def final_layers(program: Program) -> list[Site]:
+def final_layers(program: Program) -> list[Use]:
     """Return the layers whose outputs reach the losses through no other layer, in the program's order."""
     reached = program.values[program.outputs[0]].layers
-    return [site for site in program.sites() if site in reached and not site.followed]
+    return [use for use in program.uses() if use in reached and not use.followed]

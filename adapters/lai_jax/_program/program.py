@@ -8,7 +8,7 @@ import jax
 import jax.extend.core as jex
 import numpy as np
 
-from lai_jax._program.sample_axis import Rows
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View, same_view
 
 
@@ -16,14 +16,14 @@ from lai_jax._program.views import View, same_view
 class Value:
     """What is known of one value of the program, without running it.
 
-    A value is *batched* if it depends on the inputs or targets (`rows` is set), otherwise *of the
+    A value is *batched* if it depends on the inputs or targets (`sample_axis` is set), otherwise *of the
     parameters* if it depends on them (`leaves` is not empty), otherwise *constant*.
 
     Parameters
     ----------
     shape, dtype
         Of the array.
-    rows
+    sample_axis
         Where the samples are in a batched value.
     leaves
         The parameter leaves that a value of the parameters depends on.
@@ -41,31 +41,31 @@ class Value:
 
     shape: tuple[int, ...]
     dtype: Any
-    rows: Rows | None = None
+    sample_axis: SampleAxis | None = None
     leaves: frozenset[int] = frozenset()
     view: View | None = None
     flat: frozenset[int] = frozenset()
     known: np.ndarray[Any, Any] | None = None
     columns: tuple[np.ndarray[Any, Any] | None, ...] | None = None
-    layers: frozenset["Site"] = frozenset()
+    layers: frozenset["Use"] = frozenset()
 
     @property
     def batched(self) -> bool:
         """Whether it depends on the inputs or targets."""
-        return self.rows is not None
+        return self.sample_axis is not None
 
     @property
-    def where(self) -> Rows:
+    def where(self) -> SampleAxis:
         """Where the samples are in a batched value."""
-        if self.rows is None:
+        if self.sample_axis is None:
             msg = "expected a batched value"
             raise TypeError(msg)
-        return self.rows
+        return self.sample_axis
 
     @property
     def of_parameters(self) -> bool:
         """Whether it depends on parameters and not on inputs."""
-        return self.rows is None and bool(self.leaves)
+        return self.sample_axis is None and bool(self.leaves)
 
     def same(self, other: "Value") -> bool:
         """Whether the same is known of both, so that a loop's analysis has settled."""
@@ -75,49 +75,55 @@ class Value:
             known = np.array_equal(self.known, other.known)
         return (
             known
-            and (self.rows, self.leaves, self.flat, self.layers)
-            == (other.rows, other.leaves, other.flat, other.layers)
+            and (self.sample_axis, self.leaves, self.flat, self.layers)
+            == (other.sample_axis, other.leaves, other.flat, other.layers)
             and same_view(self.view, other.view)
         )
 
 
 @dataclass(eq=False)
-class Site:
+class Use:
     """One place where the program uses parameters (or captured weights) on samples.
 
     Parameters
     ----------
+    number
+        Of the uses of one program, in the order in which they were met: what is recorded at a use is
+        kept under its number.
     kind
-        `dense`, `convolution`, `gather`; `lift` for a value of the parameters that becomes one a sample.
+        `dense`, `convolution`, `gather`; `copy` for a value of the parameters that meets samples in any
+        other operation: it is copied, one copy a sample.
     eqn
         The operation.
     operand
         What is known of the value of the parameters.
-    parameter, data
-        Positions of the value of the parameters and of the batched one among the operation's inputs.
-    rows
-        Where the samples are in the batched input; for a lift, in the lifted value.
-    output_rows
+    samples_in
+        Where the samples are in the batched input; for per-sample copies, in these.
+    samples_out
         Where the samples are in the operation's output.
     output
         Shape and type of what the output gradient is of.
+    parameter, data
+        Of a product: which of the operation's inputs is the weight, and which is batched.
     frozen
         Whether the weight is not a parameter.
     loops
         Length of each enclosing loop, and whether it runs backwards, outermost first.
+    followed
+        Whether another layer reads, however indirectly, what this one puts out.
     """
 
+    number: int
     kind: str
     eqn: Any
     operand: Value
-    parameter: int
-    data: int
-    rows: Rows
-    output_rows: Rows
+    samples_in: SampleAxis
+    samples_out: SampleAxis
     output: jax.ShapeDtypeStruct
+    parameter: int = -1
+    data: int = -1
     frozen: bool = False
     loops: tuple[tuple[int, bool], ...] = ()
-    bias: "Site | None" = None
     followed: bool = False
 
     @property
@@ -133,8 +139,8 @@ class Operation:
     eqn: Any
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    site: Site | None = None
-    lifts: dict[int, Site] = field(default_factory=dict)
+    use: Use | None = None
+    copies: dict[int, Use] = field(default_factory=dict)
     bodies: tuple["Program", ...] = ()
     batched: bool = False
     loops: tuple[tuple[int, bool], ...] = ()
@@ -150,18 +156,18 @@ class Program:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
-    output_lifts: dict[int, Site] = field(default_factory=dict)
+    output_copies: dict[int, Use] = field(default_factory=dict)
 
-    def sites(self) -> list[Site]:
-        """Return all sites in the order in which the program meets them, those inside loops included."""
-        found: list[Site] = []
+    def uses(self) -> list[Use]:
+        """Return all uses in the order in which the program meets them, those inside loops included."""
+        found: list[Use] = []
         for operation in self.operations:
-            found += list(operation.lifts.values())
+            found += list(operation.copies.values())
             for body in operation.bodies:
-                found += body.sites()
-            if operation.site is not None:
-                found.append(operation.site)
-        return found + list(self.output_lifts.values())
+                found += body.uses()
+            if operation.use is not None:
+                found.append(operation.use)
+        return found + list(self.output_copies.values())
 
 
 def closed_of(jaxpr: Any) -> Any:

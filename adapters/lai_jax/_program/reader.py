@@ -10,14 +10,13 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, unknown
 from lai_jax._program.gathers import row_column
-from lai_jax._program.primitives import ELEMENTWISE
-from lai_jax._program.program import Operation, Program, Site, Value, closed_of, needed
-from lai_jax._program.rules import common_rows, output_rows
-from lai_jax._program.sample_axis import Rows
+from lai_jax._program.primitives import CALLS, ELEMENTWISE, RECOMPUTED
+from lai_jax._program.program import Operation, Program, Use, Value, closed_of, needed
+from lai_jax._program.rules import common_axis, output_axis
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.values import joined_columns, of_constant, unbatched
 from lai_jax._program.views import View
 
-_CALLS = ("jit", "pjit", "closed_call", "core_call")
 _REFUSED = {
     "shard_map": "the body of a shard_map",
     "ragged_dot": "a ragged product",
@@ -33,8 +32,6 @@ class Reading:
 
     Parameters
     ----------
-    samples
-        How many samples the batch has.
     readers
         How to read loops, branches and functions with a derivative rule of their own, by primitive. They
         need the reader themselves, so they are handed in: `model.reader` knows them all.
@@ -46,19 +43,17 @@ class Reading:
 
     def __init__(
         self,
-        samples: int,
         readers: Mapping[str, EquationReader],
         differentiated: bool = True,
         partial: bool = False,
     ) -> None:
-        self.samples = samples
         self.readers = readers
         self.partial = partial
         self.left_out: dict[int, str] = {}
         self.differentiated = differentiated
         self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
-        self.sites: dict[tuple[Any, ...], Site] = {}
+        self.uses: dict[tuple[Any, ...], Use] = {}
 
     def captured_view(self, array: Any) -> View | None:
         """Return the view of a captured array that can be a frozen weight; its leaf number is negative."""
@@ -78,7 +73,6 @@ class Reader:
         path: tuple[int, ...] = (),
     ) -> None:
         self.reading = reading
-        self.samples = reading.samples
         self.loops = loops
         self.path = path
         self.program = Program()
@@ -90,7 +84,7 @@ class Reader:
 
     def apart(self) -> "Reader":
         """Return a reader whose findings are kept out of this program."""
-        return Reader(Reading(self.samples, self.reading.readers, differentiated=False))
+        return Reader(Reading(self.reading.readers, differentiated=False))
 
     def slot(self, value: Value) -> int:
         """Make a new slot of which `value` is known."""
@@ -155,7 +149,7 @@ class Reader:
     def followed(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
         """Read one equation by what it does."""
         name = eqn.primitive.name
-        if name in _CALLS or (name in ("remat2", "checkpoint", "remat") and not batched):
+        if name in CALLS or (name in RECOMPUTED and not batched):
             closed = closed_of(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
             return self.inlined(closed.jaxpr, closed.consts, slots)
         if not batched:
@@ -178,40 +172,41 @@ class Reader:
 
     def touched(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
         """Read a primitive operation with a batched input."""
-        site = self.product(eqn, values)
-        lifts: dict[int, Site] = {}
-        if site is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
+        use = self.product(eqn, values)
+        copies: dict[int, Use] = {}
+        if use is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
-                    rows = _lifted_rows(eqn, value, values, self.reading.lenient)
-                    lifts[position] = self.lift(eqn, position, value, rows)
-                    values[position] = replace(value, shape=lifts[position].output.shape, rows=rows)
-        rows = output_rows(eqn, values, self.samples)
-        layers = frozenset[Site]().union(*(value.layers for value in values))
-        if site is not None:
-            site.output_rows = rows
-            if site.is_layer:
+                    samples = _copied_axis(eqn, value, values, self.reading.lenient)
+                    copy = copies[position] = self.copied(eqn, f"input {position}", value, samples)
+                    values[position] = replace(value, shape=copy.output.shape, sample_axis=samples)
+        samples = output_axis(eqn, values)
+        layers = frozenset[Use]().union(*(value.layers for value in values))
+        if use is not None:
+            use.samples_out = samples
+            if use.is_layer:
                 for earlier in layers:
                     earlier.followed = True
-                layers = frozenset((site,))
+                layers = frozenset((use,))
         outputs = []
         for position, variable in enumerate(eqn.outvars):
-            own: Rows | None = rows
+            own: SampleAxis | None = samples
             if eqn.primitive.name == "optimization_barrier":
-                own = values[position].rows
+                own = values[position].sample_axis
             columns = joined_columns(eqn, values)
             shape = tuple(variable.aval.shape)
             outputs.append(Value(shape, variable.aval.dtype, own, columns=columns, layers=layers))
-        counted = row_column(eqn, values, self.samples) if eqn.primitive.name == "gather" else None
-        return self.emit(eqn, slots, outputs, site=site, lifts=lifts, row_column=counted)
+        counted = row_column(eqn, values) if eqn.primitive.name == "gather" else None
+        return self.emit(eqn, slots, outputs, use=use, copies=copies, row_column=counted)
 
-    def product(self, eqn: Any, values: Sequence[Value]) -> Site | None:
-        """Return the site if a parameter or a frozen weight is multiplied with, or read by, samples."""
+    def product(self, eqn: Any, values: Sequence[Value]) -> Use | None:
+        """Return the use if a parameter or a frozen weight is multiplied with, or read by, samples."""
         kinds = {"dot_general": "dense", "conv_general_dilated": "convolution", "gather": "gather"}
         kind = kinds.get(eqn.primitive.name)
         if kind is None or all(value.batched for value in values[:2]):
             return None
         parameter = 1 if values[0].batched else 0
+        data = 1 - parameter
         operand = values[parameter]
         if kind == "convolution" and parameter == 0:
             if operand.leaves:
@@ -222,54 +217,50 @@ class Reader:
         frozen = not operand.leaves
         if frozen and (operand.view is None or kind == "gather"):
             return None
-        if (
-            kind == "dense"
-            and values[1 - parameter].where.axis in eqn.params["dimension_numbers"][1][1 - parameter]
-        ):
-            return None  # a parameter repeated for every sample: it is lifted
-        return self.site(eqn, kind, operand, parameter, 1 - parameter, values[1 - parameter].where, frozen)
+        if kind == "dense" and values[data].where.axis in eqn.params["dimension_numbers"][1][data]:
+            return None  # a parameter repeated for every sample: there are copies of it
+        use = self.use(eqn, kind, f"input {parameter}", operand, values[data].where)
+        use.parameter, use.data, use.frozen = parameter, data, frozen
+        return use
 
-    def site(
-        self, eqn: Any, kind: str, operand: Value, parameter: int, data: int, rows: Rows, frozen: bool = False
-    ) -> Site:
-        """Return the site of this operation: the same one whenever a loop's body is read again."""
-        aval = eqn.outvars[0].aval
+    def use(self, eqn: Any, kind: str, place: str, operand: Value, samples: SampleAxis) -> Use:
+        """Return the use at a place of this operation: the same one whenever a loop's body is read again."""
+        aval, known = eqn.outvars[0].aval, self.reading.uses
         output = jax.ShapeDtypeStruct(tuple(aval.shape), aval.dtype)
-        key = (self.path, kind, parameter)
-        known = self.reading.sites.get(key)
-        if known is None:
-            known = Site(kind, eqn, operand, parameter, data, rows, rows, output, frozen, self.loops)
-            self.reading.sites[key] = known
-        known.operand, known.rows, known.output, known.frozen = operand, rows, output, frozen
-        return known
+        key = (self.path, kind, place)
+        if key not in known:
+            known[key] = Use(len(known), kind, eqn, operand, samples, samples, output, loops=self.loops)
+        use = known[key]
+        use.operand, use.samples_in, use.output = operand, samples, output
+        return use
 
-    def lift(self, eqn: Any, position: int, value: Value, rows: Rows) -> Site:
-        """Return the site where a value of the parameters becomes one value a sample."""
-        site = self.site(eqn, "lift", value, position, -1, rows)
-        shape = value.shape or (1,) * (rows.axis + 1)
+    def copied(self, eqn: Any, place: str, value: Value, samples: SampleAxis) -> Use:
+        """Return the use where a value of the parameters becomes one copy a sample."""
+        use = self.use(eqn, "copy", place, value, samples)
+        shape = value.shape or (1,) * (samples.axis + 1)
         if eqn.primitive.name in ELEMENTWISE:
             shape = tuple(eqn.outvars[0].aval.shape)
-        site.output = jax.ShapeDtypeStruct(shape, value.dtype)
-        return site
+        use.output = jax.ShapeDtypeStruct(shape, value.dtype)
+        return use
 
 
-def _lifted_rows(eqn: Any, value: Value, values: Sequence[Value], lenient: bool) -> Rows:
-    """Return where the samples will be in a value of the parameters that meets batched ones."""
-    rows = common_rows(eqn, values)
-    rank = len(next(value.shape for value in values if value.rows is not None))
+def _copied_axis(eqn: Any, value: Value, values: Sequence[Value], lenient: bool) -> SampleAxis:
+    """Return where the samples will be in the copies of a value that meets batched ones."""
+    samples = common_axis(eqn, values)
+    rank = len(next(value.shape for value in values if value.batched))
     if eqn.primitive.name == "dot_general":
         _, batch = eqn.params["dimension_numbers"]
         data = 0 if values[0].batched else 1
-        rows = rows.moved(batch[1 - data][tuple(batch[data]).index(rows.axis)])
+        samples = samples.moved(batch[1 - data][tuple(batch[data]).index(samples.axis)])
     elif value.shape == () and eqn.primitive.name in ELEMENTWISE:
-        return rows
+        return samples
     elif len(value.shape) != rank:
         raise unknown(eqn, "a parameter that meets samples in an array of another rank")
-    size = value.shape[rows.axis]
+    size = value.shape[samples.axis]
     if lenient:
-        return rows
-    if size != 1 and rows.axis not in value.flat:
+        return samples
+    if size != 1 and samples.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
     if size == 1 and eqn.primitive.name not in ELEMENTWISE:
         raise couples(eqn, "joins a parameter to the samples")
-    return rows
+    return samples

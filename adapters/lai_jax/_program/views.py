@@ -56,6 +56,7 @@ class View:
 
     def at(self, iteration: tuple[int, ...]) -> "View":
         """Return what one iteration of the enclosing loops sees."""
+        # Iteration (k_1, k_2, ...) sees what the first one sees, moved by sum_i k_i stride_i entries.
         shift = sum(k * stride for k, stride in zip(iteration, self.loops, strict=True))
         if shift == 0:
             return View(self.leaf, self.cells)
@@ -73,6 +74,8 @@ class View:
 
     def axes(self, which: tuple[int, ...]) -> Axes:
         """Return sizes and strides of some axes, those that continue one another as one axis."""
+        # Axes (n, s n') and (n', s) with strides s n' and s run through the same entries as one axis of
+        # size n n' and stride s: by this two uses of one matrix are told equal, however they reshape it.
         merged: list[tuple[int, int]] = []
         for axis in which:
             size, stride = self.cells.shape[axis], self.cells.strides[axis]

@@ -1,4 +1,4 @@
-"""From the operands of a site to samples, positions and features."""
+"""From the operands of a use to samples, positions and features."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lai_jax._program.program import Site
-from lai_jax._program.sample_axis import split
+from lai_jax._program.program import Use
 from lai_jax._program.views import Axes, View
 
 Matrix = tuple[int, int, Axes, Axes, Axes]
@@ -35,53 +34,52 @@ class ProductAxes:
     weight_outputs: tuple[int, ...]
 
 
-def product_axes(site: Site) -> ProductAxes:
-    """Return what each axis of a dense site is."""
-    contract, batch = site.eqn.params["dimension_numbers"]
-    ranks = [len(atom.aval.shape) for atom in site.eqn.invars]
-    taken = (*contract[site.data], *batch[site.data], site.rows.axis)
-    used = (*contract[site.parameter], *batch[site.parameter])
+def product_axes(use: Use) -> ProductAxes:
+    """Return what each axis of a dense use is."""
+    contract, batch = use.eqn.params["dimension_numbers"]
+    ranks = [len(atom.aval.shape) for atom in use.eqn.invars]
+    taken = (*contract[use.data], *batch[use.data], use.samples_in.axis)
+    used = (*contract[use.parameter], *batch[use.parameter])
     return ProductAxes(
-        tuple(batch[site.data]),
-        tuple(contract[site.data]),
-        tuple(axis for axis in range(ranks[site.data]) if axis not in taken),
-        tuple(batch[site.parameter]),
-        tuple(contract[site.parameter]),
-        tuple(axis for axis in range(ranks[site.parameter]) if axis not in used),
+        tuple(batch[use.data]),
+        tuple(contract[use.data]),
+        tuple(axis for axis in range(ranks[use.data]) if axis not in taken),
+        tuple(batch[use.parameter]),
+        tuple(contract[use.parameter]),
+        tuple(axis for axis in range(ranks[use.parameter]) if axis not in used),
     )
 
 
-def is_table(site: Site) -> bool:
+def is_table(use: Use) -> bool:
     """Whether a gather reads whole rows of a table by one index."""
-    numbers, sizes = site.eqn.params["dimension_numbers"], site.eqn.params["slice_sizes"]
+    numbers, sizes = use.eqn.params["dimension_numbers"], use.eqn.params["slice_sizes"]
     return bool(
         tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
         and not numbers.operand_batching_dims
-        and tuple(sizes[1:]) == tuple(site.operand.shape[1:])
+        and tuple(sizes[1:]) == tuple(use.operand.shape[1:])
     )
 
 
-def is_plain_convolution(site: Site) -> bool:
+def is_plain_convolution(use: Use) -> bool:
     """Whether a convolution is one that a `ConvolutionTrace` can hold."""
-    params, data = site.eqn.params, site.eqn.invars[site.data].aval.shape
-    left = data[site.rows.axis] // site.output.shape[site.output_rows.axis] if site.rows.inner == 1 else 0
+    params, data = use.eqn.params, use.eqn.invars[use.data].aval.shape
     return bool(
-        left == 1
+        data[use.samples_in.axis] == use.samples_in.samples  # one map a sample
         and all(step == 1 for step in params["lhs_dilation"])
         and all(min(pair) >= 0 for pair in params["padding"])
         and len(params["window_strides"]) > 0
     )
 
 
-def matrix_of(site: Site, view: View) -> Matrix:
-    """Describe the matrix that a dense site multiplies with, or the table that a gather reads."""
-    if site.kind == "gather":
-        rank = len(site.operand.shape)
+def matrix_of(use: Use, view: View) -> Matrix:
+    """Describe the matrix that a dense use multiplies with, or the table that a gather reads."""
+    if use.kind == "gather":
+        rank = len(use.operand.shape)
         return view.leaf, view.offset, (), view.axes((0,)), view.axes(tuple(range(1, rank)))
-    if site.kind == "convolution":
-        every = tuple(range(len(site.operand.shape)))
+    if use.kind == "convolution":
+        every = tuple(range(len(use.operand.shape)))
         return view.leaf, view.offset, (), view.axes(every), ()
-    axes = product_axes(site)
+    axes = product_axes(use)
     return (
         view.leaf,
         view.offset,
@@ -109,31 +107,31 @@ def _flattened(array: jax.Array, blocks: list[tuple[int, ...]]) -> jax.Array:
     return moved.reshape((*shape, width))
 
 
-def dense_arrays(site: Site, data: jax.Array, cotangent: jax.Array | None, samples: int) -> tuple[Any, Any]:
-    """Return the activations and output gradients of a dense site, `(n, [t,] d)` each."""
-    axes = product_axes(site)
-    left = data.shape[site.rows.axis] // samples  # of the samples' axis, other positions
+def dense_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
+    """Return the activations and output gradients of a dense use, `(n, [t,] d)` each."""
+    axes = product_axes(use)
+    left = data.shape[use.samples_in.axis] // use.samples_in.samples  # of the samples' axis, other positions
 
     def shifted(own: tuple[int, ...], by_rows: int) -> tuple[int, ...]:
         return tuple(axis + 1 for axis in own if left > 1 or axis != by_rows)
 
-    kept = tuple(sorted((*axes.positions, site.rows.axis)))
+    kept = tuple(sorted((*axes.positions, use.samples_in.axis)))
     activations = _flattened(
-        split(data, site.rows, samples),
-        [shifted(kept, site.rows.axis), _up(axes.groups), _up(axes.inputs)],
+        use.samples_in.split(data),
+        [shifted(kept, use.samples_in.axis), _up(axes.groups), _up(axes.inputs)],
     )
     if cotangent is None:
         return activations, None
     groups, free, own = len(axes.groups), len(kept), len(axes.weight_outputs)
-    if site.parameter == 1:
+    if use.parameter == 1:
         places = tuple(range(groups, groups + free))
         outputs = tuple(range(groups + free, groups + free + own))
     else:
         places = tuple(range(groups + own, groups + own + free))
         outputs = tuple(range(groups, groups + own))
     gradients = _flattened(
-        split(cotangent, site.output_rows, samples),
-        [shifted(places, site.output_rows.axis), _up(tuple(range(groups))), _up(outputs)],
+        use.samples_out.split(cotangent),
+        [shifted(places, use.samples_out.axis), _up(tuple(range(groups))), _up(outputs)],
     )
     return activations, gradients
 
@@ -142,36 +140,37 @@ def _up(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in axes)
 
 
-def number_of_groups(site: Site) -> int:
-    """Return how many matrices of one size a dense site multiplies with side by side."""
+def number_of_groups(use: Use) -> int:
+    """Return how many matrices of one size a dense use multiplies with side by side."""
     groups = 1
-    for axis in product_axes(site).weight_groups:
-        groups *= site.operand.shape[axis]
+    for axis in product_axes(use).weight_groups:
+        groups *= use.operand.shape[axis]
     return groups
 
 
-def has_positions(site: Site, samples: int) -> bool:
-    """Whether a dense site uses its matrix at several places of one sample."""
-    data = site.eqn.invars[site.data].aval.shape
-    return bool(product_axes(site).positions) or data[site.rows.axis] != samples
+def has_positions(use: Use) -> bool:
+    """Whether a dense use uses its matrix at several places of one sample."""
+    data = use.eqn.invars[use.data].aval.shape
+    return bool(product_axes(use).positions) or data[use.samples_in.axis] != use.samples_in.samples
 
 
-def table_arrays(site: Site, indices: jax.Array, cotangent: jax.Array, samples: int) -> tuple[Any, Any]:
+def table_arrays(use: Use, indices: jax.Array, cotangent: jax.Array) -> tuple[Any, Any]:
     """Return which row of a table each position reads, and the gradients of what was read."""
-    rows, numbers = site.operand.shape[0], site.eqn.params["dimension_numbers"]
-    ids = split(indices[..., 0], site.rows, samples).reshape((samples, -1))
-    moved = split(cotangent, site.output_rows, samples)
+    rows, samples = use.operand.shape[0], use.samples_in.samples
+    numbers = use.eqn.params["dimension_numbers"]
+    ids = use.samples_in.split(indices[..., 0]).reshape((samples, -1))
+    moved = use.samples_out.split(cotangent)
     offsets = _up(tuple(numbers.offset_dims))
     outside = tuple(axis for axis in range(1, moved.ndim) if axis not in offsets)
     gradients = jnp.transpose(moved, (0, *outside, *offsets)).reshape((samples, ids.shape[1], -1))
     inside = (ids >= 0) & (ids < rows)
-    if site.eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:  # what lies outside reads no row
+    if use.eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:  # what lies outside reads no row
         gradients = jnp.where(inside[..., None], gradients, jnp.zeros((), gradients.dtype))
     return jnp.clip(ids, 0, rows - 1), gradients
 
 
-def convolution_arrays(site: Site, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
+def convolution_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
     """Return the maps of a convolution with the channels behind the samples."""
-    numbers = site.eqn.params["dimension_numbers"]
+    numbers = use.eqn.params["dimension_numbers"]
     maps = jnp.transpose(data, numbers.lhs_spec)
     return maps, None if cotangent is None else jnp.transpose(cotangent, numbers.out_spec)

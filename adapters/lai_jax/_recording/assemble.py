@@ -1,5 +1,6 @@
 """From a program, its plan and one run of it to the records of a trace."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,14 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core import Record
-from lai_jax._program.evaluate import Records, run, zero_nudges
+from lai_jax._program.evaluate import Records, run, zero_perturbations
 from lai_jax._program.model import Model
-from lai_jax._program.program import Site
-from lai_jax._program.sample_axis import split
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
-from lai_jax._recording.parameters import built_gradients
+from lai_jax._recording.parameters import materialised_gradients
 from lai_jax._recording.plan import Plan
+from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.records import TransposedTrace
-from lai_jax._recording.uses import Use
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Measured:
     losses
         `(n,)`.
     records
-        The batched inputs of sites.
+        The batched inputs of uses, by number.
     cotangents
-        The output gradients of sites.
+        The output gradients of uses, by number.
     """
 
     losses: jax.Array
@@ -40,40 +40,37 @@ class Measured:
 
 def measure(model: Model, plan: Plan, everything: bool) -> Measured:
     """Run the program once, and back to the last layer's output, or to the outputs of `everything`."""
-    sites = model.program.sites()
-    nudged = [plan.uses[-1].site]
-    recorded = [site for site in sites if site.is_layer]
+    uses = model.program.uses()
+    perturbed = [plan.records[-1].use]
+    recorded = [use for use in uses if use.is_layer]
     if everything:
-        biases = {use.site.bias for use in plan.uses if use.bias}
-        nudged = [site for site in sites if site not in biases]
-        recorded = [site for site in sites if site.kind != "lift"]
-    keys: list[Site] = []
+        biases = {own.bias for own in plan.records}
+        perturbed = [use for use in uses if use not in biases]
+        recorded = [use for use in uses if use.kind != "copy"]
+    wanted = frozenset(use.number for use in recorded)
 
-    def losses(nudges: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
-        own = dict(zip(nudged, nudges, strict=True))
-        (values,), records = run(model.program, model.arguments, own, frozenset(recorded))
-        keys[:] = list(records)
-        return values, list(records.values())
+    # The gradient with respect to a perturbation of zero, added to an output, is the output's gradient.
+    def losses(perturbations: Records) -> tuple[jax.Array, Records]:
+        (values,), records = run(model.program, model.arguments, perturbations, wanted)
+        return values, records
 
-    zeros = list(zero_nudges(nudged, model.samples).values())
-    values, pull, kept = jax.vjp(losses, zeros, has_aux=True)
-    (gradients,) = pull(jnp.ones_like(values))
-    records, cotangents = dict(zip(keys, kept, strict=True)), dict(zip(nudged, gradients, strict=True))
+    values, vjp, records = jax.vjp(losses, zero_perturbations(perturbed), has_aux=True)
+    (cotangents,) = vjp(jnp.ones_like(values))
     return Measured(values, records, cotangents)
 
 
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
-    layers = [_record(model, use, measured) for use in plan.uses if everything or use.site.is_layer]
+    layers = [_record(own, measured) for own in plan.records if everything or own.use.is_layer]
     if isinstance(layers[-1], lai.ConvolutionTrace):  # LAI reads rows of output gradients
         layers[-1] = layers[-1].unfolded()
-    built: list[Record] = []
-    if everything and plan.built:
-        sites = list(dict.fromkeys(site for own in plan.built.values() for site in own))
-        leaves = list(plan.built)
-        gradients = built_gradients(model, sites, leaves, measured.records, measured.cotangents)
-        built = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
-    found = [*layers[:-1], *built, layers[-1]]
+    whole: list[Record] = []
+    if everything and plan.materialised:
+        uses = list(dict.fromkeys(use for own in plan.materialised.values() for use in own))
+        leaves = list(plan.materialised)
+        gradients = materialised_gradients(model, uses, leaves, measured.records, measured.cotangents)
+        whole = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
+    found = [*layers[:-1], *whole, layers[-1]]
     if model.real == model.samples:
         return found
     return [_first(record, model.real) for record in found]
@@ -82,11 +79,10 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
 def records_leaves(plan: Plan) -> list[frozenset[int]]:
     """Return of each record of an `all` trace which parameters it explains."""
     layers = []
-    for use in plan.uses:
-        own = frozenset[int]() if use.built or use.site.frozen else use.site.operand.leaves
-        bias = use.site.bias.operand.leaves if use.bias and use.site.bias is not None else frozenset[int]()
-        layers.append(own | bias)
-    return [*layers[:-1], *(frozenset((leaf,)) for leaf in plan.built), layers[-1]]
+    for own in plan.records:
+        weight = frozenset[int]() if own.seen_by_lai_alone else own.use.operand.leaves
+        layers.append(weight | (own.bias.operand.leaves if own.bias else frozenset[int]()))
+    return [*layers[:-1], *(frozenset((leaf,)) for leaf in plan.materialised), layers[-1]]
 
 
 def _first(record: Record, samples: int) -> Record:
@@ -94,83 +90,84 @@ def _first(record: Record, samples: int) -> Record:
     return jax.tree.map(lambda array: array[:samples], record)
 
 
-def _record(model: Model, use: Use, measured: Measured) -> Record:
-    site, samples = use.site, model.samples
-    data: Any = measured.records[site]
-    cotangent: Any = measured.cotangents.get(site)
-    if use.iteration is not None:
-        data = data[use.iteration]
-        cotangent = None if cotangent is None else cotangent[use.iteration]
-    if site.kind == "gather":
-        ids, read = table_arrays(site, data, cotangent, samples)
-        return lai.EmbeddingTrace(ids, read, rows=site.operand.shape[0], weight=use.key, name=use.name)
-    if site.kind == "convolution":
-        return _convolution(use, data, cotangent, samples)
-    return _dense(use, *_dense_arrays(use, data, cotangent, samples))
+def _record(planned: PlannedRecord, measured: Measured) -> Record:
+    use = planned.use
+    data: Any = measured.records[use.number]
+    cotangent: Any = measured.cotangents.get(use.number)
+    if planned.iteration is not None:
+        data = data[planned.iteration]
+        cotangent = None if cotangent is None else cotangent[planned.iteration]
+    if use.kind == "gather":
+        ids, read = table_arrays(use, data, cotangent)
+        return lai.EmbeddingTrace(ids, read, rows=use.operand.shape[0], weight=planned.key, name=planned.name)
+    if use.kind == "convolution":
+        return _convolution(planned, data, cotangent)
+    return _dense(planned, *_dense_arrays(planned, data, cotangent))
 
 
-def _dense_arrays(use: Use, data: Any, cotangent: Any, samples: int) -> tuple[Any, Any]:
+def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[Any, Any]:
     """Return activations and output gradients; iterations that are positions side by side."""
 
-    def one(batch: Any, gradients: Any) -> tuple[Any, Any]:
-        return dense_arrays(use.site, batch, gradients, samples)
+    def one(arrays: tuple[Any, Any]) -> tuple[Any, Any]:
+        return dense_arrays(planned.use, *arrays)
 
-    if use.iteration is not None:
-        return one(data, cotangent)
-    loops = len(use.site.loops)
-    flat = data.reshape((-1, *data.shape[loops:]))
-    if cotangent is None:
-        stacked = jax.vmap(lambda batch: one(batch, None)[0])(flat), None
-    else:
-        stacked = jax.vmap(one)(flat, cotangent.reshape((-1, *cotangent.shape[loops:])))
-    return tuple(  # type: ignore[return-value]  # two arrays
-        None if array is None else jnp.moveaxis(array, 0, 1).reshape((samples, -1, array.shape[-1]))
-        for array in stacked
-    )
+    if planned.iteration is not None:
+        return one((data, cotangent))
+    loops = len(planned.use.loops)
+    flat = jax.tree.map(lambda array: array.reshape((-1, *array.shape[loops:])), (data, cotangent))
+
+    def side_by_side(array: jax.Array) -> jax.Array:
+        """From `(iterations, n, [t,] d)` to `(n, positions, d)`."""
+        return jnp.moveaxis(array, 0, 1).reshape((array.shape[1], -1, array.shape[-1]))
+
+    return jax.tree.map(side_by_side, jax.vmap(one)(flat))
 
 
-def _dense(use: Use, activations: Any, gradients: Any) -> Record:
+def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
     kind = lai.LayerTrace
-    if use.built or use.site.frozen:
+    if planned.seen_by_lai_alone:
         kind = lai.ReadoutTrace
-    elif use.transposed:
+    elif planned.transposed:
         kind = TransposedTrace
     return kind(
         activations,
         gradients,
-        bias=use.bias,
-        weight=use.key,
-        groups=number_of_groups(use.site),
-        name=use.name,
+        bias=planned.bias is not None,
+        weight=planned.key,
+        groups=number_of_groups(planned.use),
+        name=planned.name,
     )
 
 
-def _convolution(use: Use, data: Any, cotangent: Any, samples: int) -> Record:
-    site, params = use.site, use.site.eqn.params
-    if use.built or site.frozen:
-        return _unfolded(use, data, cotangent, samples)
-    maps, gradients = convolution_arrays(site, data, cotangent)
+def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
+    use, params = planned.use, planned.use.eqn.params
+    if planned.seen_by_lai_alone:
+        return _unfolded(planned, data, cotangent)
+    maps, gradients = convolution_arrays(use, data, cotangent)
     spec = params["dimension_numbers"].rhs_spec
     return lai.ConvolutionTrace(
         maps,
         gradients,
-        kernel=tuple(site.operand.shape[axis] for axis in spec[2:]),
+        kernel=tuple(use.operand.shape[axis] for axis in spec[2:]),
         stride=tuple(params["window_strides"]),
         padding=tuple((int(low), int(high)) for low, high in params["padding"]),
         dilation=tuple(params["rhs_dilation"]),
         groups=params["feature_group_count"],
-        bias=use.bias,
-        weight=use.key,
-        name=use.name,
+        bias=planned.bias is not None,
+        weight=planned.key,
+        name=planned.name,
     )
 
 
-def _unfolded(use: Use, data: Any, cotangent: Any, samples: int) -> Record:
+def _unfolded(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     """Record a convolution for LAI alone: its maps, pixel by pixel."""
-    numbers = use.site.eqn.params["dimension_numbers"]
-    rows = ((data, use.site.rows, numbers.lhs_spec), (cotangent, use.site.output_rows, numbers.out_spec))
-    pixels = []
-    for array, own, spec in rows:
-        moved = None if array is None else jnp.moveaxis(split(array, own, samples), spec[1] + 1, -1)
-        pixels.append(None if moved is None else moved.reshape((samples, -1, moved.shape[-1])))
-    return lai.ReadoutTrace(pixels[0], pixels[1], name=use.name)
+    numbers = planned.use.eqn.params["dimension_numbers"]
+    maps = _pixels(data, planned.use.samples_in, numbers.lhs_spec)
+    gradients = None if cotangent is None else _pixels(cotangent, planned.use.samples_out, numbers.out_spec)
+    return lai.ReadoutTrace(maps, gradients, name=planned.name)
+
+
+def _pixels(maps: jax.Array, samples: SampleAxis, spec: Sequence[int]) -> jax.Array:
+    """Lay maps out as `(n, pixels, channels)`."""
+    moved = jnp.moveaxis(samples.split(maps), spec[1] + 1, -1)
+    return moved.reshape((samples.samples, -1, moved.shape[-1]))

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from lai_core._adapters import not_a_chain
 from lai_jax._program.model import Model
-from lai_jax._program.program import Operation, Program, Site
+from lai_jax._program.program import Operation, Program, Use
 from lai_jax._recording.arrays import has_positions, product_axes
 from lai_jax._recording.plan import Plan
-from lai_jax._recording.uses import Use
+from lai_jax._recording.planned import PlannedRecord
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Link:
         Other slots that these take.
     """
 
-    before: Use
-    after: Use
+    before: PlannedRecord
+    after: PlannedRecord
     start: int
     end: int
     weight: int
@@ -52,31 +52,33 @@ def links_of(model: Model, plan: Plan) -> list[Link]:
     ValueError
         If the model is no chain of linear layers on `(n, d)`, naming the layer.
     """
-    uses = [use for use in plan.uses if use.site.is_layer]
+    layers = [planned for planned in plan.records if planned.use.is_layer]
     operations = model.program.operations
-    found = {operation.site: operation for operation in operations if operation.site is not None}
-    for use in uses:
-        _check_layer(use, use.site in found, model.samples)
-    return [_link(model.program, found, *pair) for pair in pairwise(uses)]
+    found = {operation.use: operation for operation in operations if operation.use is not None}
+    for planned in layers:
+        _check_layer(planned, planned.use in found)
+    return [_link(model.program, found, *pair) for pair in pairwise(layers)]
 
 
-def _check_layer(use: Use, outside: bool, samples: int) -> None:
-    site = use.site
-    shape = tuple(site.eqn.invars[site.data].aval.shape)
-    if site.kind == "convolution":
-        raise not_a_chain(use.name, "goes into a convolution")
+def _check_layer(planned: PlannedRecord, outside: bool) -> None:
+    use = planned.use
+    shape = tuple(use.eqn.invars[use.data].aval.shape)
+    if use.kind == "convolution":
+        raise not_a_chain(planned.name, "goes into a convolution")
     if not outside:
-        raise not_a_chain(use.name, "is inside a loop, a branch or a recomputation")
-    if len(shape) != 2 or has_positions(site, samples):
-        raise not_a_chain(use.name, f"has shape {shape}, not (n, d)")
-    if product_axes(site).weight_groups:
-        raise not_a_chain(use.name, "meets several matrices side by side")
+        raise not_a_chain(planned.name, "is inside a loop, a branch or a recomputation")
+    if len(shape) != 2 or has_positions(use):
+        raise not_a_chain(planned.name, f"has shape {shape}, not (n, d)")
+    if product_axes(use).weight_groups:
+        raise not_a_chain(planned.name, "meets several matrices side by side")
 
 
-def _link(program: Program, found: Mapping[Site, Operation], before: Use, after: Use) -> Link:
-    start = found[before.site].outputs[0]
-    end, weight = (found[after.site].inputs[place] for place in (after.site.data, after.site.parameter))
-    if program.values[end].layers != {before.site} or len(program.values[start].shape) != 2:
+def _link(
+    program: Program, found: Mapping[Use, Operation], before: PlannedRecord, after: PlannedRecord
+) -> Link:
+    start = found[before.use].outputs[0]
+    end, weight = (found[after.use].inputs[place] for place in (after.use.data, after.use.parameter))
+    if program.values[end].layers != {before.use} or len(program.values[start].shape) != 2:
         raise not_a_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
     reached, forward = {start}, []
     for operation in program.operations:

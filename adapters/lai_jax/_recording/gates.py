@@ -12,24 +12,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import lai_core as lai
 from lai_core._adapters import not_a_chain
-from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_jax._program.evaluate import perform, run
+from lai_jax._program.evaluate import perform
 from lai_jax._program.model import Model
-from lai_jax._program.primitives import ELEMENTWISE
+from lai_jax._program.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.program import closed_of
-from lai_jax._program.sample_axis import Rows, split
-from lai_jax._program.tail import output_gradients, tail_after
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import product_axes
-from lai_jax._recording.assemble import Measured, records_of
 from lai_jax._recording.chain import Link
-from lai_jax._recording.plan import Plan
 
-_CALLS = (
-    *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"),
-    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
-)
+_CALLS = (*CALLS, *RECOMPUTED, *CUSTOM_RULES)
 _RESHAPES = ("reshape", "broadcast_in_dim")
 
 Layout = tuple[str | None, ...]
@@ -51,24 +43,24 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
             perform(operation, own, {}, frozenset())
         return own[link.end]
 
-    values, pull = jax.vjp(function, slots[link.start])
-    backward = jax.make_jaxpr(lambda cotangent: pull(cotangent)[0])(values).jaxpr
+    values, vjp = jax.vjp(function, slots[link.start])
+    backward = jax.make_jaxpr(lambda cotangent: vjp(cotangent)[0])(values).jaxpr
     try:
-        (reached,) = _through(backward, [_layout(values.shape, link.after.site.rows)])
+        (reached,) = _through(backward, [_layout(values.shape, link.after.use.samples_in)])
     except _MixesError as error:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
         raise not_a_chain(link.after.name, what) from None
-    rows = link.before.site.output_rows
-    if reached != _layout(slots[link.start].shape, rows):
+    samples = link.before.use.samples_out
+    if reached != _layout(slots[link.start].shape, samples):
         what = f"does not come from the output of layer {link.before.name!r} alone"
         raise not_a_chain(link.after.name, what)
-    (gates,) = pull(jnp.ones_like(values))
-    return split(gates, rows, model.samples).reshape((model.samples, -1))[: model.real]
+    (gates,) = vjp(jnp.ones_like(values))
+    return samples.split(gates).reshape((model.samples, -1))[: model.real]
 
 
 def matrix_above(link: Link, slots: Mapping[int, Any]) -> jax.Array:
     """Return the matrix of the layer after, `(d_out, d_in)`."""
-    axes = product_axes(link.after.site)
+    axes = product_axes(link.after.use)
     weight = jnp.transpose(slots[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
     return weight.reshape((-1, weight.shape[-1]))
 
@@ -77,9 +69,9 @@ class _MixesError(Exception):
     """An operation through which entries may meet."""
 
 
-def _layout(shape: Sequence[int], rows: Rows) -> Layout:
+def _layout(shape: Sequence[int], samples: SampleAxis) -> Layout:
     return tuple(
-        None if size == 1 else "samples" if axis == rows.axis else "features"
+        None if size == 1 else "samples" if axis == samples.axis else "features"
         for axis, size in enumerate(shape)
     )
 
@@ -124,27 +116,3 @@ def _after(eqn: Any, layouts: Sequence[Layout | None]) -> Layout:
         if [size for size in shape if size > 1] == [size for size in first.aval.shape if size > 1]:
             return tuple(None if size == 1 else labels.pop(0) for size in shape)
     raise _MixesError(name)
-
-
-def measure_chain(model: Model, plan: Plan) -> tuple[Measured, dict[int, Any]]:
-    """Run a chain forward, and back to its last layer's output; return every value by slot too."""
-    slots: dict[int, Any] = {}
-    wanted = frozenset(site for site in model.program.sites() if site.is_layer)
-    (losses,), records = run(model.program, model.arguments, {}, wanted, slots)
-    last = plan.uses[-1].site
-    (output,) = (operation.outputs[0] for operation in model.program.operations if operation.site is last)
-    _, operations, kept = tail_after(model.program, output)
-    values = [slots[slot] for slot in kept]
-    gradients = output_gradients(model.program, operations, kept, values)
-    return Measured(losses, records, {last: gradients}), slots
-
-
-def gated(
-    model: Model, plan: Plan, measured: Measured, links: Sequence[Link], slots: Mapping[int, Any]
-) -> GateTrace:
-    """Return what a run of a chain gives."""
-    return GateTrace(
-        lai.Trace(records_of(model, plan, measured, everything=False)),
-        tuple(gates_of(model, link, slots) for link in links),
-        tuple(squared_column_norms(matrix_above(link, slots)) for link in links),
-    )

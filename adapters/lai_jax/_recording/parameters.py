@@ -1,4 +1,4 @@
-"""Gradients of parameters that are no plain factor of a layer: built sample by sample, pulled back."""
+"""Gradients of parameters that are no plain factor of a layer: materialised sample by sample."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lai_jax._program.evaluate import Records, apply_equation, operand_of_lift
+from lai_jax._program.evaluate import Numbers, Records, apply_equation, shared_part
 from lai_jax._program.model import Model
-from lai_jax._program.program import Operation, Program, Site, loop_parts
-from lai_jax._program.sample_axis import split
+from lai_jax._program.program import Operation, Program, Use, loop_parts
 
 
-def operands(
-    program: Program, arguments: Sequence[Any], wanted: frozenset[Site]
-) -> tuple[list[Any], Records]:
-    """Compute the values of the parameters at sites, without anything that depends on samples.
+def operands(program: Program, arguments: Sequence[Any], wanted: Numbers) -> tuple[list[Any], Records]:
+    """Compute the values of the parameters at uses, without anything that depends on samples.
 
     Parameters
     ----------
@@ -25,23 +22,25 @@ def operands(
     arguments
         Its inputs; None where batched.
     wanted
-        The sites.
+        The uses.
 
     Returns
     -------
     list
         The program's outputs; None where batched.
     dict
-        The value of the parameters at each site; of sites inside loops stacked along new first axes.
+        The value of the parameters at each use; of uses inside loops stacked along new first axes.
     """
     slots: dict[int, Any] = dict(program.constants)
     slots.update(zip(program.inputs, arguments, strict=True))
     found: Records = {}
     for operation in program.operations:
         given = [slots[slot] for slot in operation.inputs]
-        found |= {s: operand_of_lift(given[p], s) for p, s in operation.lifts.items() if s in wanted}
-        if operation.site in wanted:
-            found[operation.site] = given[operation.site.parameter]
+        places = [(operation.inputs[position], copy) for position, copy in operation.copies.items()]
+        found |= _shared_parts(places, slots, wanted)
+        use = operation.use
+        if use is not None and use.number in wanted:
+            found[use.number] = given[use.parameter]
         if not operation.batched:
             results = apply_equation(operation.eqn, given)
         else:
@@ -49,12 +48,16 @@ def operands(
             found |= inner
         slots.update(zip(operation.outputs, results, strict=True))
     outputs = [None if program.values[s].batched else slots[s] for s in program.outputs]
-    lifts = program.output_lifts.items()
-    found |= {s: operand_of_lift(slots[program.outputs[place]], s) for place, s in lifts if s in wanted}
-    return outputs, found
+    places = [(program.outputs[position], copy) for position, copy in program.output_copies.items()]
+    return outputs, found | _shared_parts(places, slots, wanted)
 
 
-def _mixed(operation: Operation, given: list[Any], wanted: frozenset[Site]) -> tuple[list[Any], Records]:
+def _shared_parts(places: Sequence[tuple[int, Use]], slots: dict[int, Any], wanted: Numbers) -> Records:
+    """Return what all samples get where a value of the parameters, by its slot, is copied for each."""
+    return {copy.number: shared_part(slots[slot], copy) for slot, copy in places if copy.number in wanted}
+
+
+def _mixed(operation: Operation, given: list[Any], wanted: Numbers) -> tuple[list[Any], Records]:
     """Do the part of a loop, branch or recomputation that no sample touches."""
     nothing = [None] * len(operation.outputs)
     if not operation.bodies:
@@ -69,97 +72,83 @@ def _mixed(operation: Operation, given: list[Any], wanted: frozenset[Site]) -> t
     return nothing, found
 
 
-def _mixed_scan(operation: Operation, given: list[Any], wanted: frozenset[Site]) -> tuple[list[Any], Records]:
+def _mixed_scan(operation: Operation, given: list[Any], wanted: Numbers) -> tuple[list[Any], Records]:
     eqn, (body,) = operation.eqn, operation.bodies
     consts, carried = loop_parts(eqn)
-    start = given[consts : consts + carried]
-    batched = [body.values[slot].batched for slot in body.inputs]
-    slots = [i for i in range(carried) if not batched[consts + i]]
-    sliced = [i for i in range(consts + carried, len(given)) if not batched[i]]
-    keys: list[Site] = []
+    batched = [body.values[slot].batched for slot in body.inputs[consts : consts + carried]]
+
+    def unbatched(carry: list[Any]) -> list[Any]:  # None is a pytree without leaves: nothing is carried
+        return [None if own else value for own, value in zip(batched, carry, strict=True)]
 
     def step(carry: list[Any], slices: list[Any]) -> tuple[list[Any], Any]:
-        arguments: list[Any] = [*given[:consts], *[None] * (len(given) - consts)]
-        for i, value in (*zip(slots, carry, strict=True),):
-            arguments[consts + i] = value
-        for i, value in zip(sliced, slices, strict=True):
-            arguments[i] = value
-        outputs, found = operands(body, arguments, wanted)
-        keys[:] = list(found)
-        return [outputs[i] for i in slots], (
-            [out for out in outputs[carried:] if out is not None],
-            list(found.values()),
-        )
+        outputs, found = operands(body, [*given[:consts], *carry, *slices], wanted)
+        return unbatched(outputs[:carried]), (outputs[carried:], found)
 
-    carry, (stacked, kept) = lax.scan(
+    carry, (stacked, found) = lax.scan(
         step,
-        [start[i] for i in slots],
-        [given[i] for i in sliced],
+        unbatched(given[consts : consts + carried]),
+        given[consts + carried :],
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
     )
-    results: list[Any] = [None] * len(operation.outputs)
-    for i, value in zip(slots, carry, strict=True):
-        results[i] = value
-    places = [i for i, slot in enumerate(body.outputs) if i >= carried and not body.values[slot].batched]
-    for i, value in zip(places, stacked, strict=True):
-        results[i] = value
-    return results, dict(zip(keys, kept, strict=True))
+    return [*carry, *stacked], found
 
 
-def built_gradients(
-    model: Model, sites: Sequence[Site], leaves: Sequence[int], records: Records, cotangents: Records
+def materialised_gradients(
+    model: Model, uses: Sequence[Use], leaves: Sequence[int], records: Records, cotangents: Records
 ) -> dict[int, jax.Array]:
-    """Build the per-sample gradients of whole parameters, `(n, size)` each.
+    """Return the per-sample gradients of whole parameters, `(n, size)` each.
 
     Parameters
     ----------
     model
         The model.
-    sites
-        Every site at which one of the parameters is used.
+    uses
+        Every use of one of the parameters.
     leaves
         The parameters.
     records, cotangents
-        The recorded inputs and the output gradients of the sites.
+        The recorded inputs and the output gradients of the uses.
     """
     values = model.parameters
-    own = [_operand_gradients(site, records, cotangents[site], model.samples) for site in sites]
-    wanted = frozenset(sites)
-    empty = [None] * (len(model.arguments) - len(values))
+    wanted = frozenset(use.number for use in uses)
+    empty = [None] * len(model.data)
 
-    def used(moved: list[Any]) -> list[Any]:
+    def used(moved: list[Any]) -> Records:
         given = list(values)
         for leaf, value in zip(leaves, moved, strict=True):
             given[leaf] = value
-        found = operands(model.program, [*given, *empty], wanted)[1]
-        return [found[site] for site in sites]
+        return operands(model.program, [*given, *empty], wanted)[1]
 
-    _, pull = jax.vjp(used, [jnp.asarray(values[leaf]) for leaf in leaves])
-    (pulled,) = jax.vmap(pull)(own)
-    return {leaf: grad.reshape((model.samples, -1)) for leaf, grad in zip(leaves, pulled, strict=True)}
+    # With w_u(theta) the value of the parameters at use u, a function of theta alone,
+    #     d loss_j / d theta = sum_u (d w_u / d theta)^T (d loss_j / d w_u):
+    # the second factor is each sample's own, from what was recorded at the use; the first is one linear
+    # map for all samples, mapped over them.
+    own = {use.number: _operand_gradients(use, records, cotangents[use.number]) for use in uses}
+    _, vjp = jax.vjp(used, [jnp.asarray(values[leaf]) for leaf in leaves])
+    (gradients,) = jax.vmap(vjp)(own)
+    return {leaf: own.reshape((model.samples, -1)) for leaf, own in zip(leaves, gradients, strict=True)}
 
 
-def _operand_gradients(site: Site, records: Records, cotangent: jax.Array, samples: int) -> jax.Array:
-    """Return the gradient of each sample's loss with respect to the value of the parameters at a site.
+def _operand_gradients(use: Use, records: Records, cotangent: jax.Array) -> jax.Array:
+    """Return the gradient of each sample's loss with respect to the value of the parameters at a use.
 
     `(n, loops..., shape of the value)`.
     """
-    if site.kind == "lift":
-        return jnp.moveaxis(cotangent, len(site.loops), 0)
-    shape, dtype = site.operand.shape, site.operand.dtype
+    if use.kind == "copy":
+        return jnp.moveaxis(cotangent, len(use.loops), 0)
+    shape, dtype = use.operand.shape, use.operand.dtype
 
     def one(sample: jax.Array, gradient: jax.Array) -> jax.Array:
         def product(weight: jax.Array) -> jax.Array:
-            given = [sample, weight] if site.parameter == 1 else [weight, sample]
-            return apply_equation(site.eqn, given)[0]
+            given = [sample, weight] if use.parameter == 1 else [weight, sample]
+            return apply_equation(use.eqn, given)[0]
 
         return jax.vjp(product, jnp.zeros(shape, dtype))[1](gradient)[0]
 
     def local(batch: jax.Array, gradients: jax.Array) -> jax.Array:
-        parts = split(batch, site.rows, samples), split(gradients, site.output_rows, samples)
-        return jax.vmap(one)(*parts)
+        return jax.vmap(one)(use.samples_in.split(batch), use.samples_out.split(gradients))
 
-    for _ in site.loops:
+    for _ in use.loops:
         local = jax.vmap(local, out_axes=1)
-    return local(records[site], cotangent)
+    return local(records[use.number], cotangent)

@@ -1,4 +1,4 @@
-"""Which parameter is explained by which sites, and as what."""
+"""Which parameter is explained by which uses, and as what."""
 
 import math
 from collections import defaultdict
@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
 from lai_jax._program.model import Model, final_layers
-from lai_jax._program.program import Site
+from lai_jax._program.program import Use
 from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
-from lai_jax._recording.biases import fused_biases
-from lai_jax._recording.uses import Iteration, Use
+from lai_jax._recording.biases import with_biases
+from lai_jax._recording.planned import Iteration, PlannedRecord
 
 
 @dataclass
@@ -25,46 +25,53 @@ class Plan:
 
     Parameters
     ----------
-    uses
+    records
         The layers' and tables' records in order, the last layer at the end.
-    built
-        The leaves whose gradients are built sample by sample, and the sites that takes.
+    materialised
+        The leaves whose gradients are materialised sample by sample, and the uses that takes.
     left_out
         Leaves that no record explains, and why.
     """
 
-    uses: list[Use]
-    built: dict[int, list[Site]] = field(default_factory=dict)
+    records: list[PlannedRecord]
+    materialised: dict[int, list[Use]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
 
 
 def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
-    """Say which sites explain which parameters.
-
-    Raises
-    ------
-    ValueError
-        If there is no layer, or no single last one.
-    """
-    sites = model.program.sites()
-    by_leaf: dict[int, list[Site]] = defaultdict(list)
-    for site in sites:
-        for leaf in site.operand.leaves:
-            by_leaf[leaf].append(site)
-    ordered = _ordered(model, sites, last)
-    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, ordered[-1].site)}
+    """Say which uses explain which parameters."""
+    uses = model.program.uses()
+    by_leaf: dict[int, list[Use]] = defaultdict(list)
+    for use in uses:
+        for leaf in use.operand.leaves:
+            by_leaf[leaf].append(use)
+    ordered = _ordered(model, uses, last)
+    # A leaf theta is explained in the first of three ways that holds.
+    #
+    # 1. Factored. All of its uses are products s = W a in which W is a rearrangement of some of theta's
+    #    entries. Sample j's gradient is sum_u g_ju a_ju^T, laid back into these entries, so that the
+    #    records of the uses say it all. Ghost takes the inner product of two such sums: uses u and v
+    #    contribute <g_u, g_v> <a_u, a_v> if they see the same entries (records with one key), and
+    #    nothing if they see none in common. Uses that overlap in part have neither form: _factorable
+    #    refuses them.
+    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, ordered[-1].use)}
     factored -= model.left_out.keys()
-    uses = [replace(use, built=not use.site.operand.leaves <= factored) for use in ordered]
-    uses = _shared([use for use in uses if use.site.is_layer or not use.built])
-    fused = fused_biases(model.program, uses, by_leaf, model.left_out)
-    plan = Plan([replace(use, bias=use.site.bias in fused) for use in uses], left_out=dict(model.left_out))
-    whole = {leaf for site in fused for leaf in site.operand.leaves}
+    records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
+    # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
+    records = _shared([own for own in records if own.use.is_layer or not own.materialised])
+    # 2. A bias. theta is added to the outputs of one factored layer, feature by feature, and does nothing
+    #    else: its gradient is that layer's output gradient, summed over positions.
+    records = with_biases(model.program, records, by_leaf, model.left_out)
+    as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
+    plan = Plan(records, left_out=dict(model.left_out))
+    # 3. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
+    #    the budget. Anything that has uses can be, so that nothing else is ever refused here.
     for leaf, own in by_leaf.items():
-        if leaf in factored | whole | model.left_out.keys():
+        if leaf in factored | as_bias | model.left_out.keys():
             continue
         reason = _too_large(model, leaf)
         if reason is None:
-            plan.built[leaf] = own
+            plan.materialised[leaf] = own
         elif partial:
             plan.left_out[leaf] = reason
         else:
@@ -73,7 +80,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
 
 
 def _too_large(model: Model, leaf: int) -> str | None:
-    """Say why the per-sample gradients of a leaf cannot be built; None if they can."""
+    """Say why the per-sample gradients of a leaf cannot be materialised; None if they can."""
     value = model.parameters[leaf]
     entries, each = math.prod(jnp.shape(value)), jnp.result_type(value).itemsize
     if model.samples * entries * each <= GRADIENT_BUDGET:
@@ -85,56 +92,56 @@ def _too_large(model: Model, leaf: int) -> str | None:
     )
 
 
-def site_name(model: Model, site: Site) -> str:
-    """Name a site by its weight."""
-    if site.frozen:
-        view = site.operand.view
+def use_name(model: Model, use: Use) -> str:
+    """Name a use by its weight."""
+    if use.frozen:
+        view = use.operand.view
         if view is not None and view.leaf >= 0:  # a parameter behind stop_gradient
             return model.names[view.leaf]
-        return f"captured {site.operand.shape}"
-    return "+".join(model.names[leaf] for leaf in sorted(site.operand.leaves))
+        return f"captured {use.operand.shape}"
+    return "+".join(model.names[leaf] for leaf in sorted(use.operand.leaves))
 
 
-def iterations(site: Site) -> Iterator[Iteration]:
-    """Run through the iterations of the loops around a site, in the order in which they run."""
-    ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in site.loops]
+def iterations(use: Use) -> Iterator[Iteration]:
+    """Run through the iterations of the loops around a use, in the order in which they run."""
+    ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in use.loops]
     return product(*ranges)
 
 
-def _ordered(model: Model, sites: Sequence[Site], last: str | None) -> list[Use]:
-    layers = [site for site in sites if site.is_layer]
+def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> list[PlannedRecord]:
+    layers = [use for use in uses if use.is_layer]
     if not layers:
         msg = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
         raise ValueError(msg)
     final = _last(model, layers, last)
-    tables = [site for site in sites if site.kind == "gather"]
-    uses: list[Use] = []
-    for site in [*tables, *(site for site in layers if site is not final), final]:
-        merged = bool(site.loops) and _loops_over_positions(site, site is final, model.samples)
-        every: list[Iteration | None] = [None] if merged else list(iterations(site))
+    tables = [use for use in uses if use.kind == "gather"]
+    records: list[PlannedRecord] = []
+    for use in [*tables, *(use for use in layers if use is not final), final]:
+        merged = bool(use.loops) and _loops_over_positions(use, use is final)
+        every: list[Iteration | None] = [None] if merged else list(iterations(use))
         for iteration in every:
             suffix = "".join(f"[{k}]" for k in iteration or ())
-            uses.append(Use(site, iteration, site_name(model, site) + suffix))
-    return uses
+            records.append(PlannedRecord(use, iteration, use_name(model, use) + suffix))
+    return records
 
 
-def _loops_over_positions(site: Site, final: bool, samples: int) -> bool:
+def _loops_over_positions(use: Use, final: bool) -> bool:
     """Whether a loop uses one matrix again and again at positions, as a recurrent network does."""
-    invariant = site.operand.view is not None and not any(site.operand.view.loops)
-    if final and not (invariant and site.kind == "dense"):
+    invariant = use.operand.view is not None and not any(use.operand.view.loops)
+    if final and not (invariant and use.kind == "dense"):
         msg = (
-            f"apply: the last layer ({site.eqn.primitive.name} in a scan) has another weight "
+            f"apply: the last layer ({use.eqn.primitive.name} in a scan) has another weight "
             "in each iteration, so that there is no single last one; unroll the scan, or apply the last "
             "layer after it"
         )
         raise UnexplainedError(msg)
-    return final or (invariant and site.kind == "dense" and not has_positions(site, samples))
+    return final or (invariant and use.kind == "dense" and not has_positions(use))
 
 
-def _last(model: Model, layers: Sequence[Site], last: str | None) -> Site:
-    names = [site_name(model, site) for site in layers]
+def _last(model: Model, layers: Sequence[Use], last: str | None) -> Use:
+    names = [use_name(model, use) for use in layers]
     if last is not None:
-        chosen = [site for site, name in zip(layers, names, strict=True) if name == last]
+        chosen = [use for use, name in zip(layers, names, strict=True) if name == last]
         if len(chosen) != 1:
             msg = f"last: expected the name of one layer, one of {sorted(set(names))}, got {last!r}"
             raise ValueError(msg)
@@ -148,65 +155,68 @@ def _last(model: Model, layers: Sequence[Site], last: str | None) -> Site:
             "single last layer; unroll the scan, or apply a last layer after it"
         )
         raise UnexplainedError(msg)
-    found = sorted(site_name(model, site) for site in final)
+    found = sorted(use_name(model, use) for use in final)
     msg = f"apply: expected one last layer, found several: {found}; pass last=NAME"
     raise ValueError(msg)
 
 
-def _factorable(sites: Sequence[Site], final: Site) -> bool:
+def _factorable(uses: Sequence[Use], final: Use) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
-    kinds = {site.kind for site in sites}
+    kinds = {use.kind for use in uses}
     # the last convolution is recorded as a matrix on patches, any other as a kernel
-    if len(sites) > 1 and final in sites and final.kind == "convolution":
+    if len(uses) > 1 and final in uses and final.kind == "convolution":
         return False
-    if "lift" in kinds or (len(kinds) > 1 and "convolution" in kinds):
+    if "copy" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False
     seen: dict[Any, View] = {}
-    for site in sites:
-        view = site.operand.view
-        if view is None or len(site.operand.leaves) != 1 or view.repeats() or not _is_plain(site):
+    for use in uses:
+        view = use.operand.view
+        if view is None or len(use.operand.leaves) != 1 or view.repeats() or not _is_plain(use):
             return False
-        lengths = [length for length, _ in site.loops]
+        # Two iterations of a loop see the same entries where the view's stride over it is 0.
+        lengths = [length for length, _ in use.loops]
         loops = [range(n if stride else 1) for n, stride in zip(lengths, view.loops, strict=True)]
         for iteration in product(*loops):
             own = view.at(iteration)
-            seen[_place(site, own)] = own
+            seen[_place(use, own)] = own
     if "gather" in kinds and len(seen) > 1:
         return False
-    views = list(seen.values())
+    views = list(seen.values())  # one for each set of entries: no two may have one in common
     return not any(left.overlaps(right) for i, left in enumerate(views) for right in views[:i])
 
 
-def _is_plain(site: Site) -> bool:
-    if site.kind == "gather":
-        return is_table(site)
-    return site.kind == "dense" or is_plain_convolution(site)
+def _is_plain(use: Use) -> bool:
+    if use.kind == "gather":
+        return is_table(use)
+    return use.kind == "dense" or is_plain_convolution(use)
 
 
-def _place(site: Site, view: View) -> Any:
+def _place(use: Use, view: View) -> Any:
     """Return what two uses of one matrix, either way round, have in common."""
-    leaf, offset, groups, outputs, inputs = matrix_of(site, view)
+    leaf, offset, groups, outputs, inputs = matrix_of(use, view)
     how: Any = ()
-    if site.kind == "convolution":
-        params = site.eqn.params
-        how = (params["dimension_numbers"].rhs_spec, params["feature_group_count"], site.operand.shape)
+    if use.kind == "convolution":
+        params = use.eqn.params
+        how = (params["dimension_numbers"].rhs_spec, params["feature_group_count"], use.operand.shape)
     return leaf, offset, groups, frozenset((outputs, inputs)), how
 
 
-def _shared(uses: Sequence[Use]) -> list[Use]:
-    """Give uses of one matrix a common key, and say which of them are the other way round."""
+def _shared(records: Sequence[PlannedRecord]) -> list[PlannedRecord]:
+    """Give records of one matrix a common key, and say which of them are the other way round."""
     members: dict[Any, list[int]] = defaultdict(list)
     matrices: dict[int, Matrix] = {}
-    for index, use in enumerate(uses):
-        view = use.view(use.site.operand.view)
-        if use.built or use.site.frozen or view is None:
+    for index, own in enumerate(records):
+        view = own.view(own.use.operand.view)
+        if own.seen_by_lai_alone or view is None:
             continue
-        matrices[index] = matrix_of(use.site, view)
-        members[_place(use.site, view)].append(index)
-    result = list(uses)
+        matrices[index] = matrix_of(own.use, view)
+        members[_place(own.use, view)].append(index)
+    result = list(records)
     for indices in members.values():
-        if len(indices) > 1:
-            for index in indices:
-                turned = matrices[index] != matrices[indices[0]]
-                result[index] = replace(uses[index], key=uses[indices[0]].name, transposed=turned)
+        first = indices[0]
+        for index in indices if len(indices) > 1 else ():
+            # s = W a and s = W^T a meet where a head is tied to an embedding: the axes that are outputs
+            # of the one are inputs of the other.
+            turned = matrices[index] != matrices[first]
+            result[index] = replace(records[index], key=records[first].name, transposed=turned)
     return result

@@ -1,8 +1,8 @@
-"""One use of one weight by the program."""
+"""One record of a trace before it holds any number."""
 
 from dataclasses import dataclass
 
-from lai_jax._program.program import Site
+from lai_jax._program.program import Use
 from lai_jax._program.views import View
 
 Iteration = tuple[int, ...]
@@ -10,34 +10,39 @@ Iteration = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Use:
-    """One use of one weight: a record of the trace.
+class PlannedRecord:
+    """One record of a trace: a use of a weight, in one iteration of the loops around it.
 
     Parameters
     ----------
-    site
+    use
         Where.
     iteration
         Of the loops around it; None where the iterations are positions.
     name
         What the record is called.
     key
-        Name of the matrix if several uses share it.
+        Name of the matrix if several records share it.
     transposed
         Whether it is used the other way round than the shared matrix.
     bias
-        Whether its bias belongs to it.
-    built
+        The use of the bias that belongs to it, if one does.
+    materialised
         Whether the weight's gradient is not made of this record's factors.
     """
 
-    site: Site
+    use: Use
     iteration: Iteration | None
     name: str
     key: str | None = None
     transposed: bool = False
-    bias: bool = False
-    built: bool = False
+    bias: Use | None = None
+    materialised: bool = False
+
+    @property
+    def seen_by_lai_alone(self) -> bool:
+        """Whether Ghost learns nothing from it: the weight is frozen, or its gradient is materialised."""
+        return self.materialised or self.use.frozen
 
     def view(self, operand: View | None) -> View | None:
         """Return what this iteration sees of an operand of the same loops."""

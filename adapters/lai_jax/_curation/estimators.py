@@ -1,0 +1,272 @@
+"""Every estimator in a step: its validation side, the passes it takes, and how it scores a batch."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+import lai_core as lai
+from lai_core._adapters import default_positions
+from lai_core.estimators.gates import GateTrace, gate_lai_scores
+from lai_jax._curation.passes import DirectionalPass, Pass, Recorded, SeparatePass, SharedPass
+from lai_jax._curation.problem import Batch, Problem
+from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
+from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
+from lai_jax.sketch import Sketch
+from lai_jax.validation import Validation
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What scoring a batch gives.
+
+    Parameters
+    ----------
+    losses, scores
+        `(n,)` each.
+    second_moment
+        For preconditioned LAI the next one.
+    """
+
+    losses: jax.Array
+    scores: jax.Array
+    second_moment: jax.Array | None = None
+
+
+@dataclass(frozen=True)
+class SideOptions:
+    """What a validation side is made with: how positions are read, and the sketch of the output gradients."""
+
+    positions: str | None = None
+    sketch: Sketch | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The running second moment of preconditioned LAI, and how it moves and acts."""
+
+    previous: jax.Array | None
+    decay: float
+    exponent: float
+
+
+class Estimator(Protocol):
+    """One estimator."""
+
+    @property
+    def sides(self) -> tuple[type, ...]:
+        """What a validation side may be."""
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return what validation samples are scored against, those not `counted` left out."""
+
+    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
+        """Return the passes that a step makes."""
+
+    def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+        """Score a batch."""
+
+
+class _Traced:
+    """Scores by a trace of the batch."""
+
+    sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
+    recorder: Recorder = TraceRecorder()
+
+    def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
+        """Return the trace of validation samples, and which of them count."""
+        losses, trace = self.recorder.run(*problem.planned(batch))
+        counted = counted & jnp.isfinite(losses) & _finite(trace)
+        return _zeroed(trace, counted), counted
+
+    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
+        """Share one forward pass, unless the rows to train on are to be run again."""
+        kind = SeparatePass if recompute and rows is not None else SharedPass
+        return kind(problem, self.recorder, rows)
+
+
+class Ghost(_Traced):
+    """All traced parameters."""
+
+    recorder = TraceRecorder(everything=True)
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the summed gradients of all parameters."""
+        trace, counted = self.traced(problem, batch, counted)
+        return replace(lai.summarize(trace, "ghost"), samples=counted.sum())
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Score by the exact inner products."""
+        return Scored(recorded.losses, lai.ghost_scores(validation.side, recorded.trace))
+
+
+class LLI(_Traced):
+    """The last layer alone."""
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the summed gradient of the last layer."""
+        trace, counted = self.traced(problem, batch, counted)
+        return replace(lai.summarize(trace, "lli"), samples=counted.sum())
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Score by the exact inner products of the last layer."""
+        last = recorded.plan.records[-1]
+        if last.materialised:
+            msg = (
+                f"estimator: 'lli' needs a last layer whose weight is a parameter; {last.name!r} is computed"
+            )
+            raise ValueError(msg)
+        return Scored(recorded.losses, lai.lli_scores(validation.side, recorded.trace))
+
+
+class LAI(_Traced):
+    """Virtual readouts of every layer."""
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the summed gradients of the readouts; the trace where positions have no summary."""
+        trace, counted = self.traced(problem, batch, counted)
+        positions = options.positions or default_positions(trace)
+        gradients: Any = trace.layers[-1].output_gradients
+        trace = trace if options.sketch is None else options.sketch(trace)
+        if positions == "flatten" and gradients.ndim == 3:
+            return trace
+        return replace(lai.summarize(trace, "lai", positions=positions), samples=counted.sum())
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Score by the readouts, sketched as the validation side is."""
+        sketch, trace = validation.sketch, recorded.trace
+        trace = trace if sketch is None else sketch(trace)
+        _check_width(validation, trace)
+        scores = lai.lai_scores(
+            validation.side, trace, positions=validation.positions, layer_weights=validation.layer_weights
+        )
+        return Scored(recorded.losses, scores)
+
+
+class PreconditionedLAI(LAI):
+    """LAI whose output gradients are scaled by their running second moment."""
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Move the second moment by this batch, and score with it."""
+        trace, losses = recorded.trace, recorded.losses
+        moved = _moved_moment(moment, trace.layers[-1].output_gradients, jnp.isfinite(losses))
+        scores = lai.preconditioned_lai_scores(
+            validation.side,
+            trace,
+            moved,
+            exponent=moment.exponent,
+            positions=validation.positions,
+            layer_weights=validation.layer_weights,
+        )
+        return Scored(losses, scores, moved)
+
+
+class GateLAI(_Traced):
+    """LAI with output gradients carried down a chain by its gates."""
+
+    sides = (GateTrace,)
+    recorder = GateRecorder()
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the chain's trace."""
+        losses, chain = self.recorder.run(*problem.planned(batch))
+        rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
+        trace, gates = _zeroed(rows, counted & jnp.isfinite(losses) & _finite(rows))
+        return replace(chain, trace=trace, gates=gates)
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Score with the gates of both sides."""
+        return Scored(recorded.losses, gate_lai_scores(validation.side, recorded.trace))
+
+
+class Exact:
+    """All parameters of any architecture, by derivatives along the validation gradient."""
+
+    sides = (ValidationGradient,)
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the summed validation gradient."""
+        return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
+
+    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
+        """Run forward for scoring, and again for training."""
+        return DirectionalPass(problem, rows)
+
+    def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+        """Score by the derivative of every sample's loss."""
+        return Scored(*recorded(validation.side.gradient))
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "ghost": Ghost(),
+    "lai": LAI(),
+    "lli": LLI(),
+    "preconditioned_lai": PreconditionedLAI(),
+    "gate_lai": GateLAI(),
+    "calibrated_lai": LAI(),
+    "exact": Exact(),
+}
+
+
+def sound_scores(scored: Scored) -> jax.Array:
+    """Return the scores; NaN for a sample whose loss or score is not finite."""
+    sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
+    return jnp.where(sound, scored.scores, jnp.nan)
+
+
+def _moved_moment(moment: Moment, gradients: jax.Array, sound: jax.Array) -> jax.Array:
+    """Return the next second moment, of the samples that are sound; the previous one if there is none."""
+    if moment.previous is None:
+        msg = "second_moment: expected an array (d_L,) for 'preconditioned_lai', zeros at first, got None"
+        raise ValueError(msg)
+    sound = sound & _finite(gradients)
+    count, samples = sound.sum(), gradients.shape[0]
+    # lai_core takes the mean of g^2 over all n samples. With zeros for the unsound ones that is count / n
+    # times the mean over the others, which the square of sqrt(n / count) undoes.
+    scale = jnp.sqrt(samples / jnp.maximum(count, 1)).astype(gradients.dtype)
+    moved = lai.update_second_moment(moment.previous, scale * _zeroed(gradients, sound), decay=moment.decay)
+    return jnp.where(count > 0, moved, moment.previous)
+
+
+def _rows(leaf: jax.Array, each: jax.Array) -> jax.Array:
+    """Give one entry a sample the axes of an array."""
+    return each.reshape((-1,) + (1,) * (leaf.ndim - 1))
+
+
+def _finite(tree: Any) -> jax.Array:
+    """Return of which samples all numbers are finite, `(n,)`."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.stack([jnp.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]).all(0)
+
+
+def _zeroed(tree: Any, counted: jax.Array) -> Any:
+    """Put zeros in the place of samples that do not count: of these every product is 0."""
+
+    def each(leaf: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return jnp.where(_rows(leaf, counted), leaf, jnp.zeros((), leaf.dtype))
+
+    return jax.tree.map(each, tree)
+
+
+def _check_width(validation: Validation, trace: lai.Trace) -> None:
+    """Raise unless both sides have output gradients of one width, sketched or not."""
+    got, outputs = _width(validation.side), _width(trace)
+    if got == outputs:
+        return
+    sketch = validation.sketch
+    step = "does not sketch" if sketch is None else f"sketches to {sketch.width}"
+    msg = (
+        f"summary: output gradients have width {got}, the step's {outputs} (the step {step}); pass the "
+        "object that lai_jax.summarize(..., sketch=...) returned, which carries its sketch"
+    )
+    raise ValueError(msg)
+
+
+def _width(side: Any) -> int:
+    """Return the width of a side's last output gradients."""
+    if isinstance(side, lai.ValidationSummary):
+        return int(dict(side.layouts[-1])["width of the output gradients"])
+    return int(side.layers[-1].output_gradients.shape[-1])

@@ -1,0 +1,44 @@
+"""What a step trains: a model and its loss, at some parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from lai_jax._program.losses import losses_of
+from lai_jax._program.model import Model, read
+from lai_jax._recording.plan import Plan, make_plan
+
+Batch = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model, its parameters and its loss.
+
+    Parameters
+    ----------
+    apply, loss, last
+        As `trace` takes them.
+    params
+        The parameters.
+    """
+
+    apply: Callable[..., Any]
+    params: Any
+    loss: Callable[..., Any]
+    last: str | None = None
+
+    def losses(self, params: Any, batch: Batch) -> jax.Array:
+        """Return each sample's loss, at other parameters."""
+        return losses_of(self.apply, self.loss)(params, *batch)
+
+    def read(self, batch: Batch) -> Model:
+        """Read the losses of a batch as a program."""
+        return read(self.apply, self.params, self.loss, *batch)
+
+    def planned(self, batch: Batch) -> tuple[Model, Plan]:
+        """Read the losses of a batch, and plan their trace."""
+        model = self.read(batch)
+        return model, make_plan(model, self.last)

@@ -1,0 +1,31 @@
+"""Which rows of a batch a step trains on."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+
+def count_of(rows: int | float, samples: int) -> int:
+    """Return how many rows the backward pass runs on."""
+    count = math.ceil(round(rows * samples, 9)) if isinstance(rows, float) else rows
+    if count > samples:
+        msg = f"rows: expected at most the {samples} rows of the batch, got {rows}"
+        raise ValueError(msg)
+    return max(count, 1)
+
+
+def best(scores: jax.Array, count: int) -> jax.Array:
+    """Keep the `count` largest scores, and NaN for the others, which no policy keeps."""
+    finite = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
+    place = jnp.argsort(jnp.argsort(-finite))
+    return jnp.where(place < count, scores, jnp.nan)
+
+
+def heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
+    """Return the rows of the `count` largest weights, and these; `size` of both, the rest of weight 0."""
+    order = jnp.argsort(-weights)
+    counted = jnp.arange(size) < count
+    chosen = jnp.where(counted, order[:size], order[0])
+    own = jnp.where(counted, weights[chosen], 0.0)
+    return jnp.where(own != 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite

@@ -1,0 +1,91 @@
+"""From a model and its plan to what estimators score: a trace, or the trace of a chain with its gates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+
+import lai_core as lai
+from lai_core.estimators.gates import GateTrace, squared_column_norms
+from lai_jax._program.evaluate import Records, run
+from lai_jax._program.model import Model
+from lai_jax._program.tail import tail_of
+from lai_jax._recording.assemble import Measured, measure, records_of
+from lai_jax._recording.chain import links_of
+from lai_jax._recording.gates import gates_of, matrix_above
+from lai_jax._recording.plan import Plan
+
+
+class Recorder(Protocol):
+    """Records one batch, by a run of its own or from a run that somebody else makes."""
+
+    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, Any]:
+        """Run the model, and back from the losses; return these and what was recorded."""
+
+    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
+        """Return which values of the program `recorded` takes, by slot."""
+
+    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> Any:
+        """Return what a run that measured the last layer's output gradients gives."""
+
+
+@dataclass(frozen=True)
+class TraceRecorder:
+    """Records a trace.
+
+    Parameters
+    ----------
+    everything
+        Whether of every output gradient, what Ghost needs: this takes a backward pass of its own.
+    """
+
+    everything: bool = False
+
+    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, lai.Trace]:
+        """Run the model forward and back once."""
+        measured = measure(model, plan, self.everything)
+        return measured.losses[: model.real], lai.Trace(records_of(model, plan, measured, self.everything))
+
+    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
+        """Return no slots: inputs and output gradients of layers are enough."""
+        return ()
+
+    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> lai.Trace:
+        """Return the trace."""
+        if self.everything:
+            return self.run(model, plan)[1]
+        return lai.Trace(records_of(model, plan, measured, everything=False))
+
+
+class GateRecorder:
+    """Records a chain of layers with the gates between them."""
+
+    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
+        """Run the chain forward, and back to its last layer's output."""
+        links_of(model, plan)  # that it is a chain, so that its last layer has a tail
+        values: dict[int, Any] = {}
+        wanted = frozenset(use.number for use in model.program.uses() if use.is_layer)
+        (losses,), records = run(model.program, model.arguments, {}, wanted, values)
+        measured = Measured(losses, records, last_gradients(model, plan, values))
+        return losses[: model.real], self.recorded(model, plan, measured, values)
+
+    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
+        """Return the slots of what lies between the layers."""
+        return tuple(slot for link in links_of(model, plan) for slot in link.slots)
+
+    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> GateTrace:
+        """Return the trace with its gates."""
+        links = links_of(model, plan)
+        return GateTrace(
+            lai.Trace(records_of(model, plan, measured, everything=False)),
+            tuple(gates_of(model, link, values) for link in links),
+            tuple(squared_column_norms(matrix_above(link, values)) for link in links),
+        )
+
+
+def last_gradients(model: Model, plan: Plan, values: Mapping[int, Any]) -> Records:
+    """Return the last layer's output gradients, where nothing but what follows it has to run back."""
+    use = plan.records[-1].use
+    tail = tail_of(model.program, use)
+    return {} if tail is None else {use.number: tail.output_gradients(values)}
