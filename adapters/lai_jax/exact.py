@@ -64,7 +64,8 @@ def exact_scores(
     TypeError
         If an argument is of a wrong kind.
     ValueError
-        If an option is unknown, options exclude each other, or the loss is not one number a sample.
+        If an option is unknown, options exclude each other, or the loss is not one number a sample; or,
+        outside `jax.jit`, if derivatives and gradients contradict each other.
 
     Examples
     --------
@@ -86,34 +87,41 @@ def exact_scores(
         check_targets(*batch)
     moving, restored = moving_leaves(params)
 
-    def of(batch: Batch) -> Callable[[list[jax.Array]], jax.Array]:
-        return lambda values: losses(restored(values), *batch)
+    def of(values: list[jax.Array], batch: Batch) -> jax.Array:
+        return losses(restored(values), *batch)
 
     point = moving
     if optimizer is not None:
-        return _optimizer_scores(of(validation), of(training), moving, restored, optimizer, reduction) / (
-            1.0 if learning_rate is None else learning_rate
+        direction = _optimizer_direction(
+            lambda values: of(values, validation),
+            lambda values: of(values, training),
+            moving,
+            restored,
+            optimizer,
+            reduction,
         )
+        rate = 1.0 if learning_rate is None else learning_rate
+        return -directional_derivatives(of, moving, training, direction)[1] / rate
     if at == "midpoint":
-        step = jax.grad(lambda values: _reduced(of(training)(values), reduction))(moving)
+        step = jax.grad(lambda values: _reduced(of(values, training), reduction))(moving)
         point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
-    direction = jax.grad(lambda values: of(validation)(values).sum())(point)
-    return directional_derivatives(of(training), moving, direction)[1]
+    direction = jax.grad(lambda values: of(values, validation).sum())(point)
+    return directional_derivatives(of, moving, training, direction)[1]
 
 
 def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
-def _optimizer_scores(
+def _optimizer_direction(
     validation: Callable[[list[jax.Array]], jax.Array],
     training: Callable[[list[jax.Array]], jax.Array],
     moving: list[jax.Array],
     restored: Callable[[list[Any]], Any],
     optimizer: tuple[Any, Any],
     reduction: str,
-) -> jax.Array:
-    """Pull the validation gradient after the step back through the step, then along it."""
+) -> list[jax.Array]:
+    """Return the validation gradient after the step, taken back through the step."""
     tx, state = optimizer
     gradient = jax.grad(lambda values: _reduced(training(values), reduction))(moving)
 
@@ -123,5 +131,4 @@ def _optimizer_scores(
 
     after, vjp = jax.vjp(stepped, gradient)
     target = jax.grad(lambda values: validation(values).sum())(after)
-    (direction,) = vjp(target)
-    return -directional_derivatives(training, moving, direction)[1]
+    return vjp(target)[0]

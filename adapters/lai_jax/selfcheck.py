@@ -1,17 +1,40 @@
-"""Ghost against one gradient a sample, on the user's own model and batch."""
+"""Ghost and exact scores against one gradient a sample, on the user's own model and batch."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core._adapters import SelfCheck as SelfCheck
+from lai_core import _adapters
+from lai_jax._exact.directional import adjoint_error
 from lai_jax._exact.sample_gradients import sample_gradients
+from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.losses import losses_of
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
+
+
+@dataclass(frozen=True)
+class SelfCheck(_adapters.SelfCheck):
+    """How far Ghost and exact scores are from gradients taken one sample at a time.
+
+    Attributes
+    ----------
+    relative_error
+        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters together.
+    layers
+        The same for the parameters of one record, or of records that share one; where a layer's
+        gradients are rounding beside the whole, relative to the whole's precision.
+    derivative_error
+        By how much the derivatives that exact scores are miss the adjoint identity, relative to its
+        size: their sum over samples, weighted, is the derivative of the weighted losses.
+    """
+
+    derivative_error: float = 0.0
 
 
 def selfcheck(
@@ -24,6 +47,8 @@ def selfcheck(
     last: str | None = None,
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself to `jax.grad` of one sample at a time, in a plain loop.
+
+    And the derivatives of exact scores to one plain gradient of the weighted losses.
 
     Parameters
     ----------
@@ -55,18 +80,23 @@ def selfcheck(
     records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
     gradients = sample_gradients(apply, params, loss, inputs, targets)
     traced = lai.Trace(records)
+    expected: Any = sum(part @ part.T for part in gradients.values())
+    rounding = float(jnp.finfo(expected.dtype).eps * jnp.max(jnp.abs(expected)))
     layers = {}
     for leaves, members in _groups(records_leaves(plan)):
         names = [model.names[leaf] for leaf in sorted(leaves)]
         part = lai.Trace([records[index] for index in members])
         reference = sum(gradients[name] @ gradients[name].T for name in names)
-        layers["+".join(names)] = _relative_error(lai.ghost_kernel(part, part), reference)
-    expected = sum(part @ part.T for part in gradients.values())
-    return SelfCheck(_relative_error(lai.ghost_kernel(traced, traced), expected), layers)
+        layers["+".join(names)] = _relative_error(lai.ghost_kernel(part, part), reference, rounding)
+    moving, restored = moving_leaves(params)
+    derivative_error = adjoint_error(
+        lambda values, batch: losses_of(apply, loss)(restored(values), *batch), moving, (inputs, targets)
+    )
+    return SelfCheck(_relative_error(lai.ghost_kernel(traced, traced), expected), layers, derivative_error)
 
 
-def _relative_error(kernel: jax.Array, reference: Any) -> float:
-    scale = float(jnp.max(jnp.abs(reference)))
+def _relative_error(kernel: jax.Array, reference: Any, least: float = 0.0) -> float:
+    scale = max(float(jnp.max(jnp.abs(reference))), least)
     return float(jnp.max(jnp.abs(kernel - reference))) / (scale or 1.0)
 
 

@@ -58,6 +58,47 @@ def test_a_function_without_forward_mode_is_differentiated_twice_backwards():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+def ruled(backward):
+    """Return a model whose activation has a backward rule of its own."""
+
+    @jax.custom_vjp
+    def squashed(values):
+        return jnp.tanh(values)
+
+    squashed.defvjp(lambda v: (jnp.tanh(v), jnp.tanh(v)), backward)
+    return lambda params, inputs: squashed(inputs @ params["w"] + params["b"]) @ params["o"]
+
+
+@pytest.mark.parametrize("wrapped", [lambda function: function, jax.jit])
+def test_a_rule_that_clips_gradients_is_scored_by_the_gradients_it_gives(wrapped):
+    clipped = ruled(lambda out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
+    found = wrapped(lambda p: lai_jax.exact_scores(clipped, p, squares, VALIDATION, TRAINING))(PARAMS)
+    left, right = (gradients(clipped, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
+    np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
+    unclipped = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
+    assert not np.allclose(found, unclipped, rtol=0.1)
+
+
+def test_a_rule_that_looks_at_other_samples_is_refused():
+    normed = ruled(lambda out, g: (g * (1 - out**2) / jnp.linalg.norm(g),))
+    with pytest.raises(ValueError, match="a derivative rule depends on other samples of the batch"):
+        lai_jax.exact_scores(normed, PARAMS, squares, VALIDATION, TRAINING)
+
+
+def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
+    assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).derivative_error < 1e-13
+
+    def cut(losses, at, batch, direction):
+        values, slopes = jax.jvp(lambda leaves: losses(leaves, batch), (at,), (direction,))
+        return values, slopes.at[0].multiply(0.9)
+
+    monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
+    assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).derivative_error > 1e-4
+    found = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
+    left, right = (gradients(dense, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
+    np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
+
+
 def shapley(params, rate):
     """One-step Shapley values by enumeration: how much each sample's gradient lowers the validation loss."""
     parts = gradients(dense, params, squares, TRAINING)[:4]

@@ -151,10 +151,10 @@ class DirectionalPass(SeparatePass):
         self.batch = batch
         moving, restored = moving_leaves(self.problem.params)
 
-        def losses(values: list[jax.Array]) -> jax.Array:
+        def losses(values: list[jax.Array], batch: Batch) -> jax.Array:
             return self.problem.losses(restored(values), batch)
 
-        return lambda direction: directional_derivatives(losses, moving, direction)
+        return lambda direction: directional_derivatives(losses, moving, batch, direction)
 
 
 def weighted_gradient(problem: Problem, batch: Batch, weights: jax.Array, count: int) -> list[jax.Array]:

@@ -1,28 +1,143 @@
-"""Derivatives of every sample's loss along one direction of the parameters."""
+"""Derivatives of every sample's loss along one direction of the parameters.
+
+A score is the inner product of a sample's gradient with a direction, and the gradient is what reverse mode
+says it is: a function's own rule may make it differ from what forward mode finds. So reverse mode is
+transposed wherever there is such a rule, and any method must satisfy the adjoint identity
+
+    sum_j w_j s_j = <grad sum_j w_j loss_j, direction>    for all weights w,
+
+whose right side is one plain reverse pass.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from lai_jax._program.errors import UnexplainedError
+from lai_jax._program.losses import batch_size, take
+from lai_jax._program.primitives import names
 from lai_jax._program.program import programs_of
+
+Batch = tuple[Any, Any]
+Leaves = list[jax.Array]
+Losses = Callable[[Leaves, Batch], jax.Array]
+Method = Callable[[Losses, Leaves, Batch, Leaves], tuple[jax.Array, jax.Array]]
+
+_OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
+_TOLERANCE = 1e3  # roundings of the type; a rule that is not the gradient is off by far more
 
 
 def directional_derivatives(
-    losses: Callable[[list[jax.Array]], jax.Array], at: list[jax.Array], direction: Any
+    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
-    """Return every loss, and its derivative along a direction of the parameters."""
-    if not _has_rule_of_its_own(jax.make_jaxpr(losses)(at).jaxpr):
-        return jax.jvp(losses, (at,), (direction,))
-    values, vjp = jax.vjp(losses, at)  # no forward mode: the transpose of the transpose
-    transposed = jax.vjp(lambda weights: vjp(weights)[0], jnp.zeros_like(values))[1]
-    return values, transposed(direction)[0]
+    """Return every loss, and its derivative along a direction of the parameters.
+
+    Where values are concrete the adjoint identity is checked, and a method that fails it gives way to one
+    gradient a sample.
+    """
+    method = method_for(losses, at, batch)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((at, batch))):
+        errors = {}
+        for chosen in dict.fromkeys((method, sample_by_sample)):
+            errors[chosen] = _error_of(chosen, losses, at, batch)
+            if errors[chosen] <= _TOLERANCE * max(float(jnp.finfo(leaf.dtype).eps) for leaf in at):
+                return chosen(losses, at, batch, direction)
+        msg = (
+            "apply, loss: the gradients of single samples and the gradient of their losses' sum contradict "
+            f"each other (by {errors[sample_by_sample]:.1e} of its size), so that no score is right: a "
+            "derivative rule depends on other samples of the batch, or a function is not the same for one "
+            "sample as for many"
+        )
+        raise UnexplainedError(msg)
+    return method(losses, at, batch, direction)
 
 
-def _has_rule_of_its_own(jaxpr: Any) -> bool:
-    """Whether a `custom_vjp` is inside: there forward mode fails, under `jax.jit` only when it is lowered."""
+def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
+    """Choose by the operations alone: nothing is run.
+
+    Forward mode; the transpose of reverse mode where a function brings a reverse rule of its own; one
+    gradient a sample where such a rule is not linear, as one that clips is not, and has no transpose.
+    """
+    if not _has_reverse_rule(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr):
+        return forward_mode
+    return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
+
+
+def adjoint_error(losses: Losses, at: Leaves, batch: Batch) -> float:
+    """Return by how much the method that a step takes misses the adjoint identity, over its size."""
+    return _error_of(method_for(losses, at, batch), losses, at, batch)
+
+
+def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
+    """Push the direction forward, through all samples at once."""
+    return jax.jvp(lambda values: losses(values, batch), (at,), (direction,))
+
+
+def transposed_reverse_mode(
+    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
+) -> tuple[jax.Array, jax.Array]:
+    """Transpose the map from weights of the losses to the gradient of their sum."""
+    values, vjp = jax.vjp(lambda values: losses(values, batch), at)
+    return values, jax.linear_transpose(lambda weights: vjp(weights)[0], values)(direction)[0]
+
+
+def sample_by_sample(
+    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
+) -> tuple[jax.Array, jax.Array]:
+    """Take one gradient a sample, one after the other."""
+
+    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        single = take(batch, index[None])
+        loss, gradient = jax.value_and_grad(lambda values: losses(values, single)[0])(at)
+        return loss, _inner(gradient, direction)
+
+    return jax.lax.map(one, jnp.arange(batch_size(batch[0])))
+
+
+def _error_of(method: Method, losses: Losses, at: Leaves, batch: Batch) -> float:
+    """Return by how much a method misses the adjoint identity, over the size of its right side.
+
+    The direction is the gradient itself, each leaf of it of norm 1, so that nothing cancels on the right:
+    sum_j w_j s_j = sum_leaf ||grad_leaf||. A sample's own gradient is taken with weight 1, and a rule that
+    is not linear keeps the identity for that weight at most.
+    """
+    values, vjp = jax.vjp(lambda values: losses(values, batch), at)
+    if isinstance(values, jax.core.Tracer):  # apply or loss hold what is traced
+        return 0.0
+    draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
+    weights = jnp.asarray(draw.uniform(0.5, 1.5, values.shape), values.dtype)
+    if method is sample_by_sample:
+        weights = jnp.ones_like(values)
+    (gradient,) = vjp(jnp.where(jnp.isfinite(values), weights, 0))
+    norms = [jnp.linalg.norm(leaf) for leaf in gradient]
+    expected = float(sum(norms))
+    if not 0 < expected < float("inf"):  # a sample that is not finite has no derivative to check
+        return 0.0
+    direction = [leaf / jnp.where(norm > 0, norm, 1) for leaf, norm in zip(gradient, norms, strict=True)]
+    losses_found, scores = method(losses, at, batch, direction)
+    weighted = jnp.where(jnp.isfinite(losses_found), weights * scores, 0)
+    return abs(float(weighted.sum()) - expected) / max(expected, float(jnp.abs(weighted).sum()))
+
+
+def _inner(left: Leaves, right: Leaves) -> jax.Array:
+    return jnp.stack([jnp.vdot(one, other) for one, other in zip(left, right, strict=True)]).sum()
+
+
+def _has_reverse_rule(jaxpr: Any) -> bool:
+    """Whether a function inside brings a reverse rule of its own."""
     return any(
-        eqn.primitive.name.startswith("custom_vjp_call") or any(map(_has_rule_of_its_own, programs_of(eqn)))
+        eqn.primitive.name in _OWN_REVERSE or any(map(_has_reverse_rule, programs_of(eqn)))
         for eqn in jaxpr.eqns
     )
+
+
+def _is_linear(losses: Losses, at: Leaves, batch: Batch) -> bool:
+    """Whether reverse mode is linear in the weights of the losses, by its operations; nothing is run."""
+    try:
+        jax.eval_shape(lambda point: transposed_reverse_mode(losses, point, batch, point)[1], at)
+    except (NotImplementedError, RuntimeError, TypeError, AssertionError):  # as jax says it of an operation
+        return False
+    return True
