@@ -28,9 +28,9 @@ class Report:
     ----------
     scores
         `(n,)`; positive helps: the first-order decrease of the summed validation loss per unit
-        learning rate, on the parameters the estimator sees.
+        learning rate, on the parameters the estimator sees. NaN where the loss or the score is not finite.
     weights
-        `(n,)`: the update minimised `sum_j weights_j loss_j`.
+        `(n,)`: the update minimised `sum_j weights_j loss_j`; 0 for a sample without a score.
     losses
         `(n,)`: each sample's loss before the step.
     loss
@@ -38,7 +38,7 @@ class Report:
     kept
         How many samples have a positive weight.
     skipped
-        Whether there was no update: no sample kept, or a gradient that is not finite.
+        Whether there was no update: no sample kept, or a gradient that is not finite on those kept.
     second_moment
         For preconditioned LAI, what to pass to the next step; None otherwise.
     """
@@ -79,7 +79,9 @@ def curated_update(
         `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai` or `calibrated_lai`; or `exact`, which
         needs no trace and runs forward once more to train, on any model in which samples do not meet.
     policy
-        From `(n,)` scores to `(n,)` weights of the losses; NaN scores get weight 0.
+        From `(n,)` scores to `(n,)` weights of the losses. A sample whose loss or score is not finite has
+        the score NaN, and weight 0 whatever the policy says; without `rows`, a step that meets one runs
+        the batch forward once more, without it.
     rows
         Run the backward pass on at most this many rows: a number, or a share of the batch. The rows
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's
