@@ -146,11 +146,11 @@ def test_what_cannot_be_sketched_is_refused():
             update(params, TX.init(params), given, *batch, *extra)
     update, plain = lai_jax.curated_update(apply, loss, TX), lai_jax.summarize(apply, params, loss, *batch)
     left_behind = (
-        (given.side, "width 6, as the step has them, which does not sketch, got 2"),
-        (lai_jax.Validation(plain.side, sketch), "width 2, as the step has them, which sketches to 2, got 6"),
+        (given.side, r"width 2, the step's 6 \(the step does not sketch\)"),
+        (lai_jax.Validation(plain.side, sketch), r"width 6, the step's 2 \(the step sketches to 2\)"),
     )
     for summary, message in left_behind:
-        with pytest.raises(ValueError, match=f"summary: expected output gradients of {message}; pass what"):
+        with pytest.raises(ValueError, match=f"summary: output gradients have {message}; pass the object"):
             update(params, TX.init(params), summary, *batch)
 
 

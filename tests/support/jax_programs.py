@@ -82,7 +82,7 @@ class Store:
         return lambda p: lax.stop_gradient(p[name])
 
     def _captured(self, *shape: int) -> Weight:
-        value = np.asarray(0.5 * self.draw.standard_normal(shape))
+        value = jnp.asarray(0.5 * self.draw.standard_normal(shape))
         return lambda p: value
 
     def _transposed(self, *shape: int) -> Weight:
