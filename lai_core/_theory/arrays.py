@@ -67,8 +67,6 @@ def checked(function: Function) -> Function:
         given = [(kinds.get(name), name, value) for name, value in named]
         sizes: Sizes = {}
         leaves = [leaf for kind, name, value in given if kind for leaf in kind.leaves(name, value, sizes)]
-        if not leaves:
-            return function(*arguments, **options)
         xp, dtype = _conform(leaves)
         read = [kind.read(xp, value, dtype) if kind else value for kind, _, value in given]
         count = min(len(names), len(arguments))
@@ -78,7 +76,9 @@ def checked(function: Function) -> Function:
 
 
 def _conform(leaves: list[Leaf]) -> tuple[Namespace, DType]:
-    """Check all arrays of a call; return their namespace and the type in which to compute."""
+    """Check all arrays of a call; return their namespace and the type to compute in, where there are any."""
+    if not leaves:
+        return None, None
     xp = namespace_of({name: array for name, array, _, _ in leaves})
     for name, array, axes, sizes in leaves:
         axes.check(xp, name, array, sizes)
@@ -115,17 +115,16 @@ class Axes:
             msg = f"{name}: expected integers, got {array.dtype}"
             raise TypeError(msg)
         shape = tuple(array.shape)
-        lengths = next(
-            (fit for words in self.readings if (fit := _fit(words, shape, sizes)) is not None), None
-        )
-        if lengths is None:
+        readings = [_fit(words, shape, sizes) for words in self.readings]
+        fits = [lengths for lengths in readings if lengths is not None]
+        if not fits:
             expected = " or ".join(_shape(words, sizes) for words in self.readings)
             known = {axis: sizes[axis] for words in self.readings for axis in words if axis in sizes}
             sources = ", ".join(f"{axis}={length} as in {source}" for axis, (length, source) in known.items())
             msg = f"{name}: expected shape {expected}, got {shape}{'; ' if sources else ''}{sources}"
             raise ValueError(msg)
         check_not_empty(name, array)
-        for axis, length in lengths:
+        for axis, length in fits[0]:
             sizes.setdefault(axis, (length, name))
 
 
@@ -197,13 +196,17 @@ def _kind(annotation: Any) -> Kind | None:
     if hasattr(annotation, "dim_str"):
         return Axes(annotation.dim_str, integers=annotation.dtype is Integer)
     origin, parts = get_origin(annotation), get_args(annotation)
+    kinds = [kind for part in parts if (kind := _kind(part))]
+    if not kinds:
+        return None
     if origin is UnionType and all(hasattr(part, "dim_str") for part in parts):
         return Axes(*(part.dim_str for part in parts))
-    inner = [_kind(part) for part in parts[-1:] if origin in (Sequence, Mapping)]
-    if inner and inner[0]:
-        return Many(inner[0])
-    both = [kind for part in parts if origin is tuple and (kind := _kind(part))]
-    return Pair(*both) if len(both) == 2 else None
+    if origin in (Sequence, Mapping):
+        return Many(*kinds)
+    if origin is tuple and len(kinds) == len(parts) == 2:
+        return Pair(*kinds)
+    msg = f"annotation: expected one of those that `lai_core._theory.arrays` reads, got {annotation}"
+    raise ValueError(msg)
 
 
 def _fit(words: tuple[str, ...], shape: tuple[int, ...], sizes: Sizes) -> list[tuple[str, int]] | None:

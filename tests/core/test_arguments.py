@@ -1,8 +1,10 @@
 """The theory's argument checker: what each annotation asks for, what is said, and what is handed on."""
 
+import importlib
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import array_api_strict
 import jax
@@ -27,17 +29,33 @@ def everything(
     /,
     *,
     rho: Constant = 0.5,
-    edges: Mapping[str, Float[Array, "_ _"]] | None = None,
     name: str = "",
 ) -> tuple:
     """Return what came."""
-    return rows, labels, chain, law, low, rho, edges, name
+    return rows, labels, chain, law, low, rho, name
 
 
 @checked
 def named(edges: Mapping[str, Float[Array, "_ _"]], square: Float[Array, "d d"], /):
     """Return what came."""
     return edges, square
+
+
+CHAPTERS = [
+    "influence",
+    "assumptions",
+    "bounds",
+    "propagation",
+    "variance",
+    "optimizers",
+    "shapley",
+    "calibration",
+]
+
+
+def shape_of(annotation):
+    """Whether an annotation names axes, itself or in what it holds."""
+    return hasattr(annotation, "dim_str") or any(map(shape_of, get_args(annotation)))
 
 
 GOOD = (
@@ -100,7 +118,7 @@ def test_a_constant_is_a_number_or_an_array_without_axes(rho, error, message):
 
 def test_arrays_are_read_in_one_type_and_what_is_no_array_as_it_comes():
     narrow = [array.astype("float16") for array in GOOD[2]]
-    rows, labels, chain, law, low, rho, _, name = everything(
+    rows, labels, chain, law, low, rho, name = everything(
         GOOD[0].astype("float32"), GOOD[1], narrow, *GOOD[3:], name="x"
     )
     assert {array.dtype.name for array in (rows, *chain, *law, low)} == {"float64"}
@@ -121,12 +139,34 @@ def test_python_says_what_is_missing_too_much_or_unknown():
             everything(*arguments, **options)
 
 
-def test_an_annotation_that_is_not_understood_is_refused_when_the_function_is_defined():
-    with pytest.raises(ValueError, match=r"^annotation: .*, got '\*batch'$"):
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        (Float[Array, "*batch n"], "annotation: expected names of axes, `_` or `...`, got '*batch'"),
+        (Float[Array, " n"] | None, "annotation: expected one of those that"),
+        (tuple[Float[Array, " n"], int], "annotation: expected one of those that"),
+    ],
+)
+def test_an_annotation_that_is_not_understood_is_refused_when_the_function_is_defined(annotation, message):
+    def function(array, /):
+        return array
 
-        @checked
-        def function(array: Float[Array, "*batch n"], /):
-            return array
+    function.__annotations__["array"] = annotation
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        checked(function)
+
+
+@pytest.mark.parametrize("module", CHAPTERS)
+def test_arrays_are_given_by_position_and_options_by_keyword(module):
+    chapter = importlib.import_module(f"lai_core.{module}")
+    functions = [
+        function for name in chapter.__all__ if inspect.isfunction(function := getattr(chapter, name))
+    ]
+    for function in functions:
+        for parameter in inspect.signature(function).parameters.values():
+            array = shape_of(parameter.annotation)
+            assert parameter.kind in {parameter.POSITIONAL_ONLY, parameter.KEYWORD_ONLY}, function.__name__
+            assert parameter.kind is parameter.POSITIONAL_ONLY or not array, function.__name__
 
 
 def test_the_signature_and_the_documentation_are_the_functions_own():
@@ -135,33 +175,50 @@ def test_the_signature_and_the_documentation_are_the_functions_own():
 
 
 @checked
-def product(left: Float[Array, "n p"], right: Float[Array, "n p"], /, *, rho: Constant) -> Float[Array, " n"]:
+def product(
+    left: Float[Array, "n p"],
+    chain: Sequence[Float[Array, "p q"]],
+    law: tuple[Float[Array, "n p"], Float[Array, " n"]],
+    /,
+    *,
+    rho: Constant,
+) -> Float[Array, " n"]:
     """Multiply, to be compiled."""
-    return (left * right).sum(axis=-1) * rho
+    return plain(left, chain, law, rho=rho)
 
 
-def plain(left, right, rho):
-    return (left * right).sum(axis=-1) * rho
+def plain(left, chain, law, *, rho):
+    return ((left + law[0]) @ chain[0] @ chain[1]).sum(axis=-1) * law[1] * rho
 
 
 def test_jit_does_not_notice_the_checker():
-    arrays = jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.asarray(0.5)
-    found = jax.make_jaxpr(lambda left, right, rho: product(left, right, rho=rho))(*arrays)
-    assert str(found) == str(jax.make_jaxpr(plain)(*arrays))
+    square, rows = jnp.ones((2, 2)), jnp.ones((3, 2))
+    arguments = rows, [square, square], (rows, jnp.ones(3)), jnp.asarray(0.5)
+    with_checks, without = (
+        jax.make_jaxpr(lambda left, chain, law, rho, f=function: f(left, chain, law, rho=rho))(*arguments)
+        for function in (product, plain)
+    )
+    assert str(with_checks) == str(without)
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # array-api-compat caches its type checks
 def test_torch_compiles_as_many_operations_as_without_the_checker_and_once():
     counts = []
-    for function in (plain, lambda left, right, rho: product(left, right, rho=rho)):
+    for function in (plain, product):
         torch._dynamo.reset()
         counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
         compiled = torch.compile(function, fullgraph=True, backend=counter, dynamic=False)
         for _ in range(3):
-            compiled(torch.ones(3, 2), torch.randn(3, 2), torch.asarray(0.5))
+            rows, square = torch.randn(3, 2), torch.randn(2, 2)
+            compiled(rows, [square, square], (rows, torch.ones(3)), rho=torch.asarray(0.5))
         counts.append((counter.frame_count, counter.op_count))
     assert counts[0] == counts[1]
     assert counts[0][0] == 1
+
+
+@checked
+def both(left: Float[Array, "n p"], right: Float[Array, "n p"], /):
+    """Take two arrays."""
 
 
 def test_other_devices_are_refused():
@@ -170,4 +227,4 @@ def test_other_devices_are_refused():
         for name in ("CPU_DEVICE", "device1")
     )
     with pytest.raises(ValueError, match=r"^right: expected an array on the device of left"):
-        product(here, there, rho=1.0)
+        both(here, there)
