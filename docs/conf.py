@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "anchors",
+    "doors",
     "equation_index",
     "estimator_tables",
     "paper_claims",

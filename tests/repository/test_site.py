@@ -1,6 +1,7 @@
 """The site's own check of its links can fail."""
 
 import importlib.util
+import re
 
 import pytest
 
@@ -52,6 +53,16 @@ def test_shapes_in_annotations_are_shown_with_the_parameters():
     ]
     plain = [":param rho: A rate.", ":returns: *float or array* -- A sum."]
     assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
+
+
+def test_a_picture_names_only_what_is_there_and_says_it_in_words():
+    doors = extension("doors")
+    doors.check_defined("adapters/lai_torch/curator.py::Curator.step")
+    with pytest.raises(ValueError, match=r"'Curator.walk' to be defined in adapters/lai_torch/curator.py"):
+        doors.check_defined("adapters/lai_torch/curator.py::Curator.walk")
+    drawn = doors.svg("A step", [("score", "multiplies", "a.py::f", "scores")], "back")
+    assert "<title>A step</title><desc>score: multiplies; it hands on scores." in drawn
+    assert drawn.count("currentColor") == len(re.findall('(?:fill|stroke)="(?!none)[a-zC]', drawn))
 
 
 def test_nothing_on_the_site_is_fetched_from_elsewhere():
