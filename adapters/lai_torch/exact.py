@@ -130,8 +130,8 @@ def exact_scores(
     ValueError
         If an option is unknown, options exclude each other, or the loss is not one number a sample; if
         samples see one another (BatchNorm in training mode, a loss that compares them), so that none has
-        a gradient of its own; if no way agrees with the plain gradient; if the loss depends on a trainable
-        tensor that neither the model nor the loss holds; or if the validation gradient is not finite.
+        a gradient of its own; if no way agrees with the plain gradient; if the loss depends on a parameter
+        that neither the model nor the loss holds; or if the validation gradient is not finite.
 
     Examples
     --------

@@ -13,9 +13,11 @@ from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._model.batch import Loss, call, count, rows
+from lai_torch._model.function import Function
 from lai_torch._model.preserve import preserved, undone
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
+from lai_torch.exact import exact_scores
 from lai_torch.trace import check_explained
 
 PASSES = ("selective", "whole")
@@ -32,6 +34,8 @@ class SelfCheck(_adapters.SelfCheck):
     layers
         The same for the parameters of one record, or of records that share one; where a layer's
         gradients are rounding beside the whole, relative to the whole's precision.
+    exact
+        `max |s - s_ref| / max |s_ref|` of the batch's `exact_scores` along its own summed gradient.
     backward
         `max |g - g_ref| / max |g_ref|` of each trainable parameter, the largest over several sets of
         kept samples: the gradient that a pass of `Curator` leaves in `.grad` against
@@ -39,6 +43,7 @@ class SelfCheck(_adapters.SelfCheck):
         key bias has none but rounding), relative to these. None where no pass was named.
     """
 
+    exact: float = 0.0
     backward: Mapping[str, float] | None = None
 
 
@@ -51,7 +56,7 @@ def selfcheck(
     last: str | None = None,
     backward: str | None = None,
 ) -> SelfCheck:
-    """Compare Ghost's kernel of a batch with itself to one backward pass per sample, in a plain loop.
+    """Compare Ghost's kernel of a batch with itself, and exact scores, to one backward pass per sample.
 
     With `backward`, also compare the gradients that this pass of a `Curator` leaves in `.grad` to those
     of the whole batch's weighted losses by plain eager autograd, for a single kept sample, every
@@ -96,7 +101,8 @@ def selfcheck(
     check_explained(recording)
     trace = assemble(recording)
     gradients = _one_by_one(model, loss, (inputs, targets), recording.samples)
-    exact = _kernel(list(gradients.values()))
+    whole = _kernel(list(gradients.values())).sum(0)  # the loss's own parameters included
+    exact = _kernel([part for name, part in gradients.items() if name in recording.parameters])
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
     for key, names in parameters_of(recording).items():
@@ -104,7 +110,9 @@ def selfcheck(
         own = _kernel([gradients[name] for name in names])
         layers[key] = _error(lai.ghost_kernel(part, part), own, floor)
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
-    return SelfCheck(_error(lai.ghost_kernel(trace, trace), exact, floor), layers, passed)
+    ghost = _error(lai.ghost_kernel(trace, trace), exact, floor)
+    scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
+    return SelfCheck(ghost, layers, _error(scores, whole, floor), passed)
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:
@@ -118,13 +126,13 @@ def _error(kernel: Tensor, exact: Tensor, floor: float) -> float:
 
 def _one_by_one(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int) -> dict[str, Tensor]:
     """Return each sample's gradient of each trainable parameter, `(n, size)`."""
-    trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    function = Function(model, loss)
+    trainable = function.parameters()
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
-        inputs, targets = rows(batch, slice(sample, sample + 1), samples)
-        with preserved(model):
-            value = loss(call(model, inputs), targets).sum()
-            gradients = torch.autograd.grad(value, list(trainable.values()), allow_unused=True)
+        one = rows(batch, slice(sample, sample + 1), samples)
+        with function.preserved():
+            gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
             found[name].append((torch.zeros_like(parameter) if gradient is None else gradient).flatten())
     return {name: torch.stack(parts) for name, parts in found.items()}

@@ -1,6 +1,7 @@
 """Exact scores against per-sample gradients, differenced optimizers and enumerated Shapley values."""
 
 import copy
+import importlib
 import itertools
 import math
 import re
@@ -210,6 +211,37 @@ def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_n
         assert float(found[j]) == pytest.approx(expected, rel=2e-5, abs=1e-6)
 
 
+class Spectral(nn.Module):
+    """A filter of complex parameters before a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(3, dtype=torch.complex128))
+        self.head = nn.Linear(4, 3).double()
+
+    def forward(self, inputs):
+        return self.head(torch.fft.irfft(torch.fft.rfft(inputs) * self.filter, n=4))
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.05])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam_l2", "amsgrad"])
+def test_steps_on_complex_parameters_are_differentiated(name, max_norm):
+    model, validation, training = Spectral(), data(7), data(N)
+    optimizer = OPTIMIZERS[name](model.parameters())
+    LOSS(model(validation[0]), validation[1]).mean().backward()
+    optimizer.step()
+    found = lai_torch.exact_scores(model, LOSS, validation, training, optimizer=optimizer, max_norm=max_norm)
+    weights, h = torch.full((N,), 1 / N, dtype=torch.float64), 1e-5
+    for j in range(N):
+        shift = h * (torch.arange(N) == j)
+        sides = (
+            loss_after_a_step(model, optimizer, validation, training, weights + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        up, down = sides
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+
+
 def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():
     def square(outputs, targets):
         return ((outputs - targets) ** 2).sum(1) / 2
@@ -307,6 +339,7 @@ def test_selfcheck_compares_with_one_backward_pass_a_sample():
     case = doubled(transformer_models.gpt2())
     found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
     assert found.relative_error < 1e-12
+    assert found.exact < 1e-12
     assert max(found.layers.values()) < 1e-12
     assert "transformer.wte.weight" in found.layers
 
@@ -327,3 +360,15 @@ def test_selfcheck_shows_what_is_wrong(monkeypatch):
     assert found.layers["3.weight"] > 1e-3
     assert found.layers["0.weight"] < 1e-12
     assert found.relative_error > 1e-4
+
+
+def test_selfcheck_shows_exact_scores_that_are_wrong(monkeypatch):
+    from lai_torch import selfcheck
+
+    monkeypatch.setattr(
+        importlib.import_module("lai_torch.selfcheck"), "exact_scores", lambda *batch: 1.1 * EXACT(*batch)
+    )
+    assert selfcheck(network(), LOSS, *data(N)).exact == pytest.approx(0.1)
+
+
+EXACT = lai_torch.exact_scores

@@ -63,7 +63,11 @@ def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: A
         reduction="mean",
         optimizer=None,
         max_norm=None,
+        method=None,
+        explain=False,
     )
+    batch = inputs, targets
+    _scores, _method, _reason, _residual = lai_torch.exact_scores(model, loss, batch, batch, explain=True)
 
 
 def jax_adapter(apply: Any, params: Any, loss: Any, tx: Any, inputs: Any, targets: Any, state: Any) -> None:

@@ -104,7 +104,7 @@ def bagged(part: Any, hidden: Tensor) -> Tensor:
 
 
 def routed(part: Any, hidden: Tensor) -> Tensor:
-    chosen = hidden.detach().sum((1, 2)) > 0
+    chosen = hidden.detach()[:, 0, 0] > 0  # a sum may be rounding alone: normalised, it is
     out = torch.zeros_like(hidden)
     for side, expert in ((chosen, part.left), (~chosen, part.right)):
         if bool(side.any()):

@@ -1,6 +1,7 @@
 """What the graph of the losses tells: whose the trainable tensors are, and how precisely it computes."""
 
 import inspect
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,25 +13,31 @@ from lai_torch._model.function import Function, reentrant
 
 
 def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
-    """Raise if the losses depend on a trainable tensor that neither the model nor the loss holds.
+    """Raise if the losses depend on a parameter that neither the model nor the loss holds.
 
-    A tensor that forward itself makes trainable, as a place to take a force at, is another one in the
-    next forward pass.
+    A tensor that is no `Parameter` may want a gradient by oversight: it is named in a warning. One that
+    forward itself makes, as a place to take a force at, is another one in the next forward pass.
+
+    Raises
+    ------
+    ValueError
+        If they do, or if a part of the graph is hidden in a reentrant checkpoint.
     """
-    found = _strangers(function, losses, batch)
     if any("CheckpointFunction" in type(node).__name__ for node in _nodes(losses)):
-        raise reentrant()  # its inside is on no graph
-    if found:
-        again = _strangers(function, function(batch), batch)
-        for key, leaf in found.items():
-            if key in again:
-                name = _called(function.loss, leaf)
-                msg = (
-                    f"loss: it depends on {name}of shape {tuple(leaf.shape)}, which trains and belongs to "
-                    "neither the model nor the loss, so that scores would leave it out; hand over as loss "
-                    "a module that holds it as a parameter, or freeze it with requires_grad_(False)"
-                )
-                raise ValueError(msg)
+        raise reentrant()
+    found = _strangers(function, losses, batch)
+    again = _strangers(function, function(batch), batch) if found else {}
+    for key, leaf in found.items():
+        if key not in again:
+            continue
+        message = (
+            f"loss: it depends on {_called(function.loss, leaf)} of shape {tuple(leaf.shape)}, which wants a "
+            "gradient and belongs to neither the model nor the loss, so that scores leave it out; hand over "
+            "as loss a module that holds it as a parameter, or freeze it with requires_grad_(False)"
+        )
+        if isinstance(leaf, nn.Parameter):
+            raise ValueError(message)
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
@@ -65,9 +72,9 @@ def _called(loss: Any, leaf: Tensor) -> str:
         outside = inspect.getclosurevars(loss)
         for name, value in {**outside.globals, **outside.nonlocals}.items():
             if value is leaf:
-                return f"the tensor {name!r} "
+                return repr(name)
             if isinstance(value, nn.Module):
                 for path, parameter in value.named_parameters():
                     if parameter is leaf:
-                        return f"the parameter '{name}.{path}' "
-    return "a tensor "
+                        return repr(f"{name}.{path}")
+    return "a tensor"

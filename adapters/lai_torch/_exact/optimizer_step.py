@@ -73,9 +73,8 @@ def stepped(
 
     def pull(target: Point) -> Point:
         through = {
-            one.name: _slope(optimizer, one)
+            one.name: _along(_slope(optimizer, one), target[one.name])
             * (float(one.group["lr"]) / largest if largest > 0 else 1.0)
-            * target[one.name]
             for one in moved
         }
         direction = unclip(through)
@@ -139,22 +138,33 @@ def _momentum_slope(group: dict[str, Any], state: dict[str, Any]) -> float:
     return 1.0 + momentum * into if group["nesterov"] else into
 
 
+def _real(value: Tensor) -> Tensor:
+    """Return a complex tensor as real and imaginary parts, on which optimizers step by themselves."""
+    return torch.view_as_real(value) if value.is_complex() else value
+
+
+def _along(slope: Tensor | float, target: Tensor) -> Tensor:
+    found = slope * _real(target)
+    return torch.view_as_complex(found) if target.is_complex() else found
+
+
 def _adam_slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor:
     r"""Adam's :math:`Q`: the first moment's share, minus what the second moment takes back."""
     group, state = moved.group, moved.state
     first_decay, second_decay = (float(decay) for decay in group["betas"])
     epsilon = float(group["eps"])
-    gradient = -moved.gradient if group["maximize"] else moved.gradient
+    gradient = _real(-moved.gradient if group["maximize"] else moved.gradient)
     decoupled = isinstance(optimizer, torch.optim.AdamW) or group.get("decoupled_weight_decay", False)
     if group["weight_decay"] and not decoupled:
-        gradient = gradient + float(group["weight_decay"]) * moved.value
-    before = [state.get(key, torch.zeros_like(gradient)) for key in ("exp_avg", "exp_avg_sq")]
+        gradient = gradient + float(group["weight_decay"]) * _real(moved.value)
+    nothing = torch.zeros_like(moved.gradient)
+    before = [_real(state.get(key, nothing)) for key in ("exp_avg", "exp_avg_sq")]
     steps = float(state.get("step", 0.0)) + 1.0
     first = first_decay * before[0] + (1.0 - first_decay) * gradient
     second = second_decay * before[1] + (1.0 - second_decay) * gradient**2
     moves = torch.ones_like(second)
     if group["amsgrad"]:
-        largest = state.get("max_exp_avg_sq", torch.zeros_like(second))
+        largest = _real(state.get("max_exp_avg_sq", nothing))
         moves = (second > largest).to(second)  # an older maximum does not move with this gradient
         second = torch.maximum(second, largest)
     corrections = [1.0 - decay**steps for decay in (first_decay, second_decay)]

@@ -65,6 +65,12 @@ class Function:
             if parameter.is_inference():
                 msg = f"model: parameter {name!r} was made in inference mode, and cannot train"
                 raise ValueError(msg)
+            if parameter.layout != torch.strided:
+                msg = (
+                    f"model: expected dense parameters, got {name!r} of layout {parameter.layout}; make its "
+                    "values the parameter, and the sparse matrix of them in forward"
+                )
+                raise ValueError(msg)
         if not trainable:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)

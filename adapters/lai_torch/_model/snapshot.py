@@ -33,7 +33,8 @@ class Tensors:
                     path = f"{prefix}.{name}" if prefix else name
                     if tensor is None or nn.parameter.is_lazy(tensor):
                         continue
-                    if not parameters or self.first or path in written:
+                    dense = tensor.layout == torch.strided  # others can neither be compared nor filled
+                    if dense and (not parameters or self.first or path in written):
                         self.copies.append((path, tensor, tensor.detach().clone(), parameters))
                     else:
                         self.versions.append((path, tensor, _version(tensor)))
