@@ -68,5 +68,5 @@ def test_each_process_scores_its_share_as_one_process_scores_the_whole(tmp_path)
 
 def test_a_model_spread_over_devices_is_refused():
     model, validation, _ = parts()
-    with pytest.raises(ValueError, match="model: expected one whole on this process, got DataParallel"):
+    with pytest.raises(ValueError, match="model: expected one on this process alone, got DataParallel"):
         lai_torch.Curator(nn.DataParallel(model), LOSS, None, validation)

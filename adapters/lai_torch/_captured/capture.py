@@ -47,13 +47,7 @@ class Captured:
         self._function = torch.compile(_caller(model), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
-        """Run the model on a batch, keeping what the backward graph and the trace need.
-
-        Raises
-        ------
-        ValueError
-            If the model does not compile in one graph.
-        """
+        """Run the model on a batch, keeping what the backward graph and the trace need."""
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
         from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
@@ -80,13 +74,7 @@ class Captured:
             raise ValueError(msg) from error
 
     def read(self, found: list[Tensor], last: str | None) -> Run:
-        """Return what the call kept, for its differentiable outputs.
-
-        Raises
-        ------
-        ValueError
-            If nothing is differentiable, or an output is no tensor of the graph's own.
-        """
+        """Return what the call kept, for its differentiable outputs."""
         if self._last is None:
             msg = "backward: 'selective' expects trainable parameters and a differentiable output, found none"
             raise ValueError(msg)

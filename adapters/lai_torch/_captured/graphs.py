@@ -168,13 +168,7 @@ def found_layers(
 
 
 def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: str | None) -> Layer:
-    """Return the last layer: the one that reaches the outputs without passing another, or of that name.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or several.
-    """
+    """Return the last layer: the one that reaches the outputs without passing another, or of that name."""
     reached = [layers[node] for node in reaching(outputs, layers)]
     if last is not None:
         reached = [layer for layer in reached if layer.name == last]
@@ -192,13 +186,7 @@ def vjp_through(
     values: dict[str, Any],
     gradients: dict[fx.Node, Tensor],
 ) -> Tensor:
-    """Return the gradient at a layer's output from those at the outputs, which `nodes` compute from it.
-
-    Raises
-    ------
-    ValueError
-        If what follows the layer draws random numbers.
-    """
+    """Return the gradient at a layer's output from those at the outputs, which `nodes` compute from it."""
     with torch.enable_grad():
         leaf = values[layer.output.name].detach().requires_grad_()
         env: dict[str, Any] = {**values, layer.output.name: leaf}

@@ -37,11 +37,6 @@ class Run:
         Which of `found` each input of the backward graph is the gradient of.
     outputs
         The nodes that compute those.
-
-    Raises
-    ------
-    ValueError
-        If an output is not a tensor of its own.
     """
 
     def __init__(
@@ -97,13 +92,7 @@ class Run:
         return [index for index, _ in pairs], [node for _, node in pairs]
 
     def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
-        """Return the layers, the last one last.
-
-        Raises
-        ------
-        ValueError
-            If no one layer is the last.
-        """
+        """Return the layers, the last one last."""
         last = final_layer(self.pair.layers, outputs, self.last)
         return [*(layer for layer in self.pair.layers.values() if layer.output is not last.output), last]
 
@@ -112,13 +101,7 @@ class Run:
         return tail(self.pair.forward.graph, [last.output], outputs)
 
     def sample_axis(self, node: fx.Node, name: str) -> SampleAxis:
-        """Return where a layer's input or output holds the samples.
-
-        Raises
-        ------
-        ValueError
-            If it holds none, or on several axes.
-        """
+        """Return where a layer's input or output holds the samples."""
         found = self._axes[node]
         if len(found) != 1:
             msg = (
@@ -151,6 +134,9 @@ class Run:
 
     def _kept(self, node: fx.Node, value: Any, rows: Tensor) -> Any:
         """Return what a saved value is for the samples `rows`, which are in order."""
+        # One of four: nothing is dropped; a size, which is that of fewer samples; something computed from
+        # sizes, made again for fewer; or a tensor, of which the rows are taken on each axis that holds
+        # samples (two in a matrix of samples by samples).
         if rows.numel() == self.samples:
             return value
         if not isinstance(value, Tensor):

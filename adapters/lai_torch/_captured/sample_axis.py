@@ -32,6 +32,8 @@ class SampleAxis:
 
     def kept(self, value: Tensor, rows: Tensor) -> Tensor:
         """Return the samples `rows`, in the order of the strides that the value has."""
+        # The backward graph was captured for these strides, so rows are taken with the axes in their order in
+        # memory, from the largest stride to the smallest, and the axes put back.
         strides = value.stride()
         order = sorted(range(value.ndim), key=lambda one: -strides[one])
         axis = order.index(self.axis)
@@ -86,15 +88,11 @@ class Sizes:
         return float(found) if isinstance(number, torch.SymFloat) else int(found)
 
     def multiple(self, length: Any) -> int:
-        """Return how many entries of an axis belong to each sample; 0 if the axis holds no samples.
-
-        Raises
-        ------
-        ValueError
-            If the length is no multiple of the number of samples.
-        """
+        """Return how many entries of an axis belong to each sample; 0 if the axis holds no samples."""
         if not self.varies(length):
             return 0
+        # The length is f(n), an expression in the number of samples n. An axis that holds m entries of each
+        # sample and nothing else has f(n) = m n, hence f(2) = 2 f(1); a length such as n + 1 has not.
         one, two = self.value(length, 1), self.value(length, 2)
         if two != 2 * one:
             msg = (
@@ -106,7 +104,14 @@ class Sizes:
 
 
 def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[SampleAxis]]:
-    """Return where each tensor of a forward graph holds samples; an empty list where none are."""
+    """Return where each tensor of a forward graph holds samples; an empty list where none are.
+
+    On an axis of length `outer n inner`, sample j owns the entries `(i n + j) inner + k` for `i < outer` and
+    `k < inner`. The symbolic length says how many entries that is, `m = outer inner`, and not which: `m = 6`
+    may be positions before, after, or on both sides of the samples. So the split follows from the node that
+    merged the axes, and is passed on from there: a node that does not reshape keeps an axis of as many
+    entries a sample as it was.
+    """
     found: dict[fx.Node, list[SampleAxis]] = {}
     merged: dict[fx.Node, dict[int, tuple[int, int]]] = {}
     for node in graph.nodes:
@@ -136,16 +141,20 @@ def _placed(
     multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
     result = []
     for axis, many in multiples.items():
+        # as an input's axis of as many entries; samples outermost where no input has one
         outer, inner = inherited.get(many, (1, many))
         if node.target is torch.ops.aten.cat.default:
             outer, inner = _joined(node, axis, many, found) or (outer, inner)
         before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
         if node.target in RESHAPES and len(before) == len(multiples) == 1:
+            # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one after
+            # another, prod(shape before the axis) outer, is the same on both sides:
+            #   prod(shape'[:axis']) outer' = prod(shape[:axis]) outer,  and  outer' inner' = m.
             source = node.all_input_nodes[0].meta["val"].shape
-            entries = [sizes.value(length) for length in source[: before[0].axis]]
-            outer = math.prod(entries) * before[0].outer // math.prod(map(sizes.value, shape[:axis]))
+            blocks = math.prod(sizes.value(length) for length in source[: before[0].axis]) * before[0].outer
+            outer = blocks // math.prod(map(sizes.value, shape[:axis]))
             inner = many // max(outer, 1)
-        if outer * inner != many:
+        if outer * inner != many:  # a division above left a rest: the axis cuts a block of samples in two
             msg = (
                 f"backward: 'selective' expects samples side by side on an axis, {node.target} mixes them "
                 "with another; use backward='kept'"
@@ -159,6 +168,7 @@ def _joined(
     node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[SampleAxis]]
 ) -> tuple[int, int] | None:
     """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
+    # p batches one after another: entry i n + j of the axis is sample j of part i, so outer = p, inner = 1.
     parts, *rest = node.args
     parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
     plain = all(found.get(part) == [SampleAxis(axis)] for part in parts)
@@ -166,7 +176,12 @@ def _joined(
 
 
 def sized(graph: fx.Graph) -> set[fx.Node]:
-    """Return the nodes that are computed from sizes alone, as row numbers are: fewer rows have others."""
+    """Return the nodes that are computed from sizes alone, as row numbers are.
+
+    Rows of `arange(n)` are not `arange(rows)`: what is computed from sizes is computed again for fewer
+    samples, not cut. A node is one if all its inputs are, and the sizes themselves are; random numbers are
+    drawn once.
+    """
     found: set[fx.Node] = set()
     for node in graph.nodes:
         entry = isinstance(node.meta.get("val"), SYMBOLIC)

@@ -25,7 +25,7 @@ def check_model(model: nn.Module) -> None:
         spread = [base.__name__ for base in bases if base.__name__ in WRAPPERS]
         if spread:
             msg = (
-                f"model: expected one whole on this process, got {spread[0]}: a process that keeps no sample "
+                f"model: expected one on this process alone, got {spread[0]}: a process that keeps no sample "
                 "would deadlock the others. Score with Curator(model.module, ...).score, and train the "
                 "wrapped model on the weighted losses of every sample"
             )

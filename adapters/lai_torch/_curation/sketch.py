@@ -32,13 +32,7 @@ class Sketch:
         self._drawn = None
 
     def __call__(self, trace: lai.Trace) -> lai.Trace:
-        """Return the trace with its last output gradients sketched.
-
-        Raises
-        ------
-        ValueError
-            If the sketch is wider than the output.
-        """
+        """Return the trace with its last output gradients sketched."""
         gradients: Any = trace.layers[-1].output_gradients
         outputs = gradients.shape[-1]
         if self.width > outputs:

@@ -76,8 +76,8 @@ def coupling(model: nn.Module) -> str | None:
 
 def check_precision(inputs: Any, name: str) -> None:
     """Raise under autocast: the pass that trains is the one that is scored."""
-    for kind in {tensor.device.type for tensor in tensors(inputs)}:
-        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    for device in {tensor.device.type for tensor in tensors(inputs)}:
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             msg = (
                 f"backward: {name!r} scores the forward pass that it trains on, and scores of one under "
                 "autocast lose three digits; leave autocast, or use backward='kept', which scores with it off"

@@ -91,7 +91,7 @@ class SelectivePass(Pass):
     def _record(self, run: Run, layer: Layer, gradient: Tensor | None, *, own: bool) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
         inputs = run.values[layer.inputs.name]
-        kind = lai.LayerTrace if own else lai.ReadoutTrace
+        record_type = lai.LayerTrace if own else lai.ReadoutTrace
         weight = layer.names[0] if own else None
         named: dict[str, Any] = {"bias": layer.bias, "weight": weight, "name": layer.name}
         axis = run.sample_axis(layer.inputs, layer.name)
@@ -99,7 +99,7 @@ class SelectivePass(Pass):
             outputs = None
             if gradient is not None:
                 outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
-            return kind(axis.in_front(inputs, left=layer.left), outputs, **named)
+            return record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
         if axis != SampleAxis(0):
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
@@ -109,7 +109,7 @@ class SelectivePass(Pass):
         if own or gradient is not None:
             record = lai.ConvolutionTrace(inputs, gradient, **layer.geometry, **named)
             return record if gradient is None else record.unfolded()
-        return kind(inputs.flatten(2).movedim(1, 2), None, **named)
+        return record_type(inputs.flatten(2).movedim(1, 2), None, **named)
 
     def _owned(self, layers: list[Layer], batch: Batch) -> list[bool]:
         """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of."""
