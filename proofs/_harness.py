@@ -417,4 +417,6 @@ def _nested(argument: Any) -> Any:
         return list(argument) if argument.shape[1] == 1 else argument.tolist()
     if isinstance(argument, sp.MatrixSymbol):
         return argument
+    if isinstance(argument, sp.Expr):  # a formula of one symbol, such as p / (1 + p), stands for that symbol
+        (argument,) = argument.free_symbols
     return [_nested(item) for item in argument] if isinstance(argument, (tuple, list)) else argument

@@ -11,17 +11,22 @@ import sympy as sp
 
 def vector(name: str, width: int, **assumptions: bool) -> sp.Matrix:
     """Name the entries of a vector."""
-    return sp.Matrix(sp.symbols(f"{name}:{width}", **{"real": True, **assumptions}))
+    return sp.Matrix(sp.symbols(f"{name}_:{width}", **{"real": True, **assumptions}))
 
 
 def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
-    """Name the entries of a matrix."""
-    return sp.Matrix(rows, columns, sp.symbols(f"{name}:{rows * columns}", real=True))
+    """Name the entries of a matrix, or a vector for each of several samples or positions."""
+    return sp.Matrix(rows, columns, sp.symbols(f"{name}_:{rows * columns}", real=True))
 
 
 def matrices(name: str, count: int, width: int = 2) -> list[sp.Matrix]:
     """Name several square matrices."""
     return [matrix(f"{name}{index}_", width, width) for index in range(count)]
+
+
+def inner_product(left: sp.Expr, right: sp.Expr, entries: Sequence[sp.Symbol]) -> sp.Expr:
+    """Multiply two losses' derivatives over all entries of all parameters."""
+    return total(left.diff(entry) * right.diff(entry) for entry in entries)
 
 
 def product(factors: Sequence[Any]) -> Any:

@@ -21,17 +21,13 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import vector
 
 SCOPE = "any number of parameters, any loss with a derivative, any diagonal"
 DERIVATIVE_SCOPE = "any number of parameters, any step number; clipping inactive"
 CLIPPING_SCOPE = "any number of parameters; clipping active"
 GHOST_SCOPE = "any widths, any preconditioner with one factor an entry"
 rate = sp.Symbol("eta", positive=True)
-
-
-def vector(name: str, width: int, **assumed: bool) -> sp.Matrix:
-    """Name a vector's entries."""
-    return sp.Matrix(sp.symbols(f"{name}_:{width}", **(assumed or {"real": True})))
 
 
 def direction(*, times: int = 1, sign: int = 1) -> Statement:

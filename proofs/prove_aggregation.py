@@ -16,15 +16,11 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import matrix
 
 SCOPE = "any number of validation samples, any widths, any depth"
 COST_SCOPE = "any depth, any widths, dense layers"
 IN, OUT = 2, 2
-
-
-def rows(name: str, count: int, width: int) -> sp.Matrix:
-    """Name a vector for each of several samples."""
-    return sp.Matrix(count, width, sp.symbols(f"{name}_:{count * width}", real=True))
 
 
 def aggregation(*, order: str = "products summed", sign: int = 1) -> Statement:
@@ -54,7 +50,7 @@ def aggregation(*, order: str = "products summed", sign: int = 1) -> Statement:
 
 def aggregation_arguments(count: int) -> tuple:
     """Name the validation samples' vectors, then the training sample's."""
-    return rows("C", count, IN), rows("G", count, OUT), rows("c", 1, IN), rows("g", 1, OUT)
+    return matrix("C", count, IN), matrix("G", count, OUT), matrix("c", 1, IN), matrix("g", 1, OUT)
 
 
 def aggregation_proof(statement: Statement, steps: Steps) -> None:
@@ -89,7 +85,7 @@ def own_vote(*, own: int = 1, others: int = 1) -> Statement:
     """State that a batch's score of sample 0 is its own vote and the others'."""
 
     def claim(count: int) -> tuple:
-        gradients = rows("g", count, IN)
+        gradients = matrix("g", count, IN)
         first = gradients.row(0)
         score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
         rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
@@ -101,7 +97,7 @@ def own_vote(*, own: int = 1, others: int = 1) -> Statement:
         scope="any batch size, any number of parameters",
         claim=claim,
         depths=(1, 2, 3),
-        arguments=lambda count: (rows("g", count, IN),),
+        arguments=lambda count: (matrix("g", count, IN),),
         parts={"own": own, "others": others},
     )
 

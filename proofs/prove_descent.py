@@ -21,17 +21,13 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import vector
 
 SCOPE = "any number of parameters, any loss with two derivatives"
 REMAINDER_SCOPE = "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities"
 DIFFERENCE_SCOPE = "any number of parameters, any quadratic loss; for others to second order in the step"
 KANTOROVICH_SCOPE = "any number of parameters, any positive definite Hessian"
 eta, rate, lam, size = sp.symbols("eta rate lambda n", positive=True)
-
-
-def vector(name: str, p: int) -> sp.Matrix:
-    """Name a vector's entries."""
-    return sp.Matrix(sp.symbols(f"{name}_:{p}", real=True))
 
 
 def _loss(displacement: sp.Matrix, slope: sp.Matrix, third: int = 1) -> sp.Expr:

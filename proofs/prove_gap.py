@@ -16,6 +16,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import total
 
 SCOPE = "any depth, similarities of any sign"
 
@@ -23,11 +24,6 @@ SCOPE = "any depth, similarities of any sign"
 def names(depth: int) -> tuple[list, list]:
     """Name the similarities from the top layer down."""
     return tuple(list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("alpha", "beta"))
-
-
-def total(terms) -> sp.Expr:
-    """Add up, also nothing."""
-    return sp.Add(*terms)
 
 
 def statement(*, sign: int = -1, power: int = 1, start: int = 1, other: int = 0) -> Statement:

@@ -18,16 +18,12 @@ import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps
+from proofs._symbols import inner_product, matrix, vector
 
 SCOPE = "any depth, any widths, any activation functions and loss with a derivative"
 POSITIONS_SCOPE = "any numbers of positions, any widths"
 SHARING_SCOPE = "any number of uses, any widths"
 IN, OUT = 2, 2
-
-
-def vector(name: str, width: int) -> sp.Matrix:
-    """Name a vector's entries."""
-    return sp.Matrix(sp.symbols(f"{name}_:{width}", real=True))
 
 
 def phi(s: sp.Expr) -> sp.Expr:
@@ -45,24 +41,19 @@ def weights(depth: int, width: int) -> list[sp.Matrix]:
 def outputs(matrices: list[sp.Matrix], x: sp.Matrix, nudge: list[sp.Matrix] | None = None) -> tuple:
     """Run a chain; `nudge` is added to each layer's pre-activations. Gives inputs and the last outputs."""
     inputs = []
-    for layer, matrix in enumerate(matrices):
+    for layer, weight in enumerate(matrices):
         inputs.append(x)
-        s = matrix * x + (nudge[layer] if nudge else sp.zeros(matrix.rows, 1))
+        s = weight * x + (nudge[layer] if nudge else sp.zeros(weight.rows, 1))
         x = s.applyfunc(phi)
     return inputs, s
 
 
 def feedback(matrices: list[sp.Matrix], x: sp.Matrix, y: sp.Matrix) -> list[sp.Matrix]:
     """Differentiate the loss ``<y, s^L>`` in every layer's pre-activations."""
-    nudges = [vector(f"n{layer}", matrix.rows) for layer, matrix in enumerate(matrices)]
+    nudges = [vector(f"n{layer}", weight.rows) for layer, weight in enumerate(matrices)]
     loss = y.dot(outputs(matrices, x, nudges)[1])
     still = dict.fromkeys((entry for nudge in nudges for entry in nudge), 0)
     return [nudge.applyfunc(lambda entry: loss.diff(entry).subs(still)) for nudge in nudges]
-
-
-def inner_product(left: sp.Expr, right: sp.Expr, entries: list) -> sp.Expr:
-    """Multiply two losses' derivatives over all entries of all parameters."""
-    return sp.Add(*(left.diff(entry) * right.diff(entry) for entry in entries))
 
 
 def chain_statement(*, sign: int = 1, source: str = "own layer", shift: int = 0) -> Statement:
@@ -71,7 +62,7 @@ def chain_statement(*, sign: int = 1, source: str = "own layer", shift: int = 0)
     def claim(depth: int, width: int = 2) -> Equal:
         matrices, (x, y), (p, q) = weights(depth, width), *_samples(width)
         losses = [g.dot(outputs(matrices, a)[1]) for a, g in ((x, p), (y, q))]
-        entries = [entry for matrix in matrices for entry in matrix]
+        entries = [entry for weight in matrices for entry in weight]
         a, b = (outputs(matrices, inputs)[0] for inputs in (x, y))
         g, h = feedback(matrices, x, p), feedback(matrices, y, q)
         total = sp.S.Zero
@@ -129,14 +120,14 @@ def slope_statement(*, power: int = 1) -> Statement:
     """State the product for feedback behind the activation function, slopes put in."""
 
     def claim(width: int) -> Equal:
-        matrix, (x, y), (p, q) = weights(1, width)[0], *_samples(width)
-        losses = [g.dot((matrix * a).applyfunc(phi)) for a, g in ((x, p), (y, q))]
-        slopes = [(matrix * a).applyfunc(lambda s: 1 + s) for a in (x, y)]
+        weight, (x, y), (p, q) = weights(1, width)[0], *_samples(width)
+        losses = [g.dot((weight * a).applyfunc(phi)) for a, g in ((x, p), (y, q))]
+        slopes = [(weight * a).applyfunc(lambda s: 1 + s) for a in (x, y)]
         g, h = (
             behind.multiply_elementwise(slope.applyfunc(lambda s: s**power))
             for behind, slope in zip((p, q), slopes, strict=True)
         )
-        return Equal(x.dot(y) * g.dot(h), inner_product(*losses, list(matrix)))
+        return Equal(x.dot(y) * g.dot(h), inner_product(*losses, list(weight)))
 
     return Statement(
         slug="ghost-pre-activation",
@@ -172,11 +163,6 @@ def prove_ghost_pre_activation(settle):
     settle(SLOPES, slope_proof, SLOPES_MUTANTS)
 
 
-def rows(name: str, positions: int, width: int) -> sp.Matrix:
-    """Name the vectors at every position."""
-    return sp.Matrix(positions, width, sp.symbols(f"{name}_:{positions * width}", real=True))
-
-
 Pairing = Callable[[sp.Matrix, sp.Matrix, sp.Matrix, sp.Matrix], sp.Expr]
 
 
@@ -205,12 +191,12 @@ def position_statement(slug: str, *, pairing: Pairing = every_pair, bias: str = 
 
     def claim(positions: int) -> Equal:
         a, b, g, h = position_arguments(positions)
-        matrix, offset = weights(1, IN)[0], vector("c", OUT)
+        weight, offset = weights(1, IN)[0], vector("c", OUT)
         losses = [
-            sp.Add(*(up.row(t).dot(matrix * down.row(t).T + offset) for t in range(positions)))
+            sp.Add(*(up.row(t).dot(weight * down.row(t).T + offset) for t in range(positions)))
             for down, up in ((a, g), (b, h))
         ]
-        entries = [*matrix, *(offset if bias != "none" else [])]
+        entries = [*weight, *(offset if bias != "none" else [])]
         extra = {"none": 0, "forgotten": 0, "ones": every_pair, "once": 1}[bias]
         if callable(extra):
             ones = sp.ones(positions, 1)
@@ -229,7 +215,7 @@ def position_statement(slug: str, *, pairing: Pairing = every_pair, bias: str = 
 
 def position_arguments(positions: int) -> tuple:
     """Name both samples' inputs and output gradients at every position."""
-    return (*(rows(n, positions, IN) for n in "ab"), *(rows(n, positions, OUT) for n in "gh"))
+    return (*(matrix(n, positions, IN) for n in "ab"), *(matrix(n, positions, OUT) for n in "gh"))
 
 
 def position_proof(statement: Statement, steps: Steps) -> None:
@@ -281,11 +267,11 @@ def sharing_statement(*, cross: int = 1) -> Statement:
     """State the product for one matrix that every layer of a chain uses."""
 
     def claim(uses: int, width: int = 2) -> Equal:
-        names, matrix = weights(uses, width), weights(1, width)[0]
-        tied = dict(zip((e for other in names for e in other), [*matrix] * uses, strict=True))
+        names, shared = weights(uses, width), weights(1, width)[0]
+        tied = dict(zip((e for other in names for e in other), [*shared] * uses, strict=True))
         (x, y), (p, q) = _samples(width)
-        losses = [g.dot(outputs([matrix] * uses, a)[1]) for a, g in ((x, p), (y, q))]
-        a, b = (outputs([matrix] * uses, inputs)[0] for inputs in (x, y))
+        losses = [g.dot(outputs([shared] * uses, a)[1]) for a, g in ((x, p), (y, q))]
+        a, b = (outputs([shared] * uses, inputs)[0] for inputs in (x, y))
         g, h = ([v.subs(tied) for v in feedback(names, s, w)] for s, w in ((x, p), (y, q)))
         total = sp.Add(
             *(
@@ -294,7 +280,7 @@ def sharing_statement(*, cross: int = 1) -> Statement:
                 for k in range(uses)
             )
         )
-        return Equal(total, inner_product(*losses, list(matrix)))
+        return Equal(total, inner_product(*losses, list(shared)))
 
     return Statement(
         slug="ghost-sharing",

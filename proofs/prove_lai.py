@@ -14,14 +14,10 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import vector
 
 SCOPE = "any depth, any widths"
 WIDTH, OUTPUTS = 2, 2
-
-
-def vector(name: str, width: int) -> sp.Matrix:
-    """Name a vector's entries."""
-    return sp.Matrix(sp.symbols(f"{name}:{width}", real=True))
 
 
 def arguments(depth: int) -> tuple:

@@ -13,29 +13,9 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._quotients import HIGH, LOW, between, draw_between, names
 
 SCOPE = "any number of samples, scores of any sign"
-LOW, HIGH = sp.symbols("m M", positive=True)
-
-
-def names(n: int) -> tuple[list, list]:
-    """Name the approximate scores and the quotients."""
-    return tuple(list(sp.symbols(f"{name}:{n}", real=True)) for name in ("S", "b"))
-
-
-def between(n: int) -> tuple[AtMost, ...]:
-    """State that every quotient lies between m and M."""
-    return tuple(relation for b in names(n)[1] for relation in (AtMost(LOW, b), AtMost(b, HIGH)))
-
-
-def draw_between(draw: random.Random, n: int) -> dict:
-    """Draw bounds, quotients between them (often at an end) and scores of any sign."""
-    S, b = names(n)
-    low, high = sorted(sp.Rational(draw.randint(1, 12), 6) for _ in range(2))
-    shares = [draw.choice((0, 1, sp.Rational(draw.randint(0, 4), 4))) for _ in b]
-    scores = {s: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 9), draw.choice((1, 2, 5))) for s in S}
-    quotients = {x: low + t * (high - low) for x, t in zip(b, shares, strict=True)}
-    return {LOW: low, HIGH: high} | scores | quotients
 
 
 def flip(*, rate: int = 2, inputs: tuple = (9, 1, -2, 2), below: bool = True) -> Statement:

@@ -26,6 +26,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 FIRST_SCOPE = (
@@ -34,11 +35,6 @@ FIRST_SCOPE = (
 ERROR_SCOPE = "any number of samples and parameters, any loss with a Lipschitz Hessian"
 rate = sp.Symbol("eta", positive=True)
 HALF, QUARTER, EIGHTH, TWELFTH = (sp.Rational(1, k) for k in (2, 4, 8, 12))
-
-
-def vector(name: str, width: int) -> sp.Matrix:
-    """Name a vector's entries."""
-    return sp.Matrix(sp.symbols(f"{name}_:{width}", real=True))
 
 
 def gradients(samples: int, p: int) -> list[sp.Matrix]:

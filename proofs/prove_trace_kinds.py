@@ -18,6 +18,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps
+from proofs._symbols import inner_product, matrix
 
 CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
 EMBEDDING_SCOPE = "any table, any number of positions and of uses; numbers on three rows"
@@ -25,22 +26,12 @@ GAIN_SCOPE = "any width, any number of positions"
 KERNEL, ROWS, WIDTH = 2, 3, 2
 
 
-def rows(name: str, count: int, width: int) -> sp.Matrix:
-    """Name the vectors at every position."""
-    return sp.Matrix(count, width, sp.symbols(f"{name}_:{count * width}", real=True))
-
-
-def inner_product(left: sp.Expr, right: sp.Expr, entries: list) -> sp.Expr:
-    """Multiply two losses' derivatives over all entries of a parameter."""
-    return sp.Add(*(left.diff(entry) * right.diff(entry) for entry in entries))
-
-
 def convolution(*, pairs: str = "every", window: int = KERNEL) -> Statement:
     """State the product for a kernel of two offsets, two channels out, one in."""
 
     def claim(positions: int) -> Equal:
         x, y, g, h = convolution_arguments(positions)
-        kernel = rows("w", 2, KERNEL)
+        kernel = matrix("w", 2, KERNEL)
         losses = []
         for signal, feedback in ((x, g), (y, h)):
             outputs = [kernel * sp.Matrix(signal[t : t + KERNEL]) for t in range(positions)]
@@ -63,8 +54,8 @@ def convolution(*, pairs: str = "every", window: int = KERNEL) -> Statement:
 
 def convolution_arguments(positions: int) -> tuple:
     """Name both samples' signals and the gradients of their output maps."""
-    signals = (rows(name, positions + KERNEL - 1, 1) for name in "xy")
-    return *signals, *(rows(name, positions, 2) for name in "gh")
+    signals = (matrix(name, positions + KERNEL - 1, 1) for name in "xy")
+    return *signals, *(matrix(name, positions, 2) for name in "gh")
 
 
 def convolution_proof(statement: Statement, steps: Steps) -> None:
@@ -102,7 +93,7 @@ def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
 
     def claim(positions: int) -> tuple[Equal, ...]:
         g, h, a, b, up, down = embedding_arguments(positions)
-        table = rows("E", ROWS, WIDTH)
+        table = matrix("E", ROWS, WIDTH)
         relations = []
         for ids in ((0,) * positions, tuple(t % ROWS for t in range(positions))):
             others = ids[::-1]
@@ -133,8 +124,8 @@ def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
 
 def embedding_arguments(positions: int) -> tuple:
     """Name the gradients of what was read, and the tied layer's inputs and output gradients."""
-    reads = (rows(name, positions, WIDTH) for name in "gh")
-    return *reads, *(rows(n, WIDTH, 1) for n in "ab"), *(rows(n, ROWS, 1) for n in ("up", "down"))
+    reads = (matrix(name, positions, WIDTH) for name in "gh")
+    return *reads, *(matrix(n, WIDTH, 1) for n in "ab"), *(matrix(n, ROWS, 1) for n in ("up", "down"))
 
 
 def embedding_proof(statement: Statement, steps: Steps) -> None:
@@ -180,7 +171,7 @@ def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
 
     def claim(positions: int) -> tuple[Equal, Equal]:
         x, y, g, h = gain_arguments(positions)
-        gamma, offset = rows("gamma", 1, WIDTH), rows("beta", 1, WIDTH)
+        gamma, offset = matrix("gamma", 1, WIDTH), matrix("beta", 1, WIDTH)
         losses = []
         for seen, feedback in ((x, g), (y, h)):
             outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
@@ -207,7 +198,7 @@ def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
 
 def gain_arguments(positions: int) -> tuple:
     """Name both samples' normalised inputs and the gradients of the outputs."""
-    return tuple(rows(name, positions, WIDTH) for name in "xygh")
+    return tuple(matrix(name, positions, WIDTH) for name in "xygh")
 
 
 def gain_proof(statement: Statement, steps: Steps) -> None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import sympy as sp
 
 import lai_core as lai
 from lai_core import influence, optimizers, shapley
@@ -19,36 +18,9 @@ from proofs import (
     prove_trace_kinds,
     prove_virtual_readout,
 )
-from proofs._harness import Statement
+from tests.support.statements import in_numbers
 
 pytestmark = pytest.mark.parametrize("seed", range(3))
-
-
-def in_numbers(
-    statement: Statement, depth: int, seed: int, side: str = "rhs", index: int = 0
-) -> tuple[list, np.ndarray]:
-    """Draw numbers for the statement's arguments; give them and the value of one of its sides."""
-    generator = np.random.default_rng(seed)
-    arguments = statement.arguments(depth)
-    expression = sp.sympify(getattr(statement.relations(depth)[index], side))
-    values: dict[sp.Symbol, sp.Expr] = {}
-
-    def filled(argument):
-        if isinstance(argument, sp.MatrixBase):
-            rows = [[filled(entry) for entry in row] for row in argument.tolist()]
-            return np.array(rows)[:, 0] if argument.shape[1] == 1 else np.array(rows)
-        if isinstance(argument, (list, tuple)):
-            return [filled(entry) for entry in argument]
-        if argument not in values:
-            drawn = int(generator.integers(1, 5)) if argument.is_integer else generator.normal()
-            values[argument] = sp.sympify(
-                abs(drawn) + 0.1 if argument.is_nonnegative and not argument.is_integer else drawn
-            )
-        return int(values[argument]) if argument.is_integer else float(values[argument])
-
-    numbers = [filled(argument) for argument in arguments]
-    result = expression.xreplace(values)
-    return numbers, np.array(result.tolist() if isinstance(result, sp.MatrixBase) else result, dtype=float)
 
 
 def close(found, expected):

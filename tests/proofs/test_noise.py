@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,45 +21,9 @@ from proofs import (
     prove_variance_bounds,
     prove_variance_comparison,
 )
+from tests.support.statements import in_numbers
 
 NUMBER = np.zeros(())
-COMPILED = {}
-
-
-def drawn(argument, rng):
-    """Draw numbers for a statement's arguments, in its nesting; vectors and matrices become arrays."""
-    if isinstance(argument, sp.MatrixBase):
-        values = rng.uniform(-2, 2, argument.shape)
-        return values[:, 0] if argument.shape[1] == 1 else values
-    if isinstance(argument, (list, tuple)):
-        return [drawn(item, rng) for item in argument]
-    value = rng.uniform(-2, 2)
-    return abs(value) if named(argument).is_nonnegative else value
-
-
-def named(argument):
-    """Replace an argument that is a formula of one symbol by that symbol."""
-    if isinstance(argument, (list, tuple)):
-        return [named(item) for item in argument]
-    plain = isinstance(argument, (sp.Symbol, sp.MatrixBase))
-    return argument if plain else next(iter(argument.free_symbols))
-
-
-def nested(argument):
-    """List an argument's symbols as `lambdify` wants them."""
-    if isinstance(argument, sp.MatrixBase):
-        return list(argument) if argument.shape[1] == 1 else argument.tolist()
-    return [nested(item) for item in argument] if isinstance(argument, (list, tuple)) else argument
-
-
-def side(statement, numbers, depth, which, index=0):
-    """Evaluate one side of the claim at these numbers."""
-    key = (statement.slug, which, index)
-    if key not in COMPILED:
-        arguments = [nested(named(argument)) for argument in statement.arguments(depth)]
-        expression = getattr(statement.relations(depth)[index], which)
-        COMPILED[key] = sp.lambdify(arguments, expression, modules="numpy")
-    return np.asarray(COMPILED[key](*numbers), dtype=float).squeeze()
 
 
 def array(values):
@@ -337,8 +300,6 @@ CASES = [
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**20))
 def test_formula_of_the_proof_is_what_is_computed(statement, depth, which, index, compute, seed):
-    rng = np.random.default_rng(seed)
-    numbers = [drawn(argument, rng) for argument in statement.arguments(depth)]
-    expected = side(statement, numbers, depth, which, index)
+    numbers, expected = in_numbers(statement, depth, seed, which, index)
     found = np.asarray(compute(numbers), dtype=float).squeeze()
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(found, expected.squeeze(), rtol=1e-7, atol=1e-8)
