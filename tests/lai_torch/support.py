@@ -6,7 +6,19 @@ from torch import nn
 
 from tests.support.fixtures import HALF
 
-__all__ = ["HALF", "LOSS", "batch", "curated", "data", "labels", "network", "randn", "sgd"]
+__all__ = [
+    "HALF",
+    "LOSS",
+    "Centred",
+    "Recurrent",
+    "batch",
+    "curated",
+    "data",
+    "labels",
+    "network",
+    "randn",
+    "sgd",
+]
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -40,3 +52,26 @@ def sgd(model, lr=0.1):
 
 def curated(model, validation, loss=LOSS, lr=0.1, **options):
     return lai_torch.Curator(model, loss, sgd(model, lr), validation, **options)
+
+
+class Centred(nn.Module):
+    """Every sample goes into every other one's output, where they can be several."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        hidden = self.body(inputs)
+        return self.head(torch.tanh(hidden - hidden.mean(0)))
+
+
+class Recurrent(nn.Module):
+    """Classifies a sequence by a recurrent layer, which no trace follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        return self.head(self.memory(inputs)[0][:, -1])

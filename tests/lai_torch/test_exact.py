@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, Recurrent, data
 from workloads import torch_models, transformer_models
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
@@ -128,13 +128,6 @@ def test_an_error_of_the_models_own_comes_up_with_its_own_traceback(error, late)
 
 
 def test_a_recurrent_net_that_trace_refuses_is_scored():
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
-
-        def forward(self, inputs):
-            return self.head(self.memory(inputs)[0][:, -1])
 
     model = Recurrent().double()
     sides = [(torch.randn(n, 3, 4, dtype=torch.float64), torch.randint(3, (n,))) for n in (6, N)]

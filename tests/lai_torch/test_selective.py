@@ -13,7 +13,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.selective_support import Selective
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, Centred
 from workloads.operations import Operations
 
 N = 8
@@ -118,15 +118,6 @@ def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
     norm = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
     with pytest.raises(ValueError, match=r"BatchNorm '1' in training mode does; use backward='kept'"):
         curated(norm).step(inputs, targets)
-
-    class Centred(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-
-        def forward(self, inputs):
-            hidden = self.body(inputs)
-            return self.head(torch.tanh(hidden - hidden.mean(0)))
 
     with pytest.raises(ValueError, match=r"differs from the masked one: samples are coupled"):
         curated(Centred()).step(inputs, targets)

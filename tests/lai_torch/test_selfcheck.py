@@ -10,7 +10,7 @@ from lai_torch._curation.passes.whole import WholePass
 from torch import nn
 
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, Centred
 from workloads.torch_training import bert, encoder, prepared
 
 N = 6
@@ -158,18 +158,6 @@ class Broken(nn.Linear):
 
     def forward(self, inputs):
         return super().forward(inputs * (1 if float(inputs.sum()) > 0 else 2))
-
-
-class Centred(nn.Module):
-    """Every sample goes into every other one's output, where they can be several."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-
-    def forward(self, inputs):
-        hidden = self.body(inputs)
-        return self.head(torch.tanh(hidden - hidden.mean(0)))
 
 
 @pytest.mark.parametrize(

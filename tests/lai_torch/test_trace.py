@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, Recurrent
 from workloads.torch_oracle import exact_kernel
 
 N = 6
@@ -193,15 +193,6 @@ def test_of_several_final_layers_one_must_be_named():
     torch.testing.assert_close(lai.ghost_kernel(trace, trace), exact_kernel(model, LOSS, inputs, targets, N))
     with pytest.raises(ValueError, match=r"last: expected the name of one layer .* got 'body', not one of"):
         lai_torch.trace(model, LOSS, inputs, targets, last="body")
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
-
-    def forward(self, inputs):
-        return self.head(self.memory(inputs)[0][:, -1])
 
 
 def test_what_cannot_be_explained_is_refused_by_name_or_left_out():
