@@ -4,16 +4,22 @@ Each mutant is a copy of the project with one text replaced; the tests named bes
 copy, must fail, and on an unchanged copy pass.
 """
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 CORE = "tests/core"
+
+# What takes long to import is imported once: every run of pytest is forked from a process that has it.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["array_api_strict", "beartype", "hypothesis", "jax", "numpy", "torch"])
 
 
 @dataclass(frozen=True)
@@ -281,17 +287,30 @@ def survives(mutant: Mutant | None, tests: str) -> bool:
         shutil.copy(ROOT / "pyproject.toml", project)
         if mutant is not None:
             mutant.apply(project)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        chosen = [f"{CORE}/{tests}", "-k", "not torch and not jax and not strict"]
-        environment = os.environ | {"PYTHONPATH": str(project), "HYPOTHESIS_PROFILE": "dev"}
-        environment.pop("PYTEST_XDIST_WORKER", None)
-        done = subprocess.run(
-            [*command, *chosen], cwd=project, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode not in (0, 1):  # 1 is a failed test; anything else says nothing about the mutant
-            msg = f"{tests}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        said = project / "said"
+        process = FORKS.Process(target=_run, args=(project, tests, said))
+        process.start()
+        process.join()
+        if process.exitcode not in (0, 1):  # 1 is a failed test; anything else says nothing about the mutant
+            msg = f"{tests}: pytest ended with {process.exitcode}:\n{said.read_text()[-4000:]}"
             raise RuntimeError(msg)
-        return done.returncode == 0
+        return process.exitcode == 0
+
+
+def _run(project: Path, tests: str, said: Path) -> None:
+    """Run tests of the copy, in a process of its own."""
+    with said.open("w") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    os.chdir(project)
+    os.environ["HYPOTHESIS_PROFILE"] = "dev"
+    os.environ.pop("PYTEST_XDIST_WORKER", None)
+    sys.path.insert(0, str(project))
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"lai_core", "tests"}]:
+        del sys.modules[name]  # those of the copy are meant
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    arguments += [f"{CORE}/{tests}", "-k", "not torch and not jax and not strict"]
+    sys.exit(int(pytest.main(arguments)))
 
 
 if __name__ == "__main__":
