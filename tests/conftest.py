@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,11 +47,31 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return request.param
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _forgotten() -> Iterator[None]:
-    """Drop what a file's tests compiled after the last of them: that of all files takes gigabytes."""
-    yield
-    jax.clear_caches()
-    if "torch._dynamo" in sys.modules:
-        sys.modules["torch._dynamo"].reset()
-    gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Try a quarter of the examples on jax, which compiles every operation anew for every new shape."""
+    test, callspec = getattr(item, "obj", None), getattr(item, "callspec", None)
+    chosen = getattr(test, "_hypothesis_internal_use_settings", None)
+    if chosen is None or callspec is None or str(callspec.params.get("backend")) != "jax":
+        return (yield)
+    fewer = settings(chosen, max_examples=min(chosen.max_examples, max(5, chosen.max_examples // 4)))
+    test._hypothesis_internal_use_settings = fewer
+    try:
+        return (yield)
+    finally:
+        test._hypothesis_internal_use_settings = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Drop what was compiled when the tests go on elsewhere: that of all tests takes gigabytes."""
+    if nextitem is None or _shares(nextitem) != _shares(item):
+        jax.clear_caches()
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()
+        gc.collect()
+
+
+def _shares(item: pytest.Item) -> Path:
+    """Return the folder of the core's, or the file of others, whose tests compile the same."""
+    return item.path.parent if "core" in item.path.parts else item.path
