@@ -38,6 +38,22 @@ def test_every_layout_of_a_product_is_exact(spec):
     assert ghost_error(apply, {"w": drawn(*weight)}, squares, *batches(*data)) < 1e-12
 
 
+@pytest.mark.parametrize("outer", [(0, 1, 2, 3), (1, 0, 2, 3)])
+def test_a_convolution_may_have_the_samples_inside_of_an_axis(outer):
+    def apply(params, inputs):  # (n, frames, width, channels): frames before or behind the samples, merged
+        maps = inputs.transpose(outer).reshape(-1, *inputs.shape[2:])
+        maps = jnp.tanh(
+            lax.conv_general_dilated(
+                maps, params["k"], (1,), [(0, 1)], dimension_numbers=("NWC", "WIO", "NWC")
+            )
+        )
+        frames = maps.reshape(*(inputs.shape[axis] for axis in outer[:2]), -1).transpose(outer[:3])
+        return frames.reshape(inputs.shape[0], -1) @ params["w"]
+
+    params = {"k": drawn(2, 2, 3), "w": drawn(3 * 4 * 3, 2)}
+    assert ghost_error(apply, params, squares, *batches(3, 4, 2)) < 1e-12
+
+
 def rearranged(params, inputs):
     """Use slices, halves, transposes and casts of three leaves, some of them twice."""
     big = params["big"]

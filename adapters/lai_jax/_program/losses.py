@@ -60,13 +60,7 @@ def is_batched(leaf: Any) -> bool:
 
 
 def batch_size(inputs: Any) -> int:
-    """Return how many samples the inputs hold.
-
-    Raises
-    ------
-    ValueError
-        If there is no array, or arrays disagree.
-    """
+    """Return how many samples the inputs hold, at least one."""
     sizes = {leaf.shape[0] for leaf in jax.tree.leaves(inputs) if is_batched(leaf)}
     if len(sizes) != 1:
         found = f"first axes of sizes {sorted(sizes)}" if sizes else "no array with an axis"
@@ -83,13 +77,7 @@ def batch_size(inputs: Any) -> int:
 
 
 def check_targets(inputs: Any, targets: Any) -> None:
-    """Raise unless the targets have as many samples as the inputs.
-
-    Raises
-    ------
-    ValueError
-        If they do not.
-    """
+    """Raise unless the targets have as many samples as the inputs."""
     samples = batch_size(inputs)
     for leaf in jax.tree.leaves(targets):
         if is_batched(leaf) and leaf.shape[0] != samples:

@@ -203,13 +203,7 @@ RULES: dict[str, Rule] = {
 
 
 def output_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in the output of a primitive operation.
-
-    Raises
-    ------
-    UnexplainedError
-        If it mixes samples, or is not known.
-    """
+    """Return where the samples are in the output of a primitive operation that does not mix them."""
     rule = RULES.get(eqn.primitive.name)
     if rule is None:
         raise unknown(eqn, f"no rule says where the samples are after {eqn.primitive.name!r}")
