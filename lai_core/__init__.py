@@ -4,7 +4,7 @@ Scores are positive for samples that help: to first order, one SGD step of unit 
 sample j, on the parameters that the estimator sees, lowers the summed validation loss by score j.
 """
 
-from lai_core.estimators.checks import check_same_batch, fitting_positions
+from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import keep_positive, keep_top, reweight, sampling_probabilities
 from lai_core.estimators.preconditioned import (
@@ -30,6 +30,7 @@ __all__ = [
     "Trace",
     "ValidationSummary",
     "check_same_batch",
+    "check_values",
     "fitting_positions",
     "ghost_kernel",
     "ghost_scores",

@@ -257,10 +257,19 @@ MUTANTS = {
         "estimators/test_sketches.py",
     ),
     "drop the cross terms of a tied table": Mutant(
-        "lai_core/records/embedding.py",
-        "kernel = kernel + mine.with_outer(layer, work)",
+        "lai_core/records/_table.py",
+        "kernel = kernel + read.with_outer(layer, work)",
         "del layer",
         "records/test_trace_kinds.py",
+    ),
+    "lose the runs of an id that are longer than two": Mutant(
+        "lai_core/records/_table.py", "    while k < ids.shape[0]:", "    if True:", "records/test_tables.py"
+    ),
+    "let ids outside the table train": Mutant(
+        "lai_core/records/_table.py",
+        "trains = (ids >= 0) & (ids < self.rows)",
+        "trains = ids == ids",
+        "records/test_tables.py",
     ),
     "compare rows of different weights as if they were equal": Mutant(
         "lai_core/influence/_ownership.py",

@@ -33,6 +33,36 @@ def fitting_positions(trace: Trace) -> tuple[str, ...]:
     return tuple(choice for choice in POSITIONS if misfit(trace, work.xp, choice) is None)
 
 
+def check_values(trace: Trace) -> None:
+    """Raise if a trace holds what no model makes: an id outside its embedding table.
+
+    Looks at values, so it is for eager use, outside compiled programs; there, and in every score, such a
+    position counts for nothing.
+
+    Parameters
+    ----------
+    trace
+        Of any batch.
+
+    Raises
+    ------
+    ValueError
+        If it does, naming the record.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> table = lai.EmbeddingTrace(np.array([[0, 5]]), np.ones((1, 2, 3)), rows=5)
+    >>> lai.check_values(lai.Trace([table]))
+    Traceback (most recent call last):
+    ValueError: trace.layers[0].ids: expected ids in [0, 5), got 0 to 5
+    """
+    work = check_trace("trace", trace, None, DEFAULT_MEMORY_BUDGET)
+    for index, layer in enumerate(trace.layers):
+        layer.check_values(where("trace", index, layer), work.xp)
+
+
 def check_same_batch(validation: Trace, training: Trace) -> None:
     """Raise unless two traces hold the same numbers, as `exclude_self=True` assumes.
 

@@ -103,6 +103,10 @@ class Record(ABC):
         for name, array in self.arrays().items():
             self.array_fields[name].check(f"{where}.{name}", array, xp)
 
+    def check_values(self, where: str, xp: Namespace) -> None:
+        """Raise a `ValueError` that starts with `where` if a value is impossible; for eager use alone."""
+        del where, xp  # any float is possible
+
     def layout(self) -> Mapping[str, Any]:
         """Return what must be equal on the validation and the training side: kind, widths, static fields."""
         layout: dict[str, Any] = {"kind": type(self).__name__}

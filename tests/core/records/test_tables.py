@@ -1,0 +1,97 @@
+"""Gradients of an embedding table: exactly rounded sums, the budget's bytes, ids that no table has."""
+
+import math
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from tests.core.estimators.test_contraction import peak
+from tests.support.backends import BACKENDS
+
+
+def table(ids, gradients, rows, backend=BACKENDS[0], **options):
+    n = len(ids)
+    zeros = np.zeros((n, 1), gradients.dtype)
+    head = lai.LayerTrace(backend.array(zeros), backend.array(zeros))
+    return lai.Trace(
+        [lai.EmbeddingTrace(backend.array(ids), backend.array(gradients), rows, **options), head]
+    )
+
+
+def summed(backend, trace):
+    return backend.numpy(lai.summarize(trace, "ghost").totals[0][0])
+
+
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_a_small_gradient_behind_a_large_one_is_not_lost(backend):
+    """32 behind 1e9 in float32: a running sum over all rows leaves 0."""
+    trace = table(np.array([[0, 1]]), np.array([[[1e9], [32.0]]], np.float32), 3, backend)
+    np.testing.assert_array_equal(summed(backend, trace), [[1e9], [32.0], [0.0]])
+
+
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("budget", [2**30, 2**17])
+def test_sums_over_rows_are_those_of_exact_addition(budget):
+    """As a language model's table is read: few ids often, many once; against math.fsum."""
+    draws = np.random.default_rng(0)
+    ids = np.minimum(draws.zipf(1.3, (16, 64)), 300) - 1
+    gradients = draws.normal(size=(16, 64, 4)).astype(np.float32) * (1.0 + 1e4 * (ids[..., None] == 0))
+    gradients = gradients.astype(np.float32)
+    found = summed(BACKENDS[0], table(ids, gradients, 300))
+    for row in range(300):
+        for column in range(4):
+            terms = gradients[ids == row][:, column].astype(float)
+            assert abs(found[row, column] - math.fsum(terms)) <= 1e-6 * math.fsum(abs(terms))
+
+
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_ids_outside_the_table_count_for_nothing_and_are_named_on_request(backend):
+    draws = np.random.default_rng(1)
+    ids, gradients = np.array([[0, -1, 2], [7, 2, 1]]), draws.normal(size=(2, 3, 2))
+    inside = (ids >= 0) & (ids < 5)
+    wrong = table(ids, gradients, 5, backend)
+    right = table(np.where(inside, ids, 4), np.where(inside[..., None], gradients, 0.0), 5, backend)
+    for call in (lai.ghost_kernel, lai.ghost_scores):
+        np.testing.assert_allclose(*(backend.numpy(call(x, x)) for x in (wrong, right)), rtol=1e-12)
+    np.testing.assert_allclose(summed(backend, wrong), summed(backend, right), rtol=1e-12)
+    lai.check_values(right)
+    with pytest.raises(ValueError, match=r"layers\[0\].ids: expected ids in \[0, 5\), got -1 to 7$"):
+        lai.check_values(wrong)
+
+
+def tied(n, seed, dtype, rows=100, t=12, d=16):
+    """Return a table that is read twice and is the head's matrix too."""
+    draws = np.random.default_rng(seed)
+    reads = [
+        lai.EmbeddingTrace(draws.integers(rows, size=(n, t)), made(draws, dtype, n, t, d), rows, 0, "w")
+        for _ in range(2)
+    ]
+    head = lai.LayerTrace(made(draws, dtype, n, t, d), made(draws, dtype, n, t, rows), weight="w")
+    return lai.Trace([*reads, head])
+
+
+def made(draws, dtype, *shape):
+    return draws.normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+@pytest.mark.parametrize("tie", [False, True])
+def test_temporaries_keep_to_the_budget(dtype, tie):
+    """Beside the budget: the kernel and its blocks, or vectors of scores."""
+    sides = [tied(40, seed, dtype) for seed in (0, 1)]
+    if not tie:
+        sides = [
+            lai.Trace([side.layers[0], lai.LayerTrace(np.zeros((40, 1)), np.zeros((40, 1)))])
+            for side in sides
+        ]
+    for budget in (2**18, 2**20):
+        for call in (lai.ghost_kernel, lai.ghost_scores):
+            beside = 3 * 40 * 40 * 8 + 2**15
+            used = peak(lambda call=call, budget=budget: call(*sides, memory_budget=budget))
+            assert used <= budget + beside, (call.__name__, budget, used)
+    ample, small = (lai.ghost_scores(*sides, memory_budget=budget) for budget in (2**30, 2**17))
+    np.testing.assert_allclose(ample, small, rtol=1e-3 if dtype == np.float16 else 1e-9)
+    assert peak(lambda: lai.ghost_kernel(*sides)) > 2**20
