@@ -20,6 +20,8 @@ from lai_core.records.dense import LayerTrace, ReadoutTrace
 from lai_core.records.embedding import EmbeddingTrace
 from lai_core.records.gain import GainTrace
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ConvolutionTrace",
     "EmbeddingTrace",

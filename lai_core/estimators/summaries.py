@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
@@ -46,6 +47,12 @@ class ValidationSummary:
     totals: tuple[tuple[Array, ...], ...]
     samples: Any
     layouts: Layouts
+
+    def __repr__(self) -> str:
+        """Name the estimator, how positions are read, and how much was summed up."""
+        read = "" if self.positions is None else f", positions={self.positions!r}"
+        numbers = sum(prod(block.shape) for parameter in self.totals for block in parameter)
+        return f"ValidationSummary({self.estimator!r}{read}, samples={self.samples}, numbers={numbers})"
 
     def __add__(self, other: object) -> "ValidationSummary":
         """Return the summary of both validation sets together.
@@ -127,8 +134,8 @@ def summarize(
     >>> import numpy as np
     >>> import lai_core as lai
     >>> parts = [lai.Trace([lai.LayerTrace(np.ones((n, 3)), np.ones((n, 2)))]) for n in (4, 6)]
-    >>> lai.summarize(parts, "lai").samples
-    10
+    >>> lai.summarize(parts, "lai")
+    ValidationSummary('lai', positions='tokens', samples=10, numbers=6)
     """
     asked = find_estimator(estimator, among=SUMMARIZED)
     check_choice("positions", positions, POSITIONS)

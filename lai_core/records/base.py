@@ -162,8 +162,8 @@ class Trace:
     >>> import numpy as np
     >>> import lai_core as lai
     >>> layer = lai.LayerTrace(np.ones((8, 3)), np.ones((8, 2)), bias=True)
-    >>> len(lai.Trace([layer]).layers)
-    1
+    >>> lai.Trace([layer])
+    Trace(LayerTrace((8, 3), (8, 2)))
     """
 
     layers: tuple[Record, ...]
@@ -182,6 +182,19 @@ class Trace:
             msg = "layers: expected at least one record, got none"
             raise ValueError(msg)
         object.__setattr__(self, "layers", kept)
+
+    def __repr__(self) -> str:
+        """Name the layers, with the shapes of their arrays; of many, the first and the last."""
+        shown = [_short(layer) for layer in self.layers]
+        if len(shown) > 6:
+            shown[3:-2] = [f"... {len(shown) - 5} more ..."]
+        return f"Trace({', '.join(shown)})"
+
+
+def _short(layer: Record) -> str:
+    named = [repr(layer.name)] if layer.name else []
+    shapes = [str(tuple(getattr(array, "shape", ()))) for array in layer.arrays().values()]
+    return f"{type(layer).__name__}({', '.join(named + shapes)})"
 
 
 def where(role: str, index: int, record: Record) -> str:

@@ -1,5 +1,6 @@
 """Who may import whom: the contracts hold, and each is seen to fail on an injected violation."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -63,3 +64,70 @@ def test_each_contract_fails_on_an_injected_violation(tmp_path, contract):
     path, line = VIOLATIONS[contract]
     (copied(tmp_path) / path).write_text(line + "\n")
     assert f"{contract} BROKEN" in " ".join(lint(tmp_path).split())
+
+
+def borrowed(path: Path, text: str) -> list[str]:
+    """Name what a file of `lai_core` takes from a sibling that is private to it, modules aside."""
+    found, modules = [], set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lai_core"):
+            folder = ROOT / str(node.module).replace(".", "/")
+            for name in node.names:
+                if (folder / name.name).is_dir() or (folder / f"{name.name}.py").exists():
+                    modules.add(name.asname or name.name)
+                elif name.name.startswith("_"):
+                    found.append(f"{path}: {node.module}.{name.name}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            found += [f"{path}: {node.value.id}.{node.attr}"] * node.attr.startswith("_")
+    return found
+
+
+def engine_of(path: Path, text: str) -> list[str]:
+    """Name what a file of an adapter imports of the core's private packages; `_adapters` is theirs."""
+    named = [
+        name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+        )
+    ]
+    parts = [str(name).split(".") for name in named if str(name).startswith("lai_core.")]
+    return [
+        f"{path}: {'.'.join(words)}"
+        for words in parts
+        if any(word.startswith("_") and word != "_adapters" for word in words)
+    ]
+
+
+def files(folder: str) -> dict[Path, str]:
+    return {path.relative_to(ROOT): path.read_text() for path in (ROOT / folder).rglob("*.py")}
+
+
+def test_no_module_of_the_core_takes_a_private_name_of_a_sibling():
+    assert not [line for path, text in files("lai_core").items() for line in borrowed(path, text)]
+
+
+def test_no_adapter_imports_the_cores_engine():
+    assert not [line for path, text in files("adapters").items() for line in engine_of(path, text)]
+
+
+@pytest.mark.parametrize(
+    ("check", "line"),
+    [
+        (borrowed, "from lai_core.estimators.sketches import _check_width"),
+        (borrowed, "from lai_core.estimators import _parameters as e\ne._summed([])"),
+        (engine_of, "from lai_core._engine.outer import OuterGradient"),
+        (engine_of, "import lai_core._engine.outer"),
+        (engine_of, "from lai_core.estimators._sides import lai_sides"),
+    ],
+)
+def test_an_injected_import_of_something_private_is_named(check, line):
+    assert len(check(Path("leak.py"), line)) == 1
+
+
+def test_private_modules_and_public_names_may_be_imported():
+    assert not borrowed(Path("fine.py"), "from lai_core.estimators import _parameters as e\ne.scores")
+    assert not engine_of(Path("fine.py"), "from lai_core import _adapters\nfrom lai_core._adapters import x")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import lai_core
+
 ROOT = Path(__file__).parents[2]
 IMPORT_NAMES = {"lai_core", "lai_torch", "lai_jax"}
 HEAVY = ("numpy", "torch", "jax", "scipy", "sympy", "sklearn", "matplotlib")
@@ -42,6 +44,7 @@ def test_the_wheel_holds_exactly_the_three_import_names_and_their_types(tmp_path
     assert build_wheel(project, tmp_path / "wheel") == IMPORT_NAMES
     names = zipfile.ZipFile(next((tmp_path / "wheel").glob("*.whl"))).namelist()
     assert {f"{name}/py.typed" for name in IMPORT_NAMES} <= set(names)
+    assert f"lai_core-{lai_core.__version__}.dist-info/METADATA" in names
 
 
 def test_a_fourth_name_in_the_wheel_would_be_seen(tmp_path):

@@ -114,3 +114,14 @@ def test_a_record_without_arrays_is_named():
         ValueError, match=r"layers\[0\]: expected arrays, got None for 'normalized', 'output_"
     ):
         lai.lai_kernel(trace, trace)
+
+
+def test_traces_and_summaries_have_short_names():
+    layers = [lai.LayerTrace(np.ones((2, 3)), np.ones((2, 3)), name=f"fc{i}") for i in range(9)]
+    trace = lai.Trace(layers)
+    assert repr(lai.Trace(layers[:1])) == "Trace(LayerTrace('fc0', (2, 3), (2, 3)))"
+    assert repr(trace).count("LayerTrace") == 5
+    assert "... 4 more ..., LayerTrace('fc7', " in repr(trace)
+    assert repr(lai.summarize(trace, "ghost")) == "ValidationSummary('ghost', samples=2, numbers=81)"
+    assert "positions='tokens'" in repr(lai.summarize(trace, "lai"))
+    assert repr(jax.eval_shape(lambda: lai.Trace([lai.LayerTrace(jnp.ones((2, 3)))]))).endswith("((2, 3)))")
