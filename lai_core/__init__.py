@@ -2,6 +2,9 @@
 
 Scores are positive for samples that help: to first order, one SGD step of unit learning rate on
 sample j, on the parameters that the estimator sees, lowers the summed validation loss by score j.
+
+Arguments are checked from shapes and types alone: one of a wrong kind is a `TypeError`, one that does not fit
+a `ValueError`, and both name the argument, what was expected, what came, and where there is one the way out.
 """
 
 from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions

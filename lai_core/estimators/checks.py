@@ -20,13 +20,6 @@ def fitting_positions(trace: Trace) -> tuple[str, ...]:
     -------
     tuple of str
         Out of `tokens`, `mean`, `flatten`, in this order.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the trace is unsound.
     """
     work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
     check_lai_trace(trace, work, "mean", "trace")

@@ -98,6 +98,9 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
             msg = f"widths[{index}]: expected a positive width, got {width}"
             raise ValueError(msg)
     widths = [int(width) for width in widths]
+    # Both go forward through every layer, d_in d_out multiply-adds each. A layer's output gradient takes
+    # the matrices above it: all but the first for Ghost, which needs it of the first layer, none for LAI.
+    # A pair takes <a_z, a_j> of every layer's input, and <g_z, g_j> of every output or of the last alone.
     sizes = [d_in * d_out for d_in, d_out in pairwise(widths)]
     inputs, outputs = sum(widths[:-1]), sum(widths[1:])
     return ScoringCost(
@@ -128,13 +131,6 @@ def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> 
     int
         Multiply-adds. Of `flatten`, whose summary exists for a last layer without positions alone, what
         such a summary would take.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If the trace is unsound, or an option unknown or unfit.
 
     Examples
     --------
@@ -175,13 +171,6 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
     -------
     int
         Multiply-adds.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a trace is unsound, two do not fit, or an option is unknown or unfit.
     """
     asked = find_estimator(estimator, among=PAIRWISE)
     if asked.positions:

@@ -34,13 +34,6 @@ def ghost_kernel(
         `(n_val, n_train)`, the product of two losses' units; positive where a step on the training
         sample lowers the validation sample's loss. At least float32.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a trace is unsound, the two do not fit, or the budget is too small for one pair of samples.
-
     Notes
     -----
     Per layer, the cheaper of pairs of positions, `n_val n t t' (d_in + d_out)` multiply-adds, and
@@ -80,13 +73,6 @@ def lli_kernel(
     array
         `(n_val, n_train)`; positive where a step on the training sample, moving the last layer
         alone, lowers the validation sample's loss.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a trace is unsound, the two do not fit, or the budget is too small for one pair of samples.
     """
     work = check_pair(validation, training, "output", memory_budget)
     return estimators.kernel(
@@ -126,14 +112,6 @@ def lai_kernel(
     array
         `(n_val, n_train)`; positive where a step on the training sample, moving the virtual readouts
         alone, lowers the validation sample's loss. At least float32.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If a trace is unsound, the two do not fit, `positions` or `layer_weights` do not fit them, or
-        the budget is too small for one pair of samples.
 
     Examples
     --------

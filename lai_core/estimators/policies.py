@@ -30,13 +30,6 @@ def keep_positive(scores: Array, *, normalize: str = "kept") -> Float[Array, " n
     array
         `(n,)` weights; all 0 if no score is positive.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `scores` is not a vector of floats or `normalize` is unknown.
-
     Examples
     --------
     >>> import numpy as np
@@ -65,13 +58,6 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     -------
     array
         `(n,)` weights. Among equal scores the lower index is kept.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `scores` is not a vector of floats, `fraction` lies outside (0, 1] or `normalize` is unknown.
 
     Examples
     --------
@@ -104,13 +90,6 @@ def reweight(scores: Array) -> Float[Array, " n"]:
     array
         `(n,)` weights that sum to 1; all 0 if no score is positive.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `scores` is not a vector of floats.
-
     Examples
     --------
     >>> import numpy as np
@@ -139,13 +118,6 @@ def sampling_probabilities(scores: Array, *, floor: float = 0.1) -> Float[Array,
     array
         `(n,)`, summing to 1. Even if no score is positive. Samples whose score is not finite have
         probability 0 and no part of the floor; if none is finite all are 0.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If `scores` is not a vector of floats or `floor` lies outside [0, 1].
 
     Examples
     --------

@@ -94,13 +94,6 @@ def preconditioned_lai_kernel(
     -------
     array
         `(n_val, n_train)`; positive helps.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        As in `preconditioned_lai_scores`.
     """
     scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
     work = check_lai_pair(validation, training, positions, memory_budget)
@@ -149,13 +142,6 @@ def preconditioned_lai_scores(
     -------
     array
         `(n_train,)`. Positive helps, in the rescaled metric.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        As in `lai_scores`; also if `second_moment`, `exponent` or `epsilon` is not as described.
     """
     scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
     sides = lai_sides(validation, training, layer_weights, positions, exclude_self, memory_budget, scale)

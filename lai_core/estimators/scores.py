@@ -89,13 +89,6 @@ def lli_scores(
     array
         `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j, moving the last
         layer alone, lowers the summed validation loss by the score, to first order.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        As in `ghost_scores`.
     """
     sides = exact_sides("lli", validation, training, exclude_self, memory_budget)
     return sides.scores(exclude_self=exclude_self)

@@ -133,13 +133,6 @@ def sketch_variance(
     array
         `(n_train,)`, in the scores' units squared; 0 or more. Its rounding is that of :math:`\|M_j\|^2`.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        As in `lai_core.lai_scores`; also if the width or the permutation does not fit the outputs.
-
     Notes
     -----
     In multiply-adds, what LAI's exact scores cost, and `4 n t d_L min(t, d_L)` beside, or

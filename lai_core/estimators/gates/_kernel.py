@@ -88,13 +88,6 @@ def gate_lai_scores(
     -------
     array
         `(n_train,)`. Positive helps: an estimate of what Ghost gives, in the same unit.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        As in `gate_lai_kernel`; also if `exclude_self` is asked of batches of different sizes.
     """
     inputs = gate_inputs(validation, training, memory_budget)
     xp = inputs.work.xp
