@@ -24,7 +24,7 @@ demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong l
 test: $(READY) ## every proof, and every test but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which the suite must notice
+slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which the suite must notice; types
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
