@@ -94,14 +94,6 @@ class Curator:
     steps, skipped, dropped
         Counters: steps taken, batches that contributed nothing, samples left out as not finite.
 
-    Raises
-    ------
-    TypeError
-        If `validation` is of no known kind, or the policy is no function.
-    ValueError
-        If an option is unknown or out of range, two do not go together, or the model is spread over
-        processes (DistributedDataParallel and its like).
-
     Examples
     --------
     >>> import torch
@@ -174,11 +166,6 @@ class Curator:
         -------
         Report
             Scores, weights, what was kept and dropped, the loss.
-
-        Raises
-        ------
-        ValueError
-            If the curator has no optimizer, or ids, groups or the policy's weights do not fit the batch.
         """
         if self._updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
@@ -270,12 +257,11 @@ class Curator:
 
     def _undo(self) -> Undo:
         """Return what puts back, where its block raises, all that a step changes."""
+        updater, generator = self._updater, self._validation.generator
         owners = [self, self._passes, self._summaries, self._validation, *self._scorer.owners()]
-        if self._updater is None:
-            return Undo(self.model, owners, self._validation.generator)
-        updater = self._updater
-        owners.append(updater)
-        return Undo(self.model, owners, self._validation.generator, updater.optimizer, updater.scaler)
+        if updater is None:
+            return Undo(self.model, owners, generator)
+        return Undo(self.model, [*owners, updater], generator, updater.optimizer, updater.scaler)
 
     def _summary(self, samples: int) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""

@@ -278,11 +278,6 @@ def draw(
         Row numbers `(size,)` and weights :math:`1 / (pool \cdot p_j \cdot size)`: the weighted sum of
         the drawn losses has as its expectation the mean loss of the pool (of its finite part).
 
-    Raises
-    ------
-    ValueError
-        If the size or the floor is out of range.
-
     Examples
     --------
     >>> import torch
