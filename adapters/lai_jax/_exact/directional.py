@@ -42,7 +42,7 @@ def directional_derivatives(
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((at, batch))):
         errors = {}
         for chosen in dict.fromkeys((method, sample_by_sample)):
-            errors[chosen] = _error_of(chosen, losses, at, batch)
+            errors[chosen] = _adjoint_error(chosen, losses, at, batch)
             if errors[chosen] <= _TOLERANCE * max(float(jnp.finfo(leaf.dtype).eps) for leaf in at):
                 return chosen(losses, at, batch, direction)
         msg = (
@@ -64,11 +64,6 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     if not _has_reverse_rule(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr):
         return forward_mode
     return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
-
-
-def adjoint_error(losses: Losses, at: Leaves, batch: Batch) -> float:
-    """Return by how much the method that a step takes misses the adjoint identity, over its size."""
-    return _error_of(method_for(losses, at, batch), losses, at, batch)
 
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
@@ -97,7 +92,7 @@ def sample_by_sample(
     return jax.lax.map(one, jnp.arange(batch_size(batch[0])))
 
 
-def _error_of(method: Method, losses: Losses, at: Leaves, batch: Batch) -> float:
+def _adjoint_error(method: Method, losses: Losses, at: Leaves, batch: Batch) -> float:
     """Return by how much a method misses the adjoint identity, over the size of its right side.
 
     The direction is the gradient itself, each leaf of it of norm 1, so that nothing cancels on the right:
