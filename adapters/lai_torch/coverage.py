@@ -6,6 +6,7 @@ from torch import nn
 
 from lai_core._adapters import Coverage as Coverage
 from lai_torch._model.batch import Loss
+from lai_torch._model.function import named_parameters
 from lai_torch._recording.record import record
 
 
@@ -48,6 +49,8 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
             kinds.get(name, {})[kind] = None
     total = sum(sizes.values())
     share = sum(sizes[name] for name in kinds) / total if total else 1.0
-    frozen = tuple(name for name, parameter in model.named_parameters() if not parameter.requires_grad)
+    frozen = tuple(
+        name for name, parameter in named_parameters(model, loss).items() if not parameter.requires_grad
+    )
     explained = {name: tuple(found) for name, found in kinds.items()}
     return Coverage(share, total, explained, dict(recording.unexplained), frozen)

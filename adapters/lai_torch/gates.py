@@ -8,7 +8,8 @@ from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_core.estimators.gates import squared_column_norms
 from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
-from lai_torch._recording.record import Recording, record
+from lai_torch._recording.record import record
+from lai_torch._recording.recording import Recording
 
 
 def trace_gates(
@@ -67,7 +68,7 @@ def gated(recording: Recording) -> GateTrace:
     *before, final = recording.uses
     if recording.last is not final:
         msg = (
-            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.last.name!r}, to "
+            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.final.name!r}, to "
             "be used last; use estimator='lai', or 'ghost'"
         )
         raise ValueError(msg)

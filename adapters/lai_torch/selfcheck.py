@@ -13,7 +13,7 @@ from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._model.batch import Loss, call, count, rows
-from lai_torch._model.function import Function
+from lai_torch._model.function import Function, named_parameters
 from lai_torch._model.preserve import preserved, undone
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
@@ -134,7 +134,9 @@ def _one_by_one(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: i
         with function.preserved():
             gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
-            found[name].append((torch.zeros_like(parameter) if gradient is None else gradient).flatten())
+            one_found = torch.zeros_like(parameter) if gradient is None else gradient
+            real = torch.view_as_real(one_found) if one_found.is_complex() else one_found
+            found[name].append(real.flatten())
     return {name: torch.stack(parts) for name, parts in found.items()}
 
 
@@ -156,7 +158,7 @@ def _backward_errors(
                 )
                 raise ValueError(msg)
             forward.backward(weights, 1)
-            gradients = {name: p.grad for name, p in model.named_parameters()}
+            gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
         largest = max(float(one.abs().max()) for one in masked.values())
         for name, exact in masked.items():
@@ -177,7 +179,7 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 
 def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
-    trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
     with preserved(model):
         values = loss(call(model, batch[0]), batch[1])
         total = (values * weights.to(values)).sum()

@@ -7,6 +7,7 @@ from lai_core._engine.checks import check_choice, check_number, check_vector
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, cast, is_array, namespace_of
 from lai_core._engine.positions import number_of_positions
+from lai_core.estimators._parameters import last_layer
 from lai_core.estimators._positions import POSITIONS, check_positions_fit
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair
@@ -34,6 +35,7 @@ def check_lai_trace(
     if all(layer.readout_input(work.xp) is None for layer in trace.layers):
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
+    last_layer(trace, work)
     check_positions_fit(trace, work.xp, positions, role, among)
 
 

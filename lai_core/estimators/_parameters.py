@@ -28,7 +28,26 @@ def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
 
 def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
     """Return the gradients of the last layer's parameters, from this one use of them."""
-    return _collected(trace.layers[-1:], work)
+    return _collected([last_layer(trace, work)], work)
+
+
+def last_layer(trace: Trace, work: Workspace) -> Record:
+    """Return the last record, which LAI and LLI take for that of the last layer.
+
+    Raises
+    ------
+    ValueError
+        If it is that of a table or a gain.
+    """
+    last = trace.layers[-1]
+    if last.readout_input(work.xp) is None:
+        msg = (
+            f"layers[{len(trace.layers) - 1}] ({last.name!r}): expected the last record to be that of a "
+            f"layer (dense or convolution), got a {type(last).__name__}: LAI and LLI have no last layer to "
+            "read; Ghost needs none"
+        )
+        raise ValueError(msg)
+    return last
 
 
 def seen_gradients(

@@ -228,10 +228,13 @@ def test_hooks_of_the_user_still_work_afterwards():
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     seen = []
     model[0].register_full_backward_hook(lambda *_: seen.append("module"))
-    model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
     inputs = randn(N, 4)
     lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
+    lai_torch.trace(model, LOSS, inputs, labels())
     assert not seen
+    with pytest.raises(ValueError, match=r"the optimizer sees as it is, '0.weight' has a hook"):
+        lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")  # which may change what trains
     LOSS(model(inputs.requires_grad_()), labels()).sum().backward()
     assert sorted(seen) == ["module", "parameter"]
 

@@ -118,7 +118,7 @@ def test_layers_that_reach_no_loss_have_gradient_zero():
     check_exact(Idle().double(), (randn(N, 4), torch.randint(3, (N, 2))))
 
 
-def test_coverage_says_what_is_explained_frozen_and_not():
+def test_coverage_says_what_is_explained_and_frozen():
     class Partly(nn.Module):
         def __init__(self):
             super().__init__()
@@ -130,11 +130,12 @@ def test_coverage_says_what_is_explained_frozen_and_not():
     model = Partly().double()
     model.head.bias.requires_grad_(False)
     found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
-    assert found.explained == {"head.weight": ("dense",)}
+    memory = {name: ("operation",) for name, _ in model.named_parameters() if "memory" in name}
+    assert found.explained == {"head.weight": ("dense",)} | memory
     assert found.frozen == ("head.bias",)
-    assert set(found.unexplained) == {name for name, _ in model.named_parameters() if "memory" in name}
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert found.share == pytest.approx(12 / found.parameters)
+    assert found.share == 1.0
+    assert found.unexplained == {}
 
 
 def test_built_gradients_that_are_too_large_are_refused(monkeypatch):

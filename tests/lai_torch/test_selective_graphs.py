@@ -164,7 +164,7 @@ def hooked():
         (functools.partial(Body, nn.Dropout(0.5)), "expects nothing random behind the last layer 'head'"),
         (Idle, r"of an eager trace, \['idle.weight', 'body.weight', 'head.weight'\], in the captured graph"),
         (Fixed, r"with a free batch size, this one does not \(it fixes the size of the batch\)"),
-        (Mean, "layer 'middle': expected an axis for the 6 samples"),
+        (Mean, r"samples are coupled"),
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
         (lambda: Table(sparse=True), "dense gradients, that of 'table.weight' is not"),

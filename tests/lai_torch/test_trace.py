@@ -195,41 +195,74 @@ def test_of_several_final_layers_one_must_be_named():
         lai_torch.trace(model, LOSS, inputs, targets, last="body")
 
 
-def test_what_cannot_be_explained_is_refused_by_name_or_left_out():
-    model, targets = Recurrent().double(), torch.arange(N) % 3
-    inputs = torch.randn(N, 2, 4, dtype=torch.float64)
-    message = r"cannot explain 'memory.weight_ih_l0' \(used by torch.*gru\).*partial=True.*exact_scores"
-    with pytest.raises(ValueError, match=message):
+class Hidden(torch.autograd.Function):
+    """A gain in a function that no mode sees into."""
+
+    @staticmethod
+    def forward(ctx, inputs, weight):
+        ctx.save_for_backward(inputs, weight)
+        return inputs * weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        inputs, weight = ctx.saved_tensors
+        return gradient * weight, (gradient * inputs).sum(0)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.scale, self.head = nn.Linear(4, 5), nn.Parameter(torch.ones(5)), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        return self.head(Hidden.apply(self.body(inputs), self.scale))
+
+
+def test_what_no_function_mode_sees_is_taken_sample_by_sample():
+    model, (inputs, targets) = Scaled().double(), batch()
+    trace = lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
+    torch.testing.assert_close(lai.ghost_kernel(trace, trace), exact_kernel(model, LOSS, inputs, targets, N))
+
+
+def test_what_takes_too_many_bytes_is_refused_by_name_or_left_out(monkeypatch):
+    monkeypatch.setattr("lai_torch._recording.per_sample.GRADIENT_BUDGET", 100)
+    model, (inputs, targets) = Scaled().double(), batch()
+    with pytest.raises(ValueError, match=r"cannot explain 'scale' .* cannot be watched; .* take 240 bytes"):
         lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
     partial = lai_torch.trace(model, LOSS, inputs, targets, gradients="all", partial=True)
-    assert [layer.name for layer in partial.layers] == ["head"]
+    assert [layer.name for layer in partial.layers] == ["body", "head"]
 
 
-def test_what_no_function_mode_sees_is_refused_too():
-    class Hidden(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, inputs, weight):
-            ctx.save_for_backward(inputs, weight)
-            return inputs * weight
+def test_parameters_that_the_model_does_not_register_are_refused_by_name():
+    model, (inputs, targets) = chain(), batch()
+    proxies = nn.Parameter(torch.randn(3, 3, dtype=torch.float64))
 
-        @staticmethod
-        def backward(ctx, gradient):
-            inputs, weight = ctx.saved_tensors
-            return gradient * weight, (gradient * inputs).sum(0)
+    def loss(outputs, targets):
+        return LOSS(outputs @ proxies, targets)
 
-    class Scaled(nn.Module):
+    with pytest.raises(
+        ValueError, match=r"cannot explain 'a parameter of shape \(3, 3\)' \(used by the loss"
+    ):
+        lai_torch.trace(model, loss, inputs, targets, gradients="all")
+    assert lai_torch.coverage(model, loss, inputs, targets).unexplained
+
+
+def test_parameters_of_a_loss_that_is_a_module_are_seen():
+    class Proxies(nn.Module):
         def __init__(self):
             super().__init__()
-            self.body, self.scale, self.head = nn.Linear(4, 5), nn.Parameter(torch.ones(5)), nn.Linear(5, 3)
+            self.centres = nn.Parameter(torch.randn(3, 3, dtype=torch.float64))
 
-        def forward(self, inputs):
-            return self.head(Hidden.apply(self.body(inputs), self.scale))
+        def forward(self, outputs, targets):
+            return LOSS(-torch.cdist(outputs, self.centres), targets)
 
-    model, (inputs, targets) = Scaled().double(), batch()
-    with pytest.raises(
-        ValueError, match=r"cannot explain 'scale' \(used by a function that cannot be watched"
-    ):
-        lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
+    model, loss, (inputs, targets) = chain(), Proxies(), batch()
+    found = lai_torch.coverage(model, loss, inputs, targets)
+    assert found.share == 1.0
+    assert found.explained["loss.centres"] == ("operation",)
+    assert lai_torch.selfcheck(model, loss, inputs, targets).relative_error < 1e-12
+    with pytest.raises(ValueError, match=r"the loss depends on 'loss.centres' \(used by .*cdist"):
+        lai_torch.trace(model, loss, inputs, targets)
 
 
 @pytest.mark.parametrize("gradients", ["output", "all"])

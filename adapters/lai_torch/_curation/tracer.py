@@ -1,6 +1,5 @@
 """Traces of batches for one estimator: what one batch tells of the model makes the next one cheaper."""
 
-from dataclasses import astuple
 from typing import Any
 
 from torch import Tensor, nn
@@ -9,7 +8,7 @@ from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.recorder import Shortcut
-from lai_torch._recording.sample_axis import Layout
+from lai_torch._recording.recording import Known
 from lai_torch.gates import GateTrace, gated
 from lai_torch.trace import check_explained
 
@@ -29,11 +28,6 @@ class Tracer:
         Whether the estimator reads the last layer alone.
     last
         Name of the final layer, where several reach the loss side by side.
-
-    Attributes
-    ----------
-    proved
-        Whether a batch that was scored has shown that the recorded rows are each sample's own.
     """
 
     def __init__(
@@ -46,9 +40,9 @@ class Tracer:
         last: str | None = None,
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
-        self.head_alone, self.proved = head_alone, False
+        self.head_alone = head_alone
         self._last: int | None = None
-        self._known: tuple[Layout, ...] = ()
+        self._known: Known | None = None
 
     @property
     def knows_last(self) -> bool:
@@ -71,7 +65,6 @@ class Tracer:
             self.loss,
             *batch,
             every_layer=self.every_layer,
-            verify=not self.proved,
             shortcut=shortcut,
             known=self._known,
             last=self.last,
@@ -80,20 +73,19 @@ class Tracer:
         )
         check_explained(recording)
         trace = assemble(recording)
-        if not recording.averaged:
-            self._known = tuple(recording.layouts[use] for use in recording.uses)
+        self._known = recording.known
         if not self.every_layer:
-            self._last = recording.uses.index(recording.last)
+            self._last = recording.uses.index(recording.final)
         return trace, recording.losses if recording.live is None else recording.live
 
     def state(self) -> dict[str, Any]:
         """Return what was told, as plain values."""
-        return {"last": self._last, "layouts": [astuple(layout) for layout in self._known]}
+        return {"last": self._last, "known": None if self._known is None else self._known.state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._last = state["last"]
-        self._known = tuple(Layout(*layout) for layout in state["layouts"])
+        self._known = None if state["known"] is None else Known.of_state(state["known"])
 
 
 class GateTracer(Tracer):
@@ -103,5 +95,9 @@ class GateTracer(Tracer):
         self, batch: Batch, positions: str | None = None, *, live: bool = False
     ) -> tuple[GateTrace, Tensor]:
         """Return trace, gates and column norms, and the losses."""
-        recording = record(self.model, self.loss, *batch, every_layer=False, last=self.last, gates=True)
+        known, last = self._known, self.last
+        recording = record(
+            self.model, self.loss, *batch, every_layer=False, last=last, gates=True, known=known
+        )
+        self._known = recording.known
         return gated(recording), recording.losses

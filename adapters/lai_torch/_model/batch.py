@@ -50,6 +50,18 @@ def usable(tree: Any) -> Any:
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 
+def mapped(tree: Any, function: Callable[[Tensor], Any]) -> Any:
+    """Return nested tuples, lists and mappings with `function` applied to every tensor in them."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(value, function) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [mapped(part, function) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree
+
+
 def count(inputs: Any, targets: Any) -> int:
     """Return the number of samples: the length of the first axis of the targets, else of the inputs.
 

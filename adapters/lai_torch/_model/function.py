@@ -31,6 +31,16 @@ def plain_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+def named_parameters(model: nn.Module, loss: Loss) -> dict[str, nn.Parameter]:
+    """Return the parameters by name, those of a loss that is a module too: `loss.NAME`."""
+    named = dict(model.named_parameters())
+    if isinstance(loss, nn.Module):
+        known = set(map(id, named.values()))
+        own = loss.named_parameters()
+        named |= {f"loss.{name}": parameter for name, parameter in own if id(parameter) not in known}
+    return named
+
+
 class Function:
     """The losses of a batch, and what they are a function of.
 
@@ -55,12 +65,8 @@ class Function:
         ValueError
             If nothing does.
         """
-        named = [*self.model.named_parameters()]
-        if isinstance(self.loss, nn.Module):
-            known = {id(parameter) for _, parameter in named}
-            own = self.loss.named_parameters()
-            named += [(f"loss.{name}", one) for name, one in own if id(one) not in known]
-        trainable = {name: parameter for name, parameter in named if parameter.requires_grad}
+        named = named_parameters(self.model, self.loss)
+        trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
             if parameter.is_inference():
                 msg = f"model: parameter {name!r} was made in inference mode, and cannot train"

@@ -10,20 +10,32 @@ import lai_core as lai
 from lai_core import Record
 from lai_torch._recording.layer_rules import READ_BY_LAI
 from lai_torch._recording.per_sample import built
-from lai_torch._recording.record import Recording
+from lai_torch._recording.recording import Recording
 from lai_torch._recording.sample_axis import by_sample
 from lai_torch._recording.uses import Use
 
 
 def assemble(recording: Recording) -> lai.Trace:
-    """Return the trace: what LAI does not see first, then the layers in order, the last layer last."""
+    """Return the trace: what LAI does not see first, then the layers in order, the last layer last.
+
+    Where there is no last layer that LAI and LLI could read, a record of nothing comes last, which they
+    refuse and Ghost adds up to nothing.
+    """
+    with torch.autocast(recording.losses.device.type, enabled=False):
+        return _assembled(recording)
+
+
+def _assembled(recording: Recording) -> lai.Trace:
     layers = [layer.record for layer in layers_of(recording)]
     if not recording.every_layer:
         return lai.Trace(layers)
     plan = _Plan(recording)
     vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
     tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
-    return lai.Trace([*vectors, *tables, *layers])
+    if recording.last is not None:
+        return lai.Trace([*vectors, *tables, *layers])
+    nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name="no last layer")
+    return lai.Trace([*vectors, *tables, *layers, nothing])
 
 
 @dataclass(frozen=True)
@@ -39,8 +51,10 @@ def layers_of(recording: Recording) -> list[Layer]:
     """Return the layers that LAI sees, in order, the last layer last."""
     uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
     plan = _Plan(recording)
+    if recording.last is not None:
+        uses.append(recording.last)
     found = []
-    for use in [*uses, recording.last]:
+    for use in uses:
         own = plan.has(use) or (use is recording.last and not recording.every_layer)
         found.append(Layer(use, _layer(recording, use, own=own), own))
     return found
@@ -75,9 +89,11 @@ class _Plan:
                 self.biased[use.bias.name].append(use)
         self.last = recording.last
         self.trains = [name for name in recording.parameters if name not in recording.unexplained]
-        alone = recording.whole
+        self.leftovers = recording.leftovers
         self.own = {
-            name for name in self.trains if self.uses.get(name) and name not in alone and self._owned(name)
+            name
+            for name in self.trains
+            if self.uses.get(name) and name not in self.leftovers and self._owned(name)
         }
         within = {use.bias.name for name in self.own for use in self.uses[name] if use.bias is not None}
         self.built = [
@@ -85,7 +101,7 @@ class _Plan:
             for name in self.trains
             if name not in self.own
             and name not in within
-            and (name in alone or self.uses.get(name) or self.biased.get(name))
+            and (name in self.leftovers or self.uses.get(name) or self.biased.get(name))
         ]
 
     def has(self, use: Use) -> bool:
@@ -96,11 +112,13 @@ class _Plan:
         uses = self.uses[name]
         if self.biased.get(name) or not all(use.weight.whole for use in uses):
             return False
+        if any(use.kind in {"direct", "operation"} for use in uses):
+            return False
         kinds = {(use.kind, use.transposed, str(sorted(use.options.items()))) for use in uses}
         tied = all(use.kind == "embedding" or (use.kind == "dense" and not use.transposed) for use in uses)
-        if uses[0].kind == "direct" or (len(kinds) > 1 and not tied):
+        if len(kinds) > 1 and not tied:
             return False
-        if len(uses) > 1 and self.last.kind == "convolution" and self.last in uses:
+        if len(uses) > 1 and self.last is not None and self.last.kind == "convolution" and self.last in uses:
             return False  # a matrix on patches there, a kernel elsewhere
         biases = {None if use.bias is None else use.bias.name for use in uses if use.kind != "embedding"}
         if biases <= {None}:
@@ -109,6 +127,7 @@ class _Plan:
         return (
             not others
             and bias in self.trains
+            and bias not in self.leftovers
             and not self.uses.get(bias)
             and set(map(id, self.biased[bias])) <= set(map(id, uses))
         )

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.overrides import resolve_name
 
 from lai_torch._recording.probes import Tap
 from lai_torch._recording.recorder import Recorder, Rule
@@ -27,6 +28,10 @@ def broadcast(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict
     }
     if not copied:
         return NotImplemented
+    batched = [value for value in given if recorder.is_batched(value)]
+    if func in SCALING and shape.numel() > max(value.numel() for value in batched):
+        for use in recorder.uses[-len(copied) :]:  # the batch is broadcast over the parameter's own axes
+            use.options["function"] = resolve_name(func) or str(func)
 
     def own(value: Any) -> Any:
         return copied.get(id(value), value) if isinstance(value, Tensor) else value
@@ -41,6 +46,7 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
     layouts = [
         layout for layout in candidates(free, recorder.samples, recorder.batch_axis) if free[layout.axis]
     ]
+    layouts = [layout for layout in layouts if layout.inner == 1] or layouts  # copies take memory
     if not layouts:
         return _own_rows(recorder, source, aligned, shape)
     expanded = list(aligned)
@@ -243,6 +249,15 @@ BROADCASTING: dict[Any, Rule] = {
     functional.scaled_dot_product_attention: _scaled_attention,
 }
 """Rules of the functions that combine a parameter with a batch element by element."""
+
+SCALING = {
+    found
+    for owner in (torch, Tensor)
+    for name in ("mul", "multiply", "div", "divide", "true_divide", "__rmul__", "__rtruediv__")
+    for found in (getattr(owner, name, None), getattr(owner, name + "_", None))
+    if found is not None
+}
+"""Functions that are products where they broadcast the batch over the parameter's own axes."""
 
 NORMS: dict[Any, Rule] = {
     functional.layer_norm: _layer_norm,

@@ -40,23 +40,28 @@ def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpose
     source = recorder.source(weight)
     if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
         return NotImplemented
+    if inputs.ndim < 2 or not inputs.numel() or weight.is_complex() or inputs.is_complex():
+        return NotImplemented
     whole = _whole(recorder, source)
     recorder.read_gates(inputs, whole.name.removesuffix(".weight"))
     offset = recorder.source(bias)
-    joined = offset is None or offset.whole
+    joined = not recorder.is_source(bias) if offset is None else offset.whole
     inputs = inputs if recorder.every_layer else recorder.cut(inputs)
     matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
     constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
     output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
+    computed = _as_computed(inputs)
+    kept = recorder.kept(computed, "dense")
     recorder.note(
         Use(
             "dense",
             whole,
             tap,
-            recorder.kept(_as_computed(inputs), "dense"),
+            kept,
             offset if joined else None,
             transposed=transposed != (whole is not source),
             batch_axis=recorder.batch_axis,
+            averaged_from=None if kept is computed else computed.ndim - 1,
         )
     )
     if joined:
@@ -106,6 +111,8 @@ def _convolution(
         return NotImplemented
     axes = weight.ndim - 2
     if input.ndim != axes + 2 or input.shape[0] != recorder.samples or (offset and not offset.whole):
+        return NotImplemented
+    if not input.numel() or weight.is_complex():
         return NotImplemented
     if recorder.gates:
         raise refused(source.name.removesuffix(".weight"))

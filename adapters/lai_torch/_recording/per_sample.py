@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import grad
 
 from lai_core._adapters import GRADIENT_BUDGET
-from lai_torch._recording.record import Recording
+from lai_torch._recording.recording import Recording
 from lai_torch._recording.sample_axis import Layout, by_sample
 from lai_torch._recording.uses import Source, Use
 
@@ -23,8 +23,7 @@ def built(recording: Recording, name: str) -> Tensor:
         If it would take more than the budget.
     """
     parameter = recording.parameters[name]
-    needed = recording.samples * parameter.numel() * parameter.element_size()
-    if needed > GRADIENT_BUDGET:
+    if needed := over_budget(parameter, recording.samples):
         msg = (
             f"model: expected per-sample gradients of {name!r} that fit {GRADIENT_BUDGET} bytes, they take "
             f"{needed}: it is computed from other parameters, or used in ways that share no record; trace "
@@ -32,8 +31,8 @@ def built(recording: Recording, name: str) -> Tensor:
         )
         raise ValueError(msg)
     total = parameter.new_zeros((recording.samples, *parameter.shape))
-    if name in recording.whole:
-        total += recording.whole[name]
+    if name in recording.leftovers:
+        total += recording.leftovers[name]
     for use in recording.uses:
         layout = recording.layouts[use]
         if use.tap.gradient is None:
@@ -42,7 +41,14 @@ def built(recording: Recording, name: str) -> Tensor:
             total += _pulled(use.weight, of_weight(use, layout, recording.samples), parameter)
         if use.bias is not None and name in use.bias.names:
             total += of_bias(use, layout, recording.samples)
-    return total.reshape(recording.samples, -1)
+    real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
+    return real.reshape(recording.samples, -1)
+
+
+def over_budget(parameter: Tensor, samples: int) -> int:
+    """Return how many bytes a parameter's per-sample gradients take; 0 where they fit the budget."""
+    needed = samples * parameter.numel() * parameter.element_size()
+    return needed if needed > GRADIENT_BUDGET else 0
 
 
 def of_bias(use: Use, layout: Layout, samples: int) -> Tensor:
@@ -72,8 +78,11 @@ def of_weight(use: Use, layout: Layout, samples: int) -> Iterable[Tensor]:
         return table.scatter_add_(1, ids.unsqueeze(-1).expand_as(rows), rows)
     if use.kind == "convolution":
         return _of_kernel(use, gradient)
+    if use.kind == "operation":
+        return _of_operation(use, gradient, layout, samples)
     if use.options["own_rows"]:
-        return _of_rows(use, gradient, layout, samples)
+        parts = alone(gradient, layout, samples)
+        return (part.reshape(use.options["shape"]) for part in parts)
     return _of_copies(use, gradient, layout, samples)
 
 
@@ -96,13 +105,23 @@ def _of_kernel(use: Use, gradient: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def _of_rows(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
-    """Yield each sample's gradient of a tensor of which it sees its own row alone."""
+def _of_operation(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+    """Yield each sample's gradient of what a function used: its pullback of that sample's part."""
+    leaf = use.options["leaf"]
+    for part in alone(gradient, layout, samples):
+        (found,) = torch.autograd.grad(use.activations, leaf, part, retain_graph=True, allow_unused=True)
+        yield torch.zeros_like(leaf) if found is None else found
+
+
+def alone(gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+    """Yield per sample a gradient of which nothing is left but that sample's part."""
+    sizes = (samples, layout.inner) if layout.outermost else (layout.inner, samples)
+    axis = layout.axis + (not layout.outermost)
+    split = gradient.unflatten(layout.axis, sizes)
     for sample in range(samples):
-        alone = torch.zeros_like(gradient)
-        row = alone.select(layout.axis, sample)
-        row.copy_(gradient.select(layout.axis, sample))
-        yield alone.reshape(use.options["shape"])
+        part = torch.zeros_like(split)
+        part.select(axis, sample).copy_(split.select(axis, sample))
+        yield part.reshape(gradient.shape)
 
 
 def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tensor:
@@ -126,6 +145,8 @@ def _pulled(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> T
     """Pull gradients of a tensor computed from parameters back to one of them, sample by sample."""
     if isinstance(gradients, Tensor) and source.whole:
         return gradients
+    if source.whole:
+        return torch.stack(list(gradients))
     found = [
         torch.autograd.grad(source.tensor, parameter, one, retain_graph=True, allow_unused=True)[0]
         for one in gradients

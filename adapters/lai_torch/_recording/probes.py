@@ -16,21 +16,19 @@ class Tap:
         The gradient of the summed losses with respect to the output; None if none arrived.
     second
         Likewise of the losses weighted sample by sample.
-    weighted
-        Whether the gradients that arrive are the second ones.
+    into
+        Which of the two the gradients that arrive are; None: neither.
     """
 
     def __init__(self) -> None:
         self.gradient: Tensor | None = None
         self.second: Tensor | None = None
-        self.weighted = False
+        self.into: str | None = "gradient"
 
     def receive(self, gradient: Tensor) -> None:
         """Keep the gradient."""
-        if self.weighted:
-            self.second = gradient.detach()
-        else:
-            self.gradient = gradient.detach()
+        if self.into is not None:
+            setattr(self, self.into, gradient.detach())
 
 
 class _Read(torch.autograd.Function):
@@ -67,8 +65,14 @@ def nearest(loss: Tensor) -> list[Tap]:
     return found
 
 
-def _walk(start: Any) -> Iterator[Any]:
-    """Yield the nodes of an autograd graph, not going past one that has a tap."""
+def leaves(loss: Tensor, *, past_taps: bool) -> list[Tensor]:
+    """Return the leaves that `loss` is computed from, all or those it reaches without passing a tap."""
+    nodes = _walk(loss.grad_fn, past_taps=past_taps)
+    return [node.variable for node in nodes if hasattr(node, "variable")]
+
+
+def _walk(start: Any, *, past_taps: bool = False) -> Iterator[Any]:
+    """Yield the nodes of an autograd graph, going past one that has a tap or not."""
     pending, seen = [start], set()
     while pending:
         node = pending.pop()
@@ -76,5 +80,5 @@ def _walk(start: Any) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        if getattr(node, "tap", None) is None:
+        if past_taps or getattr(node, "tap", None) is None:
             pending.extend(before for before, _ in node.next_functions)

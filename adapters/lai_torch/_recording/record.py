@@ -1,63 +1,68 @@
-"""One forward pass watched and, where wanted, one backward pass through the taps."""
+"""From a model and a batch to a recording that is proved, or taken over from one that was."""
 
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointError
 
-from lai_torch._model.batch import Loss, call, check_losses, count, tensors
+from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
+from lai_torch._model.function import named_parameters
 from lai_torch._model.preserve import eager, preserved
+from lai_torch._recording.adding_up import wrongly_recorded
+from lai_torch._recording.last_layer import is_last, last_layer
 from lai_torch._recording.layer_rules import EVERYTHING, LAYERS, READ_BY_LAI
-from lai_torch._recording.probes import nearest
+from lai_torch._recording.leftovers import foreign, one_by_one
+from lai_torch._recording.operations import operation
+from lai_torch._recording.placing import Places, Unplaced, known_places, receive
 from lai_torch._recording.recorder import Recorder, Shortcut
-from lai_torch._recording.sample_axis import Layout, candidates, chosen, magnitude, powers_of_two, proven
+from lai_torch._recording.recording import Known, Recording
+from lai_torch._recording.reindexed import Reindexed, reindex
+from lai_torch._recording.sample_axis import Layout
 from lai_torch._recording.unread import warn_of_unread
 from lai_torch._recording.uses import Use
 
 
 @dataclass(frozen=True)
-class Recording:
-    """What was seen of one batch.
+class _Task:
+    """What is to be recorded of what."""
 
-    Attributes
-    ----------
-    samples
-        How many samples the batch has.
-    uses
-        Every use of a parameter that is understood, in order.
-    last
-        The use that is the last layer.
-    layouts
-        Where the samples are in each use's output.
-    unexplained
-        Parameters with a gradient that no use explains, and why.
-    losses
-        One loss per sample.
-    parameters
-        Trainable parameters by name.
-    whole
-        Of a batch of one sample: gradients that no use explains, which are that sample's own.
-    every_layer
-        Whether gradients arrived at every use.
-    averaged
-        Whether inputs before the last layer are their means over positions.
-    live
-        The losses on their graph, where it was left whole; else None.
-    """
-
-    samples: int
-    uses: list[Use]
-    last: Use
-    layouts: dict[Use, Layout]
-    unexplained: dict[str, str]
-    losses: Tensor
-    parameters: dict[str, nn.Parameter]
-    whole: dict[str, Tensor]
+    model: nn.Module
+    loss: Loss
+    batch: tuple[Any, Any]
     every_layer: bool
-    averaged: bool
-    live: Tensor | None = None
+    last: str | None
+    ghost_alone: bool
+    gates: bool
+    trainable: frozenset[str]
+
+    @property
+    def samples(self) -> int:
+        return count(*self.batch)
+
+    def recorder(self, **options: Any) -> Recorder:
+        """Return a recorder for the task."""
+        return Recorder(
+            named_parameters(self.model, self.loss),
+            dict(self.model.named_buffers()),
+            self.samples,
+            tensors(self.batch),
+            EVERYTHING if self.every_layer else LAYERS,
+            every_layer=self.every_layer,
+            other=operation if self.every_layer else None,
+            gates=self.gates,
+            trainable=self.trainable,
+            **options,
+        )
+
+    def losses(self) -> Tensor:
+        """Run model and loss."""
+        inputs, targets = self.batch
+        return self.loss(call(self.model, inputs), targets)
 
 
 def record(
@@ -68,203 +73,276 @@ def record(
     *,
     every_layer: bool,
     last: str | None = None,
-    verify: bool = True,
     shortcut: Shortcut | None = None,
-    known: Sequence[Layout] = (),
+    known: Known | None = None,
     ghost_alone: bool = False,
     live: bool = False,
     gates: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
-    With `every_layer`, gradients arrive at every use, and a second backward pass with differently
-    weighted samples proves that the recorded rows are each sample's own (`verify`). A `shortcut` that
-    turns out not to hold is not taken. Where shapes leave open which axis holds the samples, and no
-    `known` layouts of an earlier recording tell, that proof decides, for the output alone too. Which
-    of several final layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`,
-    `live` makes it the forward pass of a training step: nothing is put back, and the graph stays whole.
-    With `gates`, the derivatives between one layer and the next are read off as well, of a chain.
+    With `every_layer`, gradients arrive at every use. What an earlier recording has proved is `known`
+    and taken over where this batch is like that one; else it is proved anew: where the samples lie,
+    that none depends on another, which layer is the last and, of every layer's gradients, that they add
+    up to the plain one. A `shortcut` that turns out not to hold is not taken. Which of several final
+    layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`, `live` makes it the
+    forward pass of a training step: nothing is put back, and the graph stays whole. With `gates`, the
+    derivatives between one layer and the next are read off as well, of a chain.
     """
-    samples = count(inputs, targets)
-    with eager() if live else preserved(model):
-        recorder = Recorder(
-            model,
-            samples,
-            tensors((inputs, targets)),
-            EVERYTHING if every_layer else LAYERS,
-            every_layer=every_layer,
-            shortcut=shortcut,
-            known=known,
-            live=live,
-            gates=gates,
-        )
+    names = named_parameters(model, loss)
+    trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
+    if every_layer:
+        _check_unhooked(names)
+    batch = usable((inputs, targets))
+    task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable)
+    if known is not None and known.proved and known.trainable == trainable:
+        found = _taken_over(task, known, shortcut, live=live)
+        if found is not None:
+            return found
+    return _proved(task, frozenset() if known is None else known.skipped, frozenset(names))
+
+
+def _taken_over(task: _Task, known: Known, shortcut: Shortcut | None, *, live: bool) -> Recording | None:
+    """Record by what is known; None where that does not hold."""
+    live = live and shortcut is not None
+    options: dict[str, Any] = {"known": known.layouts, "skipped": known.skipped, "live": live}
+    with eager() if live else preserved(task.model):
+        recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
-            outputs = call(model, inputs)
-            values = loss(outputs, targets)
-        values = check_losses(values, samples)
-        if shortcut is not None and not _holds(shortcut, recorder, values):
-            return record(model, loss, inputs, targets, every_layer=every_layer, last=last, verify=verify)
-        final = _final(recorder.uses, values, last, any_will_do=ghost_alone)
-        trainable = {name: p for name, p in recorder.parameters.items() if p.requires_grad}
-        leftovers = _receive(recorder, values, trainable if every_layer else {})
-        layouts = _read(recorder)
-        if every_layer and (verify or layouts is None):
-            layouts = _prove(recorder, values)
-    if layouts is None:
-        if known:
+            values = task.losses()
+        values = check_losses(values, recorder.samples)
+        if shortcut is not None and not is_last(shortcut, recorder, values):
+            return None
+        final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+        found = _received(task, recorder, values)
+        places = known_places(recorder, known)
+        if places is None:
+            return None
+        _check_untouched(recorder)
+        averaged = shortcut is not None and shortcut.mean
+        return _recording(task, recorder, values, final, places, found, known, averaged=averaged, live=live)
+
+
+def _proved(task: _Task, skipped: frozenset[str], names: frozenset[str]) -> Recording:
+    """Record and prove, leaving more and more parameters to backward passes of their own."""
+    while True:
+        try:
+            recording, precision = _attempted(task, skipped)
+        except Unplaced as found:
+            skipped |= found.names
+            continue
+        except (ValueError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if task.every_layer and skipped != names:
+                skipped = (
+                    names  # what the recorder did may be to blame: nothing recorded, all backward passes
+                )
+                continue
+            if not isinstance(error, CheckpointError):
+                raise
+            msg = "model: a checkpoint computes other tensors when it is run again; switch checkpointing off"
+            raise ValueError(msg) from error
+        wrong: frozenset[str] = frozenset()
+        if task.every_layer:
+            wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
+        if not wrong:
+            return recording
+        if wrong <= skipped:
             msg = (
-                "model: expected the same layers whenever the batch is run, found others the second time, "
-                "so that the axis of the samples stays open; call model.eval(), or use another batch size"
+                f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: something "
+                "in the model or the loss changes gradients on their way, or holds a state"
             )
             raise ValueError(msg)
-        proof = record(model, loss, inputs, targets, every_layer=True, last=last)
-        layers = [proof.layouts[use] for use in proof.uses if use.kind in READ_BY_LAI]
-        return record(model, loss, inputs, targets, every_layer=False, last=last, known=layers)
-    _check_untouched(recorder.uses)
-    if not every_layer and shortcut is None and not known:
-        warn_of_unread(recorder)
-    alone = leftovers if samples == 1 else {}
-    unexplained = {
-        name: recorder.stuck.get(name, "a function that cannot be watched")
-        for name in leftovers
-        if name not in alone
-    }
+        skipped |= wrong
+
+
+def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
+    """Record and prove where the samples lie.
+
+    Raises
+    ------
+    Unplaced
+        If the rows of a use lie on no axis of the samples.
+    """
+    with preserved(task.model), _all_differentiable(task):
+        recorder = task.recorder(skipped=skipped)
+        with recorder:
+            values = task.losses()
+        values = check_losses(values, recorder.samples)
+        other = reindex(task.model, task.loss, task.batch, recorder, values)
+        places = Places(recorder)
+        if task.every_layer and values.requires_grad:
+            found = _received(task, recorder, values)
+            _narrow(places, values, other)
+            final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+        else:
+            if other is not None:
+                places.check_uncoupled(values, other)
+            final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+            found = _received(task, recorder, values)
+            _narrow(places, values, other)
+        layouts, certain = places.chosen(), places.certain()
+        if not task.every_layer and recorder.samples > 1 and (other is None or not other.uses):
+            layouts, certain = _by_every_layer(task, recorder, skipped)
+        _check_untouched(recorder)
+        if not task.every_layer:
+            warn_of_unread(recorder, _hidden(task, recorder))
+        signatures = tuple(use.signature for use in recorder.uses)
+        proved = recorder.samples > 1
+        known = Known(signatures, certain, skipped, task.trainable, proved)
+        recording = _recording(task, recorder, values, final, layouts, found, known)
+        return recording, places.precision
+
+
+def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
+    """Find out where the samples lie, by all that there is to tell.
+
+    Raises
+    ------
+    ValueError
+        If samples are coupled.
+    """
+    if places.recorder.samples > 1:
+        places.narrow_by_gradients(values)
+    if other is not None:
+        places.check_uncoupled(values, other)
+        places.narrow_by_moving(other)
+
+
+def _by_every_layer(
+    task: _Task, recorder: Recorder, skipped: frozenset[str]
+) -> tuple[dict[Use, Layout], tuple[Layout | None, ...]]:
+    """Return where the samples lie in each layer by its gradients: what LAI itself does not take.
+
+    Raises
+    ------
+    Unplaced
+        If that finds a layer whose rows lie on no axis of the samples.
+    ValueError
+        If it finds other layers.
+    """
+    every = _Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable)
+    proof, _ = _attempted(every, skipped)
+    layers = [
+        (use.signature, proof.layouts[use], certain)
+        for use, certain in zip(proof.uses, proof.known.layouts, strict=True)
+        if use.kind in READ_BY_LAI
+    ]
+    if [signature for signature, _, _ in layers] != [use.signature for use in recorder.uses]:
+        msg = (
+            "model: expected the same layers whenever the batch is run, found others the second time, "
+            "so that the axis of the samples stays open; call model.eval(), or use another batch size"
+        )
+        raise ValueError(msg)
+    pairs = zip(recorder.uses, layers, strict=True)
+    return {use: layout for use, (_, layout, _) in pairs}, tuple(certain for _, _, certain in layers)
+
+
+def _received(task: _Task, recorder: Recorder, values: Tensor) -> list[str]:
+    """Send the losses' gradient to the uses; return the parameters that it reached themselves."""
+    trainable = {name: p for name, p in recorder.parameters.items() if name in task.trainable}
+    wanted = trainable if task.every_layer else {}
+    found = receive(recorder, values.sum(), "gradient", also=list(wanted.values()))
+    return [name for name, gradient in zip(wanted, found, strict=True) if gradient is not None]
+
+
+def _recording(
+    task: _Task,
+    recorder: Recorder,
+    values: Tensor,
+    final: Use | None,
+    layouts: dict[Use, Layout],
+    connected: list[str],
+    known: Known,
+    *,
+    averaged: bool = False,
+    live: bool = False,
+) -> Recording:
+    leftovers, unexplained = one_by_one(recorder, values, connected)
+    if task.every_layer:
+        unexplained |= foreign(recorder, values)
     return Recording(
-        samples,
+        recorder.samples,
         recorder.uses,
         final,
         layouts,
         unexplained,
         values.detach(),
-        trainable,
-        alone,
-        every_layer,
-        averaged=shortcut is not None and shortcut.mean,
+        {name: p for name, p in recorder.parameters.items() if name in task.trainable},
+        leftovers,
+        task.every_layer,
+        averaged,
+        known,
         live=values if live else None,
     )
 
 
-def _holds(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
-    """Whether the layer at which gradients were switched on is the last one."""
-    if len(recorder.uses) <= shortcut.last or not values.requires_grad:
-        return False
-    return nearest(values) == [recorder.uses[shortcut.last].tap]
+def _hidden(task: _Task, recorder: Recorder) -> list[str]:
+    """Return matrices that the losses depend on by functions that cannot be watched."""
+    read = {name for use in recorder.uses for name in use.weight.names}
+    unseen = {
+        name: parameter
+        for name, parameter in recorder.parameters.items()
+        if parameter.ndim > 1 and parameter.requires_grad and name not in read and name not in recorder.stuck
+    }
+    if not unseen:
+        return []
+    with preserved(task.model), _unhooked(unseen.values()):
+        total = check_losses(task.losses(), recorder.samples).sum()
+        found = torch.autograd.grad(total, list(unseen.values()), allow_unused=True)
+    return [name for name, gradient in zip(unseen, found, strict=True) if gradient is not None]
 
 
-def _final(uses: Iterable[Use], values: Tensor, last: str | None, *, any_will_do: bool) -> Use:
-    """Return the last layer: the one whose output the losses reach without passing another layer."""
-    layers = {use.tap: use for use in uses if use.kind in READ_BY_LAI}
-    near = set(nearest(values))
-    reached = [use for tap, use in layers.items() if tap in near]
-    names = list(dict.fromkeys(use.name for use in reached))
-    if last is not None:
-        chosen = [use for use in reached if use.name == last]
-        if len(chosen) != 1:
-            found = f"used {len(chosen)} times there" if chosen else f"not one of {names}"
-            msg = f"last: expected the name of one layer whose output the loss uses, got {last!r}, {found}"
-            raise ValueError(msg)
-        return chosen[0]
-    if not reached:
-        msg = (
-            "model: expected the loss to depend on the output of a layer with a registered weight "
-            f"(seen: {[use.name for use in layers.values()]}), it depends on none; the output may be "
-            "detached, or computed by a function that cannot be watched"
-        )
-        raise ValueError(msg)
-    if len(reached) > 1 and not any_will_do:
-        msg = (
-            f"model: expected one final layer, found {len(reached)} whose outputs reach the loss: {names}; "
-            f"pass last={names[0]!r} (or another of them)"
-        )
-        raise ValueError(msg)
-    return reached[-1]
+@contextmanager
+def _unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Set the user's hooks on parameters aside: they are for gradients of training."""
+    saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
+    for parameter, _ in saved:
+        parameter._backward_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        for parameter, hooks in saved:
+            parameter._backward_hooks = hooks
 
 
-def _receive(recorder: Recorder, values: Tensor, trainable: dict[str, nn.Parameter]) -> dict[str, Tensor]:
-    """Send the gradient of the summed losses to the uses; return what reached parameters themselves."""
-    copies = [use for use in recorder.uses if use.kind == "direct"]
-    wanted = [*recorder.anchors, *(use.activations for use in copies), *trainable.values()]
-    found = recorder.differentiate(values.sum(), wanted)
-    found = found[len(recorder.anchors) :]
-    for use, gradient in zip(copies, found, strict=False):
-        use.tap.gradient = gradient
-    pairs = zip(trainable, found[len(copies) :], strict=True)
-    return {name: gradient for name, gradient in pairs if gradient is not None}
+@contextmanager
+def _all_differentiable(task: _Task) -> Iterator[None]:
+    """Let frozen parameters require a gradient for the while: their products are products all the same."""
+    frozen = [
+        p
+        for p in named_parameters(task.model, task.loss).values()
+        if not p.requires_grad and (p.is_floating_point() or p.is_complex())
+    ]
+    for parameter in frozen:
+        parameter.requires_grad_()
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
 
 
-def _read(recorder: Recorder) -> dict[Use, Layout] | None:
-    """Read off the shapes, or what is known, where the samples are at each use; None if that is open.
+def _check_unhooked(parameters: dict[str, nn.Parameter]) -> None:
+    """Raise if a hook may change a parameter's gradient before the optimizer sees it.
 
     Raises
     ------
     ValueError
-        If a use has no axis for the samples.
+        If a trainable parameter has one.
     """
-    found = {}
-    for index, use in enumerate(recorder.uses):
-        allowed = _candidates(recorder, use)
-        layout = allowed[0] if recorder.samples == 1 else chosen(allowed, recorder.known_layout(index))
-        if layout is None:
-            return None
-        found[use] = layout
-    return found
-
-
-def _candidates(recorder: Recorder, use: Use) -> list[Layout]:
-    if "layouts" in use.options:
-        return list(use.options["layouts"])
-    allowed = candidates(use.leading, recorder.samples, use.batch_axis)
-    if not allowed:
+    hooked = [name for name, p in parameters.items() if p.requires_grad and p._backward_hooks]
+    if hooked:
         msg = (
-            f"layer {use.name!r}: expected an axis for the {recorder.samples} samples in its input, "
-            f"got shape {tuple(use.activations.shape)}"
+            f"model: expected parameters whose gradient the optimizer sees as it is, {hooked[0]!r} has a "
+            "hook (Tensor.register_hook) that may change it; remove the hook while tracing, or use "
+            "estimator 'lai'"
         )
         raise ValueError(msg)
-    return allowed
 
 
-def _prove(recorder: Recorder, values: Tensor) -> dict[Use, Layout]:
-    """Prove by a backward pass with other weights where the samples are in each use's output.
-
-    Raises
-    ------
-    ValueError
-        If an output of one sample goes into the losses of others.
-    """
-    received = [use.tap.gradient for use in recorder.uses if use.tap.gradient is not None]
-    largest = max(map(magnitude, received), default=0.0)
-    weights = powers_of_two(values, recorder.kinds)
-    if torch.float16 in recorder.kinds and largest > 128.0:  # times a weight of 128 it might overflow
-        weights = weights / 128.0
-    precision = max(torch.finfo(kind).eps for kind in recorder.kinds)
-    copies = [use for use in recorder.uses if use.kind == "direct"]
-    for use in recorder.uses:
-        use.tap.weighted = True
-    wanted = [*recorder.anchors, *(use.activations for use in copies)]
-    second = recorder.differentiate((values * weights).sum(), wanted)
-    for use, gradient in zip(copies, second[len(recorder.anchors) :], strict=True):
-        use.tap.second = gradient
-    found = {}
-    for use in recorder.uses:
-        allowed, first, other = _candidates(recorder, use), use.tap.gradient, use.tap.second
-        use.tap.second = None
-        if first is None or other is None:
-            found[use] = allowed[0]
-            continue
-        sides = use.flat(first), use.flat(other)
-        layout = proven(*sides, allowed, weights, precision=precision, largest=largest)
-        if layout is None:
-            msg = (
-                f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the losses "
-                "of others (samples are coupled, or lie on no axis of their own), so that no per-sample "
-                "gradient can be read off; lai_torch.exact_scores needs none"
-            )
-            raise ValueError(msg)
-        found[use] = layout
-    return found
-
-
-def _check_untouched(uses: Iterable[Use]) -> None:
+def _check_untouched(recorder: Recorder) -> None:
     """Raise if an input was overwritten after its layer read it.
 
     Raises
@@ -272,7 +350,7 @@ def _check_untouched(uses: Iterable[Use]) -> None:
     ValueError
         If one was.
     """
-    for use in uses:
+    for use in recorder.uses:
         if use.activations._version != use.version:
             msg = (
                 f"layer {use.name!r}: its input was modified in place after the layer read it, so it "

@@ -8,19 +8,20 @@ silent.
 """
 
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import tensors
 from lai_torch._recording.chain import check_rows, gates_between
 from lai_torch._recording.probes import Tap, attach
-from lai_torch._recording.sample_axis import Layout, by_sample, candidates, chosen
+from lai_torch._recording.sample_axis import Layout, by_sample, candidates, fitting
 from lai_torch._recording.uses import Source, Use
 
 Rule = Callable[..., Any]
@@ -47,14 +48,16 @@ class Recorder(TorchFunctionMode):
 
     Parameters
     ----------
-    model
-        Whose parameters to know.
+    parameters, buffers
+        What to know, by name.
     samples
         How many samples the batch has.
     batch
         The tensors that depend on the sample: inputs and targets.
     rules
         What to do for each function; `NotImplemented` leaves it to the function itself.
+    other
+        What to do for a function that has no rule, or that its rule leaves to it.
     every_layer
         Whether gradients are wanted at every layer, or only behind the last one.
     shortcut
@@ -62,40 +65,53 @@ class Recorder(TorchFunctionMode):
         on at the last layer.
     known
         Where the samples were at each use in an earlier recording of the same model.
+    skipped
+        Names of parameters whose uses are left to the functions themselves.
     live
         Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
     gates
         Whether to read off what each layer's output is multiplied by on its way into the next layer.
+    trainable
+        Names of the parameters that train; None: those that require a gradient.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        parameters: Mapping[str, nn.Parameter],
+        buffers: Mapping[str, Tensor],
         samples: int,
         batch: Iterable[Tensor],
         rules: dict[Any, Rule],
         *,
         every_layer: bool,
+        other: Rule | None = None,
         shortcut: Shortcut | None = None,
-        known: Sequence[Layout] = (),
+        known: Sequence[Layout | None] = (),
+        skipped: frozenset[str] = frozenset(),
         live: bool = False,
         gates: bool = False,
+        trainable: Iterable[str] | None = None,
     ) -> None:
         super().__init__()
         self.shortcut = shortcut
         self.known = known
+        self.skipped = skipped
         self.live = live
         self.gates = gates
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
+        self.other = other
         self.uses: list[Use] = []
-        self.stuck: dict[str, str] = {}
+        self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
         self.batch_axis: int | None = None
         self.kinds: set[torch.dtype] = set()
         self.replaying = False
-        self.parameters = dict(model.named_parameters())
-        self.owners = {id(buffer): name for name, buffer in model.named_buffers()}
+        self.parameters, self.buffers = parameters, buffers
+        if trainable is None:
+            trainable = (name for name, parameter in self.parameters.items() if parameter.requires_grad)
+        self.trainable = frozenset(trainable)
+        self.owners = {id(buffer): name for name, buffer in buffers.items()}
         self._sources = {
             id(parameter): Source(parameter, (name,), whole=True)
             for name, parameter in self.parameters.items()
@@ -105,17 +121,46 @@ class Recorder(TorchFunctionMode):
         for tensor in batch:
             self._batched[tensor] = True
 
+    def fresh(self, batch: Iterable[Tensor]) -> "Recorder":
+        """Return a recorder of another batch that treats the model as this one does."""
+        return Recorder(
+            self.parameters,
+            self.buffers,
+            self.samples,
+            batch,
+            self.rules,
+            every_layer=self.every_layer,
+            other=self.other,
+            skipped=self.skipped,
+            trainable=self.trainable,
+        )
+
     def source(self, value: Any) -> Source | None:
         """Return what is known of `value` if it is a parameter or computed from parameters alone."""
-        return self._sources.get(id(value)) if isinstance(value, Tensor) else None
+        found = self._sources.get(id(value)) if isinstance(value, Tensor) else None
+        return None if found is None or self.skipped.intersection(found.names) else found
+
+    def is_source(self, value: Any) -> bool:
+        """Whether `value` is a parameter or computed from parameters alone, skipped ones included."""
+        return isinstance(value, Tensor) and id(value) in self._sources
 
     def trains(self, source: Source) -> bool:
         """Whether a parameter in `source` is trainable."""
-        return any(self.parameters[name].requires_grad for name in source.names)
+        return not self.trainable.isdisjoint(source.names)
 
     def is_batched(self, value: Any) -> bool:
-        """Whether `value` depends on the batch."""
-        return isinstance(value, Tensor) and value in self._batched
+        """Whether `value` depends on the batch, as far as one can see.
+
+        What a function that cannot be watched returned has an origin nobody knows, and counts as
+        dependent; where nothing is differentiated yet, so does all that is no parameter or buffer.
+        """
+        if not isinstance(value, Tensor):
+            return False
+        if value in self._batched:
+            return True
+        if id(value) in self._sources or id(value) in self.owners:
+            return False
+        return value.grad_fn is not None or (self.shortcut is not None and value.is_floating_point())
 
     def mark(self, value: Tensor) -> Tensor:
         """Note that `value` depends on the batch."""
@@ -140,8 +185,9 @@ class Recorder(TorchFunctionMode):
             return activations
         if kind == "convolution":
             return activations.mean(tuple(range(2, activations.ndim)), keepdim=True)
+        known = self.known_layout(len(self.uses))
         layouts = candidates(activations.shape[:-1], self.samples, self.batch_axis)
-        layout = chosen(layouts, self.known_layout(len(self.uses)))
+        layout = None if known is None else fitting(known, layouts)
         if layout is None or (activations.ndim == 2 and layout.inner == 1):
             return activations
         return by_sample(activations, layout, self.samples).mean(1, keepdim=True)
@@ -155,14 +201,22 @@ class Recorder(TorchFunctionMode):
         if not self.replaying:
             self.uses.append(use)
 
-    def differentiate(self, values: Tensor, wanted: list[Tensor]) -> tuple[Tensor | None, ...]:
+    def differentiate(
+        self, values: Tensor, wanted: list[Tensor], into: str | None
+    ) -> tuple[Tensor | None, ...]:
         """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
+
+        What arrives at the taps is kept as their gradient `into`.
 
         Raises
         ------
         ValueError
             If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
         """
+        for use in self.uses:
+            use.tap.into = into
+            if into is not None and use.kind != "direct":
+                setattr(use.tap, into, None)  # what a gradient inside the forward pass may have left
         self.replaying = True
         try:
             with self:
@@ -200,26 +254,47 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Run `func`, by its rule where it uses a parameter."""
         kwargs = kwargs or {}
+        if func in _DIFFERENTIATING and not self.replaying:
+            self._check_differentiable()
         involved = tensors((args, kwargs))
         if not involved:
             return func(*args, **kwargs)
-        rule = self.rules.get(func)
+        rule = None if any(map(is_functorch_wrapped_tensor, involved)) else self.rules.get(func, self.other)
         out = NotImplemented if rule is None else rule(self, func, *args, **kwargs)
+        understood = out is not NotImplemented and rule is not self.other
+        if out is NotImplemented and rule is not self.other is not None:
+            out = self.other(self, func, *args, **kwargs)
         if out is NotImplemented:
             out = func(*args, **kwargs)
-        self._follow(func, involved, (out, args[:1]) if func is torch.Tensor.__setitem__ else out)
+        results = (out, args[:1]) if func is torch.Tensor.__setitem__ else out
+        self._follow(func, involved, results, understood=understood)
         return out
 
-    def _follow(self, func: Any, involved: list[Tensor], out: Any) -> None:
-        """Note what the outputs of `func` depend on."""
+    def _check_differentiable(self) -> None:
+        """Raise where a gradient inside the forward pass would run into layers that are cut off.
+
+        Raises
+        ------
+        ValueError
+            If the recording is for LAI: what a loss does with that gradient is no readout of a layer.
+        """
+        if not self.every_layer:
+            msg = (
+                "model: takes a gradient inside its forward pass, so that the loss reads its layers through "
+                "their derivatives too, which no readout of a layer sees; use estimator 'ghost' or 'exact'"
+            )
+            raise ValueError(msg)
+
+    def _follow(self, func: Any, involved: list[Tensor], out: Any, *, understood: bool) -> None:
+        """Note what the outputs of `func` depend on, and the parameters in it if no rule did."""
         results = tensors(out)
         if not results or func in _SHAPE_ONLY:
             return
-        batched = any(tensor in self._batched for tensor in involved)
+        batched = any(tensor in self._batched for tensor in involved) or any(map(self.is_batched, involved))
         sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
         for result in results:
-            if result.is_floating_point():
+            if result.is_floating_point() or result.is_complex():
                 self.kinds.add(result.dtype)
             if batched:
                 self._batched[result] = True
@@ -227,14 +302,18 @@ class Recorder(TorchFunctionMode):
                 continue
             elif names and id(result) not in self._sources and self._carries(names, result):
                 self._sources[id(result)] = Source(result, names, whole=False)
-        if batched and any(result.requires_grad for result in results):
-            for name in names:
-                self.stuck.setdefault(name, resolve_name(func) or str(func))
+        if batched and not understood and any(result.requires_grad for result in results):
+            largest = max((tensor.numel() for tensor in involved if self.is_batched(tensor)), default=0)
+            grows = any(result.numel() > largest for result in results)
+            for found in sources:
+                for name in found.names:
+                    self.stuck.setdefault(name, {}).setdefault(func, (found.tensor.ndim, grows))
 
     def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
         """Whether the values of the parameters `names` go into `result`."""
-        frozen = not any(self.parameters[name].requires_grad for name in names)
-        return result.is_floating_point() and (result.requires_grad or frozen)
+        frozen = self.trainable.isdisjoint(names)
+        real = result.is_floating_point() or result.is_complex()
+        return real and (result.requires_grad or frozen)
 
 
 def opened(func: Any) -> Any:
@@ -244,6 +323,9 @@ def opened(func: Any) -> Any:
     copied.__kwdefaults__ = func.__kwdefaults__
     return copied
 
+
+_DIFFERENTIATING = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
+"""Functions that take a gradient."""
 
 _SHAPE_ONLY = {
     torch.zeros_like,

@@ -2,7 +2,7 @@
 
 A batch of n samples usually lies on axis 0, inside attention on axis 1, and where positions are
 merged with it an axis has length n m, samples outermost or innermost. Shapes alone may leave
-several readings; gradients decide (see `proven`).
+several readings; what moves when the batch is put in another order decides, and gradients (`own_rows`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,24 +26,24 @@ def candidates(leading: Sequence[int], samples: int, hint: int | None = None) ->
     exact = [Layout(axis) for axis, length in enumerate(leading) if length == samples]
     if hint is not None:
         exact.sort(key=lambda layout: layout.axis != hint)
-    if exact:
-        return exact
-    return [
+    return exact + [
         Layout(axis, length // samples, outermost)
         for axis, length in enumerate(leading)
-        if length % samples == 0
+        if length % samples == 0 and length > samples
         for outermost in (True, False)
     ]
 
 
-def chosen(layouts: Sequence[Layout], known: Layout | None) -> Layout | None:
-    """Return the only layout, or the one that is `known` of another batch of the same model; else None."""
-    if len(layouts) == 1:
-        return layouts[0]
-    if known is None:
-        return None
-    alike = [one for one in layouts if (one.axis, one.outermost) == (known.axis, known.outermost)]
-    return alike[0] if alike else None
+def fitting(known: Layout, allowed: Sequence[Layout]) -> Layout | None:
+    """Return the layout like the one `known` of another batch of the same model; None if there is none.
+
+    Samples that were alone on their axis say nothing of how they would be merged with positions.
+    """
+    for layout in allowed:
+        merged = known.inner > 1 and layout.outermost == known.outermost
+        if layout.axis == known.axis and (layout.inner == 1 or merged):
+            return layout
+    return None
 
 
 def by_sample(tensor: Tensor, layout: Layout, samples: int) -> Tensor:
@@ -74,33 +74,36 @@ def powers_of_two(like: Tensor, kinds: Iterable[torch.dtype]) -> Tensor:
     return powers[exponents]
 
 
-def proven(
-    gradient: Tensor,
-    weighted: Tensor,
-    layouts: Sequence[Layout],
-    weights: Tensor,
-    *,
-    precision: float,
-    largest: float,
-) -> Layout | None:
-    r"""Return the layout under which no row feeds another sample's loss, None if there is none.
+def own_rows(gradient: Tensor, weighted: Tensor, layout: Layout, weights: Tensor, within: float) -> bool:
+    r"""Whether no row of a gradient feeds another sample's loss than `layout` says.
 
     `gradient` is that of :math:`\sum_i l_i`, `weighted` that of :math:`\sum_i w_i l_i` with powers of
     two. A row belongs to sample i alone exactly if its second gradient is `w_i` times its first:
-    otherwise some other loss depends on it (for almost all weights). `precision` is that of the coarsest
-    type the model computes in; a few roundings of the layer's gradients are allowed, and of the
-    `largest` of all layers, for kernels that add up in no fixed order, as some do on GPUs. A leak between
-    two samples of one weight, as there are among more than 64, is not seen: prove models on small batches.
+    otherwise some other loss depends on it (for almost all weights). A leak between two samples of one
+    weight, as there are among more than 64, is not seen: prove models on small batches.
+    """
+    first, second = (by_sample(side, layout, weights.shape[0]) for side in (gradient, weighted))
+    own = second / weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
+    return not differ(own, first, within)
+
+
+def one_sample_each(gradient: Tensor, weighted: Tensor, weights: Tensor, within: float) -> bool:
+    """Whether every entry of a gradient feeds the loss of one sample alone, whichever that is."""
+    alone = ~torch.isfinite(gradient)
+    for weight in weights.unique():
+        alone = alone | ((weighted / weight.to(gradient.dtype) - gradient).abs() <= within)
+    return bool(alone.all())
+
+
+def rounding(first: Tensor, *, precision: float, largest: float) -> float:
+    """Return by how much two sums of the same numbers may differ.
+
+    `precision` is that of the coarsest type the model computes in; a few roundings of the layer's own
+    gradients are allowed, and of the `largest` of all layers, for kernels that add up in no fixed order,
+    as some do on GPUs.
     """
     roundings = 4.0 if precision > 1e-4 else 64.0  # half precision has few digits to give away
-    samples = weights.shape[0]
-    for layout in layouts:
-        first, second = (by_sample(side, layout, samples) for side in (gradient, weighted))
-        own = second / weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
-        within = roundings * precision * (magnitude(first) + 0.25 * largest)
-        if not differ(own, first, within):
-            return layout
-    return None
+    return roundings * precision * (magnitude(first) + 0.25 * largest)
 
 
 def differ(found: Tensor, expected: Tensor, within: float | Tensor) -> bool:
@@ -111,4 +114,6 @@ def differ(found: Tensor, expected: Tensor, within: float | Tensor) -> bool:
 
 def magnitude(values: Tensor) -> float:
     """Return the largest finite absolute value."""
-    return float(torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
+    if not values.numel():
+        return 0.0
+    return float(torch.nan_to_num(values.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())

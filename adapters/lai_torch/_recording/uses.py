@@ -29,13 +29,15 @@ class Use:
     Attributes
     ----------
     kind
-        `dense`, `convolution`, `embedding`; or `direct`, for a copy of the parameter per sample.
+        `dense`, `convolution`, `embedding`; `direct`, for a copy of the parameter per sample; or
+        `operation`, for any other function, whose output gradient is pulled back sample by sample.
     weight, bias
         What is used.
     tap
         Where the output gradient arrives; of a direct use, the copies' own gradient.
     activations
-        What it is used on: the input of a layer, the ids of an embedding, the copies of a direct use.
+        What it is used on: the input of a layer, the ids of an embedding, the copies of a direct use;
+        of an operation, its output, on the graph that leads to the leaf in `options`.
     transposed
         Whether a dense use is `a W` rather than `a W^T`.
     options
@@ -45,6 +47,9 @@ class Use:
     gates
         Derivative of the next layer's input with respect to this layer's output, entry by entry, where
         that was asked for.
+    averaged_from
+        How many axes the activations had before their features, where they are means over positions by
+        now, samples first; else None.
     version
         How often the activations had been written to when they were read.
     """
@@ -58,6 +63,7 @@ class Use:
     options: dict[str, Any] = field(default_factory=dict)
     batch_axis: int | None = None
     gates: Tensor | None = None
+    averaged_from: int | None = None
     version: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +79,13 @@ class Use:
         """Return an output gradient with one axis of features behind the `leading` ones."""
         if self.kind == "convolution":
             return gradient.flatten(1)
-        return gradient.unsqueeze(-1) if self.kind == "direct" else gradient
+        return gradient.unsqueeze(-1) if self.kind in {"direct", "operation"} else gradient
+
+    @property
+    def signature(self) -> tuple[str, str, int]:
+        """What later recordings of the same model must share: the kind, the parameter, the axes."""
+        axes = len(self.leading) if self.averaged_from is None else self.averaged_from
+        return self.kind, self.weight.name, axes
 
     @property
     def name(self) -> str:

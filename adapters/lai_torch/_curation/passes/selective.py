@@ -116,7 +116,7 @@ class SelectivePass(Pass):
         with evaluating(self.model):
             recording = record(self.model, self.loss, *batch, every_layer=False, last=self.last)
         uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
-        uses.append(recording.last)
+        uses.append(recording.final)
         expected = [(set(use.weight.names), use.bias is not None) for use in uses]
         if [(set(layer.names), layer.bias) for layer in layers] != expected:
             names = [use.weight.name for use in uses]

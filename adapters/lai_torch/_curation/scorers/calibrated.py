@@ -11,11 +11,14 @@ from lai_torch._curation.scorers.traces import TraceScorer, ValidationSide
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._recording.assemble import layers_of
-from lai_torch._recording.record import Recording, record
+from lai_torch._recording.record import record
+from lai_torch._recording.recording import Known, Recording
 
 
 class CalibratedScorer(TraceScorer):
     """LAI whose layer weights are fitted to Ghost on validation samples at every refresh."""
+
+    _known: Known | None = None
 
     def summarize(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""
@@ -34,8 +37,9 @@ class CalibratedScorer(TraceScorer):
                 f"among the {used} it is calibrated on"
             )
             raise UnusableError(msg)
-        verify, last = not self.tracer.proved, self.tracer.last
-        recording = record(self.model, self.loss, *part, every_layer=True, verify=verify, last=last)
+        known, last = self._known, self.tracer.last
+        recording = record(self.model, self.loss, *part, every_layer=True, last=last, known=known)
+        self._known = recording.known
         return _weights(recording, positions)
 
 

@@ -121,14 +121,12 @@ class TraceScorer(Scorer):
         trace, losses = self.tracer(batch, summary.positions)
         finite = torch.isfinite(losses)
         if bool(finite.all()):
-            self.tracer.proved = True
             return Reading(losses, trace, batch)
         kept = finite.nonzero().squeeze(1)
         if not kept.numel():
             return Reading(losses, None, batch, kept)
         part = rows(batch, kept, losses.shape[0])
         trace, _ = self.tracer(part, summary.positions)
-        self.tracer.proved = True
         return Reading(losses, trace, part, kept)
 
     def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:

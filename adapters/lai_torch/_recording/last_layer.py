@@ -1,0 +1,100 @@
+"""Which layer is the last: the one whose output the losses reach without passing another layer."""
+
+from torch import Tensor
+
+from lai_torch._recording.layer_rules import READ_BY_LAI
+from lai_torch._recording.probes import leaves, nearest
+from lai_torch._recording.recorder import Recorder, Shortcut
+from lai_torch._recording.unread import HIDDEN, check_last, products
+from lai_torch._recording.uses import Use
+
+
+def last_layer(recorder: Recorder, values: Tensor, last: str | None, *, ghost_alone: bool) -> Use | None:
+    """Return the last layer; None where LAI could read none and Ghost, which needs none, is recorded.
+
+    Raises
+    ------
+    ValueError
+        If there is none that LAI could read, or several.
+    """
+    layers = {use.tap: use for use in recorder.uses if use.kind in READ_BY_LAI}
+    near = set(nearest(values))
+    reached = [use for tap, use in layers.items() if tap in near]
+    if last is not None:
+        return _named(last, reached)
+    if not reached and not recorder.every_layer:
+        past = _unread(recorder, values)
+        if past:
+            check_last(*past[0])
+    if not reached and not (recorder.every_layer and values.requires_grad):
+        msg = (
+            "model: expected the loss to depend on the output of a layer with a registered weight "
+            f"(seen: {[use.name for use in layers.values()]}), it depends on none; the output may be "
+            "detached, or computed by a function that cannot be watched"
+        )
+        raise ValueError(msg)
+    if ghost_alone:
+        return reached[-1] if reached else None
+    if len(reached) > 1:
+        names = list(dict.fromkeys(use.name for use in reached))
+        if recorder.every_layer and len(names) == 1:
+            return None  # no name would tell its uses apart
+        raise ValueError(_several(names, len(reached)))
+    past = _unread(recorder, values)
+    if past and not recorder.every_layer:
+        check_last(*past[0])
+    return reached[0] if reached and not past else None
+
+
+def is_last(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
+    """Whether the layer at which gradients were switched on is the last one."""
+    if len(recorder.uses) <= shortcut.last or not values.requires_grad:
+        return False
+    return nearest(values) == [recorder.uses[shortcut.last].tap]
+
+
+def _named(last: str, reached: list[Use]) -> Use:
+    chosen = [use for use in reached if use.name == last]
+    if len(chosen) != 1:
+        names = list(dict.fromkeys(use.name for use in reached))
+        found = f"used {len(chosen)} times there" if chosen else f"not one of {names}"
+        msg = f"last: expected the name of one layer whose output the loss uses, got {last!r}, {found}"
+        raise ValueError(msg)
+    return chosen[0]
+
+
+def _several(names: list[str], uses: int) -> str:
+    if len(names) < uses:
+        return (
+            f"model: expected one final layer, found {uses} uses of {names} whose outputs reach the loss "
+            "side by side: a layer on several inputs of one sample has no single readout; put these "
+            "inputs on an axis of positions, or use estimator 'ghost' or 'exact'"
+        )
+    return (
+        f"model: expected one final layer, found {uses} whose outputs reach the loss: {names}; "
+        f"pass last={names[0]!r} (or another of them)"
+    )
+
+
+def _unread(recorder: Recorder, values: Tensor) -> list[tuple[str, list[str]]]:
+    """Return products that the losses reach without passing a layer: parameters and functions."""
+    near = set(nearest(values))
+    found = {
+        use.weight.name: [use.options["function"]]
+        for use in recorder.uses
+        if use.kind == "operation" and use.tap in near and products(recorder, use.weight.name)
+    }
+    own = {id(parameter): name for name, parameter in recorder.parameters.items()}
+    copies = {id(use.activations): use for use in recorder.uses if use.kind == "direct"}
+    for leaf in leaves(values, past_taps=False):
+        copied = copies.get(id(leaf))
+        if copied is not None and "function" in copied.options and copied.weight.tensor.ndim > 1:
+            found[copied.weight.name] = [copied.options["function"]]
+        name = own.get(id(leaf))
+        if name is None or name in found:
+            continue
+        if functions := products(recorder, name):
+            found[name] = functions
+        elif name not in recorder.stuck and leaf.ndim > 1:
+            found[name] = [HIDDEN]
+    return list(found.items())

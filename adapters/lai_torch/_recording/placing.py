@@ -1,0 +1,171 @@
+"""Where the samples lie in every use: by gradients, by what moves with the batch, or as is known."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lai_torch._recording.recorder import Recorder
+from lai_torch._recording.recording import Known
+from lai_torch._recording.reindexed import Reindexed, alike, check_uncoupled, moves_along, precision_of
+from lai_torch._recording.sample_axis import (
+    Layout,
+    candidates,
+    fitting,
+    magnitude,
+    one_sample_each,
+    own_rows,
+    powers_of_two,
+    rounding,
+)
+from lai_torch._recording.uses import Use
+
+
+class Unplaced(Exception):  # noqa: N818, it asks for another recording and is no error of the user's
+    """Uses whose rows lie on no axis of the samples, by the names of their parameters."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(*sorted(names))
+        self.names = names
+
+
+class Places:
+    """The layouts that a recording's uses may have, fewer with every piece of evidence."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        few = 1 if recorder.samples == 1 else None  # whatever the layout, all is that sample's
+        self.allowed = {use: _shaped(use, recorder.samples)[:few] for use in recorder.uses}
+        self.told: set[Use] = set()
+        self.precision = precision_of(recorder)
+
+    def narrow_by_gradients(self, values: Tensor) -> None:
+        """Keep the layouts under which no output of one sample goes into the losses of others.
+
+        Raises
+        ------
+        ValueError
+            If one does, whatever the layout.
+        """
+        uses = [use for use in self.recorder.uses if use.tap.gradient is not None]
+        largest = max(
+            (magnitude(use.tap.gradient) for use in uses if use.tap.gradient is not None), default=0.0
+        )
+        weights = powers_of_two(values, self.recorder.kinds)
+        if (
+            torch.float16 in self.recorder.kinds and largest > 128.0
+        ):  # times a weight of 128 it might overflow
+            weights = weights / 128.0
+        receive(self.recorder, (values * weights).sum(), "second")
+        for use in uses:
+            first, second = use.tap.gradient, use.tap.second
+            use.tap.second = None
+            if first is None or second is None:
+                continue
+            within = rounding(first, precision=self.precision, largest=largest)
+            sides = use.flat(first), use.flat(second)
+            kept = [one for one in self.allowed[use] if own_rows(*sides, one, weights, within)]
+            if not kept and not one_sample_each(first, second, weights, within):
+                msg = (
+                    f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the "
+                    "losses of others (samples are coupled, or lie on no axis of their own), so that no "
+                    "per-sample gradient can be read off; call model.eval() where a normalisation couples "
+                    "them, or score what is coupled as one sample (a group, with one loss)"
+                )
+                raise ValueError(msg)
+            self._keep(use, kept, telling=magnitude(first) > within)
+
+    def narrow_by_moving(self, other: Reindexed) -> None:
+        """Keep the layouts under which a layer's input moves with the samples."""
+        for use, moved in zip(self.recorder.uses, other.uses, strict=False):
+            if use.kind not in {"direct", "operation"}:
+                sides = _rows(use), _rows(moved)
+                kept = [
+                    one for one in self.allowed[use] if moves_along(*sides, one, other.index, self.precision)
+                ]
+                self._keep(use, kept, telling=not alike(*sides, self.precision))
+
+    def check_uncoupled(self, values: Tensor, other: Reindexed) -> None:
+        """Raise, naming where it shows first, if a sample's loss is another one among other samples."""
+        moved = zip(self.recorder.uses, other.uses, strict=False)
+        where = next((use.name for use, one in moved if self._coupled(use, one, other)), None)
+        place = (
+            "behind the last layer, in the loss or on its way there" if where is None else f"before {where!r}"
+        )
+        check_uncoupled(values, other, place, self.precision)
+
+    def _coupled(self, use: Use, moved: Use, other: Reindexed) -> bool:
+        if use.kind in {"direct", "operation"}:
+            return False
+        sides = _rows(use), _rows(moved)
+        return not any(moves_along(*sides, one, other.index, self.precision) for one in self.allowed[use])
+
+    def _keep(self, use: Use, kept: list[Layout], *, telling: bool) -> None:
+        self.allowed[use] = kept
+        if telling:
+            self.told.add(use)
+
+    def chosen(self) -> dict[Use, Layout]:
+        """Return the likeliest layout of each use.
+
+        Raises
+        ------
+        Unplaced
+            If a use has none.
+        """
+        without = [use for use, allowed in self.allowed.items() if not allowed]
+        if without:
+            names = {name for use in without for name in use.weight.names}
+            raise Unplaced(frozenset(names))
+        return {use: allowed[0] for use, allowed in self.allowed.items()}
+
+    def certain(self) -> tuple[Layout | None, ...]:
+        """Return the layouts that later batches may take over; None where this one left them open."""
+        pairs = ((use, self.allowed[use]) for use in self.recorder.uses)
+        return tuple(allowed[0] if len(allowed) == 1 and use in self.told else None for use, allowed in pairs)
+
+
+def known_places(recorder: Recorder, known: Known) -> dict[Use, Layout] | None:
+    """Return where the samples are by what is known of another batch; None where it does not tell."""
+    if tuple(use.signature for use in recorder.uses) != known.signatures:
+        return None
+    found = {}
+    for use, layout in zip(recorder.uses, known.layouts, strict=True):
+        allowed = _shaped(use, recorder.samples)
+        if use.averaged_from is not None:
+            chosen: Layout | None = Layout(0)
+        elif layout is not None:
+            chosen = fitting(layout, allowed)
+        else:
+            silent = recorder.every_layer and (use.tap.gradient is None or not magnitude(use.tap.gradient))
+            chosen = allowed[0] if allowed and (silent or len(allowed) == 1) else None
+        if chosen is None:
+            return None
+        found[use] = chosen
+    return found
+
+
+def receive(
+    recorder: Recorder, total: Tensor, into: str, *, also: Sequence[Tensor] = ()
+) -> list[Tensor | None]:
+    """Send the gradient of `total` to the uses, kept as their gradient `into`; return that of `also`."""
+    copies = [use for use in recorder.uses if use.kind == "direct"]
+    wanted = [*recorder.anchors, *(use.activations for use in copies), *also]
+    found = recorder.differentiate(total, wanted, into)[len(recorder.anchors) :] if wanted else ()
+    for use, gradient in zip(copies, found, strict=False):
+        setattr(use.tap, into, gradient)
+    return list(found[len(copies) :])
+
+
+def _shaped(use: Use, samples: int) -> list[Layout]:
+    """Return the layouts that the shapes allow."""
+    if "layouts" in use.options:
+        return list(use.options["layouts"])
+    return candidates(use.leading, samples, use.batch_axis)
+
+
+def _rows(use: Use) -> Tensor:
+    """Return what a layer is used on, with one axis of features behind the `leading` ones."""
+    if use.kind == "convolution":
+        return use.activations.flatten(1)
+    return use.activations.unsqueeze(-1) if use.kind == "embedding" else use.activations

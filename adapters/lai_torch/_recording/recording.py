@@ -1,0 +1,115 @@
+"""What one watched forward pass gave: the uses, where their samples lie, and what nothing explains."""
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from lai_torch._recording.sample_axis import Layout
+from lai_torch._recording.uses import Use
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an earlier recording of the same model has proved, and later ones take over.
+
+    Attributes
+    ----------
+    signatures
+        The uses, in order: their kinds, parameters and axes.
+    layouts
+        Where the samples are in each; None where that batch did not tell.
+    skipped
+        Names of parameters whose uses have no axis for the samples, or do not explain them.
+    trainable
+        Names of the parameters that trained.
+    proved
+        Whether there were samples enough to prove anything.
+    """
+
+    signatures: tuple[tuple[str, str, int], ...]
+    layouts: tuple[Layout | None, ...]
+    skipped: frozenset[str]
+    trainable: frozenset[str]
+    proved: bool
+
+    def state(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "signatures": [list(signature) for signature in self.signatures],
+            "layouts": [None if layout is None else astuple(layout) for layout in self.layouts],
+            "skipped": sorted(self.skipped),
+            "trainable": sorted(self.trainable),
+            "proved": self.proved,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "Known":
+        """Return what `state` was made of."""
+        return cls(
+            tuple((kind, name, axes) for kind, name, axes in state["signatures"]),
+            tuple(None if layout is None else Layout(*layout) for layout in state["layouts"]),
+            frozenset(state["skipped"]),
+            frozenset(state["trainable"]),
+            state["proved"],
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was seen of one batch.
+
+    Attributes
+    ----------
+    samples
+        How many samples the batch has.
+    uses
+        Every use of a parameter that is understood, in order.
+    last
+        The use that is the last layer; None where Ghost needs none and LAI could read none.
+    layouts
+        Where the samples are in each use's output.
+    unexplained
+        Parameters with a gradient that no record explains, and why.
+    losses
+        One loss per sample.
+    parameters
+        Trainable parameters by name.
+    leftovers
+        Per parameter, each sample's gradient by ways that no use explains, `(n, *shape)`.
+    every_layer
+        Whether gradients arrived at every use.
+    averaged
+        Whether inputs before the last layer are their means over positions.
+    known
+        What later recordings of the model may take over.
+    live
+        The losses on their graph, where it was left whole; else None.
+    """
+
+    samples: int
+    uses: list[Use]
+    last: Use | None
+    layouts: dict[Use, Layout]
+    unexplained: dict[str, str]
+    losses: Tensor
+    parameters: dict[str, nn.Parameter]
+    leftovers: dict[str, Tensor]
+    every_layer: bool
+    averaged: bool
+    known: Known
+    live: Tensor | None = None
+
+    @property
+    def final(self) -> Use:
+        """The last layer, of a recording for LAI.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if self.last is None:
+            msg = "model: expected a last layer that LAI can read, found none; use estimator 'ghost'"
+            raise ValueError(msg)
+        return self.last

@@ -1,0 +1,33 @@
+"""Random torch programs: exact or refused, whatever they are made of."""
+
+import pytest
+
+from tests.lai_torch.judged import ghost, readouts
+from tests.lai_torch.random_programs import HEADS, STEPS, draw
+
+SEEDS = range(0, 400, 10)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ghost_of_ten_random_programs_is_exact_or_refused(seed):
+    for one in range(seed, seed + 10):
+        assert ghost(draw(one)) in {"exact", "refused"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lai_of_ten_random_programs_reads_every_layer_or_names_it(seed):
+    for one in range(seed, seed + 10):
+        assert readouts(draw(one)) in {"exact", "refused"}
+
+
+def test_ghost_refuses_coupled_samples_and_hardly_anything_else():
+    drawn = [draw(seed) for seed in range(400)]
+    refused = [one for one in drawn if ghost(one) == "refused"]
+    assert {id(one) for one in drawn if one.coupled} <= {id(one) for one in refused}
+    assert len([one for one in refused if not one.coupled]) <= 4
+
+
+def test_the_programs_are_made_of_every_part():
+    drawn = [draw(seed).model for seed in range(400)]
+    assert {name for model in drawn for name in model.names} == set(STEPS)
+    assert {model.head_name for model in drawn} == set(HEADS)
