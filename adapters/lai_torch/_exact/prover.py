@@ -80,7 +80,7 @@ class Prover:
     def _plain(self, batch: Batch) -> Plain:
         """Run the model as it is, whose errors come up here."""
         with self.function.preserved():
-            streams = Streams(self.function.model)
+            streams = Streams(list(self.function.model.modules()))
             losses = self.function(batch)
             draws = streams.moved()
             check_owned(self.function, losses, batch)

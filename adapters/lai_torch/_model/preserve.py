@@ -37,11 +37,11 @@ def preserved(model: nn.Module, *, hooks: bool = False) -> Iterator[None]:
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
-    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
     with ExitStack() as stack:
         stack.enter_context(ALONE)
-        tensors, streams = Tensors(model), Streams(model)
-        for kind in {device.type for device in devices} | {"cpu"}:
+        modules = list(model.modules())
+        tensors, streams = Tensors(model, modules), Streams(modules)
+        for kind in tensors.devices | {"cpu"}:
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
@@ -49,7 +49,7 @@ def preserved(model: nn.Module, *, hooks: bool = False) -> Iterator[None]:
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
         if not hooks:
-            stack.enter_context(_without_backward_hooks(model))
+            stack.enter_context(_without_backward_hooks(modules))
         stack.callback(tensors.restore)
         stack.callback(streams.restore)
         yield
@@ -64,8 +64,9 @@ def undone(model: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(ALONE)
         gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-        stack.callback(Tensors(model).restore)
-        stack.callback(Streams(model).restore)
+        modules = list(model.modules())
+        stack.callback(Tensors(model, modules).restore)
+        stack.callback(Streams(modules).restore)
         stack.callback(_give_back, gradients)
         for parameter, _ in gradients:
             parameter.grad = None
@@ -102,9 +103,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _without_backward_hooks(model: nn.Module) -> Iterator[None]:
+def _without_backward_hooks(modules: list[nn.Module]) -> Iterator[None]:
     """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
-    saved = [(module, module._backward_hooks, module._backward_pre_hooks) for module in model.modules()]
+    saved = [(module, module._backward_hooks, module._backward_pre_hooks) for module in modules]
     for module, _, _ in saved:
         module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
     try:

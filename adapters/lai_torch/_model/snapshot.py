@@ -8,36 +8,45 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-_WRITTEN: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
-"""Of each model that ran before: the parameters that its own forward pass writes."""
+_WRITTEN: WeakKeyDictionary[nn.Module, dict[bool, set[int]]] = WeakKeyDictionary()
+"""Of each model that ran before, in training and in eval mode: the tensors that its forward pass writes."""
 
 
 class Tensors:
     """A model's buffers and parameters as they were: the tensors themselves, and their values.
 
-    Buffers are copied each time. To copy every parameter each time would cost small models as much as
-    they compute, so that happens once: the first pass shows which ones forward writes (an embedding with
-    `max_norm` does), later passes copy these, and another one that is written to is an error.
+    To copy every parameter each time would cost small models as much as they compute. So it happens
+    once: the first pass shows which ones forward writes (an embedding with `max_norm` does), later passes
+    copy these, and another one that is written to is an error. Buffers are copied each time, and written
+    back where they moved, as autograd counts or as the first pass has shown.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.first = model, model not in _WRITTEN
-        written = _WRITTEN.get(model, set())
-        self.places: list[tuple[Any, str, Tensor | None]] = []
-        self.copies: list[tuple[str, Tensor, Tensor, bool]] = []
-        self.versions: list[tuple[str, Tensor, int]] = []
-        for prefix, module in model.named_modules():
-            for table, parameters in ((module._buffers, False), (module._parameters, True)):
-                for name, tensor in table.items():
-                    self.places.append((table, name, tensor))
-                    path = f"{prefix}.{name}" if prefix else name
-                    if tensor is None or nn.parameter.is_lazy(tensor):
-                        continue
-                    dense = tensor.layout == torch.strided  # others can neither be compared nor filled
-                    if dense and (not parameters or self.first or path in written):
-                        self.copies.append((path, tensor, tensor.detach().clone(), parameters))
-                    else:
-                        self.versions.append((path, tensor, _version(tensor)))
+    def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
+        self.model = model
+        known = _WRITTEN.setdefault(model, {})
+        self.first = model.training not in known
+        self.written = known.setdefault(model.training, set())
+        self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
+        self.copies: list[tuple[Tensor, Tensor, int]] = []
+        self.versions: list[tuple[Tensor, int]] = []
+        for module in modules:
+            for name, tensor in module._buffers.items():
+                self.buffers.append((module, name, tensor))
+                if tensor is not None:
+                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
+            for tensor in module._parameters.values():
+                if tensor is None or type(tensor) is not nn.Parameter or tensor.layout != torch.strided:
+                    continue  # sharded ones belong to others; sparse ones can neither be compared nor filled
+                if self.first or id(tensor) in self.written:
+                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
+                else:
+                    self.versions.append((tensor, _version(tensor)))
+
+    @property
+    def devices(self) -> set[str]:
+        """Return the kinds of devices that the tensors are on."""
+        watched = [tensor for tensor, _, _ in self.copies] + [tensor for tensor, _ in self.versions]
+        return {tensor.device.type for tensor in watched}
 
     def restore(self) -> None:
         """Put back what was replaced, and the values of what was written.
@@ -47,24 +56,28 @@ class Tensors:
         ValueError
             If forward wrote a parameter for the first time after it ran without.
         """
-        for table, name, tensor in self.places:
-            if name not in table or table[name] is not tensor:  # a scripted module's table has no get
-                table[name] = tensor
-        written = _WRITTEN.setdefault(self.model, set())
-        for path, tensor, copy, parameter in self.copies:
-            if parameter and self.first:
-                if torch.equal(tensor.detach(), copy):
-                    continue
-                written.add(path)
-            _write(tensor, copy)
-        for path, tensor, version in self.versions:
+        for module, name, buffer in self.buffers:
+            if name not in module._buffers or module._buffers[name] is not buffer:
+                module._buffers[name] = buffer
+        for tensor, copy, version in self.copies:
+            if self.first and not _same(tensor, copy):
+                self.written.add(id(tensor))
+            if id(tensor) in self.written or _version(tensor) != version:
+                _write(tensor, copy)
+        for tensor, version in self.versions:
             if _version(tensor) != version:
-                written.add(path)
+                self.written.add(id(tensor))
+                (name,) = (name for name, one in self.model.named_parameters() if one is tensor)
                 msg = (
-                    f"model: a forward pass wrote parameter {path!r}, as none before it did, so that its "
+                    f"model: a forward pass wrote parameter {name!r}, as none before it did, so that its "
                     "values from before are gone; keep in a buffer what forward writes"
                 )
                 raise ValueError(msg)
+
+
+def _same(tensor: Tensor, copy: Tensor) -> bool:
+    tensor = tensor.detach()
+    return tensor.shape == copy.shape and tensor.dtype == copy.dtype and torch.equal(tensor, copy)
 
 
 def _version(tensor: Tensor) -> int:
@@ -83,10 +96,11 @@ def _write(tensor: Tensor, values: Tensor) -> None:
 class Streams:
     """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, modules: list[nn.Module]) -> None:
         self.numpy = sys.modules.get("numpy")
-        self.cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
-        held = [value for module in model.modules() for value in vars(module).values()]
+        parameters = (one for module in modules for one in module._parameters.values() if one is not None)
+        self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
+        held = (value for module in modules for value in vars(module).values())
         self.generators = [one for one in held if isinstance(one, torch.Generator)]
         self.before = self._now()
 
