@@ -44,7 +44,7 @@ def reindex(
     index = _drawn(samples).to(values.device)
     with preserved(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        streams = Streams(model)
+        streams = Streams(list(model.modules()))
         inputs, targets = rows(batch, index, samples)
         other = recorder.fresh(tensors((inputs, targets)))
         try:
