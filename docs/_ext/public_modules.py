@@ -95,10 +95,22 @@ def assumed(app, what, name, obj, options, lines):
         lines += ["", f":eq:`{slug}`. {given}"]
 
 
+def by_public_name(app, env, node, contnode):
+    """Resolve the module in which a class is written to the name under which `lai_core` exports it."""
+    package, _, name = node.get("reftarget", "").partition(".")
+    name = name.rsplit(".", 1)[-1]
+    if package != "lai_core" or name not in ledger.exported_names(ledger.ROOT / package / "__init__.py"):
+        return None
+    target = f"{package}.{name}"
+    place = node.get("refdoc", env.docname)
+    return env.domains["py"].resolve_xref(env, place, app.builder, node["reftype"], target, node, contnode)
+
+
 def setup(app):
     """Register the directives, and look at docstrings before napoleon does."""
     app.add_directive("public-modules", PublicModules)
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
+    app.connect("missing-reference", by_public_name)
     app.connect("autodoc-process-docstring", assumed, priority=900)  # after napoleon's sections
     return {"parallel_read_safe": True, "parallel_write_safe": True}
