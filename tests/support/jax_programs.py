@@ -390,7 +390,8 @@ def _gradients(drawn: Program, params: Any, inputs: Any, targets: Any) -> Any:
 
 def _run(function: Callable[..., Any], *given: Any) -> Any:
     """Run a function as one program that is compiled as fast as can be."""
-    fast = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    # at level 0 a gradient through `sort` comes out as NaN, `jax.grad` alone too: seed 1064
+    fast = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
     return jax.jit(function).lower(*given).compile(compiler_options=fast)(*given)
 
 
