@@ -5,6 +5,7 @@ import copy
 import lai_torch
 import pytest
 import torch
+from lai_torch._exact import directional
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -191,3 +192,59 @@ def test_one_way_alone_is_taken_on_request():
 
 
 WAYS = ("forward", "double backward", "reverse")
+
+
+@pytest.mark.parametrize("wrong", ["scale", "one sample", "order", "nothing"])
+def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
+    def broken(function, direction, batch):
+        scores, losses = directional.forward(function, direction, batch)
+        if wrong == "one sample":
+            return torch.where(torch.arange(len(scores)) == 2, scores * (1 + 1e-8), scores), losses
+        changed = {"scale": scores * (1 + 1e-8), "order": scores.roll(1), "nothing": torch.zeros_like(scores)}
+        return changed[wrong], losses
+
+    model, validation, training = Net(), data(9), data(N)
+    monkeypatch.setitem(directional.METHODS, "forward", broken)
+    found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    torch.testing.assert_close(found.scores, theirs @ mine.sum(0))
+    assert found.method == "double backward"
+    assert found.reason.startswith("forward: off by ")
+
+
+def test_a_curator_proves_the_first_batch_of_each_shape_alone():
+    model, calls = Net(), []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    curator = lai_torch.Curator(model, LOSS, None, data(9), estimator="exact")
+
+    def passes(samples):
+        calls.clear()
+        curator.score(*data(samples))
+        return len(calls)
+
+    first, later = passes(N), passes(N)
+    assert passes(N - 1) > later
+    assert passes(N - 1) == passes(N) == later < first
+
+
+def test_a_force_on_the_inputs_is_scored_and_is_nobodys_parameter():
+    class Force(Net):
+        def forward(self, inputs):
+            place = inputs.detach().requires_grad_()
+            energy = super().forward(place).tanh().sum()
+            return torch.autograd.grad(energy, place, create_graph=True)[0][:, :3]
+
+    model, validation, training = Force(), data(9), data(N)
+    found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
+    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    torch.testing.assert_close(found.scores, theirs @ mine.sum(0))
+    assert found.method == "double backward"
+
+
+def test_what_the_loss_closes_over_is_named():
+    teacher, centres, model = Net(), torch.zeros(3, 3, dtype=torch.float64, requires_grad=True), Net()
+    sides = data(9), data(N)
+    with pytest.raises(ValueError, match=r"loss: it depends on 'teacher\.\w+\.\w+' of shape .*freeze it"):
+        lai_torch.exact_scores(model, lambda o, t: LOSS(o + teacher(torch.ones(4).double()), t), *sides)
+    with pytest.warns(UserWarning, match=r"it depends on 'centres' of shape \(3, 3\), which wants"):
+        lai_torch.exact_scores(model, lambda o, t: LOSS(o @ centres, t), *sides)
