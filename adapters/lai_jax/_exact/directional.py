@@ -18,8 +18,8 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.losses import batch_size, take
-from lai_jax._program.primitives import names
 from lai_jax._program.program import programs_of
+from lai_jax._program.rules.primitives import names
 
 Batch = tuple[Any, Any]
 Leaves = list[jax.Array]

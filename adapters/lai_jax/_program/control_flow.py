@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.primitives import RECOMPUTED
 from lai_jax._program.program import Use, Value, closed_of, loop_parts
 from lai_jax._program.reader import EquationReader, Reader
+from lai_jax._program.rules.primitives import RECOMPUTED
 from lai_jax._program.views import same_view
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, place, unknown
 from lai_jax._program.evaluate import apply_equation
-from lai_jax._program.primitives import CUSTOM_RULES
 from lai_jax._program.program import Value
 from lai_jax._program.reader import EquationReader, Reader
+from lai_jax._program.rules.primitives import CUSTOM_RULES
 
 _SCALES = (1e-2, 1.0, 30.0)
 _TOLERANCE = 1e-3  # of float32; a rule that is not the derivative is off by far more

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lai_jax._program.gathers import aligned_gather
-from lai_jax._program.primitives import RECOMPUTED
 from lai_jax._program.program import Operation, Program, Use, loop_parts
+from lai_jax._program.rules.gathers import aligned_gather
+from lai_jax._program.rules.primitives import RECOMPUTED
 
 Perturbations = Mapping[int, jax.Array]
 Records = dict[int, jax.Array]

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, unknown
-from lai_jax._program.gathers import row_column
-from lai_jax._program.primitives import CALLS, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.program import Operation, Program, Use, Value, closed_of, needed
-from lai_jax._program.rules import common_axis, output_axis
+from lai_jax._program.rules.axes import common_axis, output_axis
+from lai_jax._program.rules.gathers import row_column
+from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED
+from lai_jax._program.rules.values import joined_columns, of_constant, unbatched
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._program.values import joined_columns, of_constant, unbatched
 from lai_jax._program.views import View
 
 _REFUSED = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lai_jax._program.program import Operation, Program, Use
-from lai_jax._program.values import rearranged
+from lai_jax._program.rules.values import rearranged
 from lai_jax._program.views import View
 from lai_jax._recording.planned import PlannedRecord
 

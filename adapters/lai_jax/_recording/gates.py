@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from lai_core._adapters import not_a_chain
 from lai_jax._program.evaluate import perform
 from lai_jax._program.model import Model
-from lai_jax._program.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.program import closed_of
+from lai_jax._program.rules.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import product_axes
 from lai_jax._recording.chain import Link

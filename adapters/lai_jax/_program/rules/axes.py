@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.gathers import gather, scatter
-from lai_jax._program.primitives import ELEMENTWISE, names
 from lai_jax._program.program import Value
+from lai_jax._program.rules.gathers import gather, scatter
+from lai_jax._program.rules.primitives import ELEMENTWISE, names
 from lai_jax._program.sample_axis import SampleAxis
 
 Rule = Callable[[Any, Sequence[Value]], SampleAxis]

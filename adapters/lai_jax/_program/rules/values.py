@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax._program.primitives import ELEMENTWISE
 from lai_jax._program.program import Value
+from lai_jax._program.rules.primitives import ELEMENTWISE
 from lai_jax._program.views import View
 
 _FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
