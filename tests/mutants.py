@@ -239,19 +239,19 @@ MUTANTS = {
         "estimators/test_policies.py",
     ),
     "forget the signs of a sketch": Mutant(
-        "lai_core/estimators/_sketch_variance.py",
+        "lai_core/estimators/sketches/_variance.py",
         "cast(xp, rows[part, ...], work.dtype) * signs",
         "cast(xp, rows[part, ...], work.dtype)",
         "estimators/test_sketches.py",
     ),
     "leave transposed pairs out of a sketch's variance": Mutant(
-        "lai_core/estimators/_sketch_variance.py",
+        "lai_core/estimators/sketches/_variance.py",
         "for a, b, c, d in (square, crossed):",
         "for a, b, c, d in (square,):",
         "estimators/test_sketches.py",
     ),
     "forget that the last group of a sketch is smaller": Mutant(
-        "lai_core/estimators/_sketch_variance.py",
+        "lai_core/estimators/sketches/_variance.py",
         "(full * size * (size - 1) + rest * (rest - 1))",
         "(outputs * (size - 1))",
         "estimators/test_sketches.py",

@@ -7,10 +7,9 @@ from lai_jax.gates import GateTrace, trace_gates
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
 from lai_jax.selfcheck import SelfCheck, selfcheck
-from lai_jax.sketch import Sketch, draw_sketch
 from lai_jax.summarize import summarize
 from lai_jax.trace import trace
-from lai_jax.validation import Validation
+from lai_jax.validation import Sketch, Validation, draw_sketch
 
 __all__ = [
     "Coverage",

@@ -14,8 +14,7 @@ from lai_jax._curation.options import check_carried, check_counts, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
-from lai_jax.sketch import Sketch
-from lai_jax.validation import Validation
+from lai_jax.validation import Sketch, Validation
 
 
 def summarize(

@@ -1,12 +1,82 @@
-"""What a curated step scores against, as one pytree."""
+"""The validation side of a curated step as one pytree, and the sketch that it carries."""
 
 import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from lai_jax.sketch import Sketch
+import lai_core as lai
+from lai_core.estimators.sketches import sketch_outputs
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["signs", "permutation"], meta_fields=["width"]
+)
+@dataclass(frozen=True)
+class Sketch:
+    """A sketch of the last layer's output gradients; a pytree, made by `draw_sketch`.
+
+    Calling it on a trace replaces the last layer's output gradients by their sketch, as
+    `lai_core.estimators.sketches.sketch_outputs` does.
+
+    Attributes
+    ----------
+    signs
+        `(d_L,)`, -1 or 1 each.
+    permutation
+        `(d_L,)`: a permutation of the outputs.
+    width
+        Numbers a position that are left of an output gradient. Static: another width is another
+        program, other signs are not.
+    """
+
+    signs: jax.Array
+    permutation: jax.Array
+    width: int
+
+    def __call__(self, trace: lai.Trace) -> lai.Trace:
+        """Return the trace with its last output gradients sketched."""
+        return sketch_outputs(trace, self.signs, self.permutation, width=self.width)
+
+
+def draw_sketch(key: jax.Array, outputs: int, width: int) -> Sketch:
+    """Draw signs and a permutation for sketches of `outputs` numbers to `width`.
+
+    Parameters
+    ----------
+    key
+        Of `jax.random`; a new one wherever the sketch is to be a new one, such as at each new summary.
+    outputs
+        The last layer's outputs `d_L`.
+    width
+        Numbers a position to keep.
+
+    Returns
+    -------
+    Sketch
+        For `summarize`, whose result carries it to the training step: both sides use the same.
+
+    Raises
+    ------
+    ValueError
+        If the width lies outside [1, outputs].
+
+    Examples
+    --------
+    >>> import jax
+    >>> import lai_jax
+    >>> sketch = lai_jax.draw_sketch(jax.random.key(0), 50, 8)
+    >>> sketch.width, sketch.signs.shape, sorted(map(int, sketch.permutation)) == list(range(50))
+    (8, (50,), True)
+    """
+    if not isinstance(width, int) or not 1 <= width <= outputs:
+        msg = f"width: expected a whole number in [1, {outputs}], got {width!r}"
+        raise ValueError(msg)
+    one, other = jax.random.split(key)
+    signs = jax.random.rademacher(one, (outputs,), jnp.int8)
+    return Sketch(signs, jax.random.permutation(other, outputs), width)
 
 
 @functools.partial(

@@ -8,7 +8,7 @@ import pytest
 
 import lai_core as lai
 from lai_core import bounds, optimizers, propagation
-from lai_core.estimators import sketches
+from lai_core.estimators.sketches._variance import chance_of_a_shared_group
 
 
 @pytest.mark.equation("decay-bounds-gain")
@@ -52,7 +52,7 @@ def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_countere
     assert outputs % run
     groups = np.arange(outputs) // run
     shared = np.mean([groups[i] == groups[k] for i, k in itertools.permutations(range(outputs), 2)])
-    assert shared == pytest.approx(sketches.chance_of_a_shared_group(outputs, width))
+    assert shared == pytest.approx(chance_of_a_shared_group(outputs, width))
     assert shared < 1 / width
 
 

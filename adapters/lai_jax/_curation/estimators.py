@@ -13,8 +13,7 @@ from lai_jax._curation.passes import DirectionalPass, Pass, Recorded, SeparatePa
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
 from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
-from lai_jax.sketch import Sketch
-from lai_jax.validation import Validation
+from lai_jax.validation import Sketch, Validation
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,4 @@
-r"""Random sketches of the output gradients: LAI on exact pairs of tokens at a fraction of the outputs.
-
-With as many outputs as a vocabulary has words, what LAI's exact pairs of positions cost is the number
-of outputs: `n t d_L D` multiply-adds, `D` the layers' summed widths. A sketch adds the outputs up in
-`width` random groups with random signs, the same on both sides, and `d_L` becomes `width`.
-"""
+"""Sketch the output gradients of a trace, and say how much that makes a score vary."""
 
 from typing import Any
 
@@ -13,12 +8,10 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core.estimators._sides import lai_sides
-from lai_core.estimators._sketch_variance import chance_of_a_shared_group, sketch, spread
+from lai_core.estimators.sketches._variance import chance_of_a_shared_group, sketch, spread
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
 from lai_core.records.dense import LayerTrace, ReadoutTrace
-
-__all__ = ["sketch_outputs", "sketch_variance"]
 
 
 def sketch_outputs(
