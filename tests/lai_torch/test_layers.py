@@ -224,19 +224,48 @@ def test_windows_merged_with_the_batch():
     check_exact(Windows().double(), randn(N, 6, 3))
 
 
-def test_hooks_of_the_user_still_work_afterwards():
+def test_hooks_that_look_change_nothing_and_still_work_afterwards():
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     seen = []
     model[0].register_full_backward_hook(lambda *_: seen.append("module"))
-    inputs = randn(N, 4)
-    lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
     model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
+    inputs = randn(N, 4)
     lai_torch.trace(model, LOSS, inputs, labels())
     assert not seen
-    with pytest.raises(ValueError, match=r"the optimizer sees as it is, '0.weight' has a hook"):
-        lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")  # which may change what trains
+    lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    assert sorted(seen) == ["module", "parameter"]  # in the plain pass that proves the trace
+    seen.clear()
     LOSS(model(inputs.requires_grad_()), labels()).sum().backward()
     assert sorted(seen) == ["module", "parameter"]
+
+
+def test_hooks_that_change_gradients_are_followed_or_refused():
+    model, inputs = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double(), randn(N, 4)
+    mask = torch.rand(5, 4, dtype=torch.float64) > 0.5
+    model[0].weight.register_hook(lambda gradient: gradient * mask)
+    check_exact(model, inputs)
+    clip = model[2].weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    with pytest.raises(ValueError, match=r"of \['2.weight'\] do not add up .*: a hook"):
+        lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    clip.remove()
+    model[2].register_full_backward_hook(lambda module, inward, outward: (2 * inward[0],))
+    with pytest.raises(ValueError, match=r"'0.weight'.* do not add up .*: a hook"):
+        lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_a_table_whose_gradients_count_the_batch_is_refused(kind):
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = kind(5, 4, scale_grad_by_freq=True), nn.Linear(4, 3)
+
+        def forward(self, ids):
+            hidden = self.table(ids)
+            return self.head(hidden.mean(1) if hidden.ndim == 3 else hidden)
+
+    with pytest.raises(ValueError, match=r"'table.weight' is read with scale_grad_by_freq=True"):
+        lai_torch.trace(Words(), LOSS, torch.randint(5, (N, 3)), labels(), gradients="all")
 
 
 class Parallel(nn.Module):

@@ -162,19 +162,39 @@ def _embedding(
 ) -> Any:
     """Rows of a table, read by ids of the batch; ids that no sample changes make a derived parameter."""
     source = recorder.source(weight)
-    if source is None or not source.whole or not recorder.trains(source):
+    if source is None or not recorder.trains(source):
         return NotImplemented
+    if scale_grad_by_freq:
+        raise _by_frequency(source)
     if (
-        not recorder.is_batched(input)
+        not source.whole
+        or not recorder.is_batched(input)
         or recorder.samples not in input.shape
         or max_norm is not None
-        or scale_grad_by_freq
     ):
         return NotImplemented
     output, tap = recorder.tap(functional.embedding(input, weight.detach()))
     padding = None if padding_idx is None else padding_idx % weight.shape[0]
     recorder.note(Use("embedding", source, tap, input, options={"padding": padding}))
     return output
+
+
+def _by_frequency(source: Source) -> ValueError:
+    """Build the error of a table whose gradients are divided by counts of the whole batch."""
+    return ValueError(
+        f"model: {source.name!r} is read with scale_grad_by_freq=True, which divides a sample's gradient by "
+        "how often the batch has its ids: samples are coupled, and no sample has a gradient of its own"
+    )
+
+
+def _bag(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse what couples samples; the rest is an operation like any other."""
+    names = ("input", "weight", "offsets", "max_norm", "norm_type", "scale_grad_by_freq")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    source = recorder.source(given.get("weight"))
+    if source is not None and recorder.trains(source) and given.get("scale_grad_by_freq", False):
+        raise _by_frequency(source)
+    return NotImplemented
 
 
 def _index(recorder: Recorder, func: Any, table: Any, key: Any) -> Any:
@@ -243,6 +263,7 @@ EVERYTHING: dict[Any, Rule] = {
     **BROADCASTING,
     **NORMS,
     functional.embedding: _embedding,
+    functional.embedding_bag: _bag,
     Tensor.__getitem__: _index,
     **LAYERS,
 }

@@ -21,7 +21,7 @@ from lai_torch._recording.operations import operation
 from lai_torch._recording.placing import Places, Unplaced, known_places, receive
 from lai_torch._recording.recorder import Recorder, Shortcut
 from lai_torch._recording.recording import Known, Recording
-from lai_torch._recording.reindexed import Reindexed, reindex
+from lai_torch._recording.reindexed import Reindexed, compared, reindex
 from lai_torch._recording.sample_axis import Layout
 from lai_torch._recording.unread import warn_of_unread
 from lai_torch._recording.uses import Use
@@ -91,8 +91,6 @@ def record(
     """
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
-    if every_layer:
-        _check_unhooked(names)
     batch = usable((inputs, targets))
     task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable)
     if known is not None and known.proved and known.trainable == trainable:
@@ -128,6 +126,9 @@ def _proved(task: _Task, skipped: frozenset[str], names: frozenset[str]) -> Reco
     while True:
         try:
             recording, precision = _attempted(task, skipped)
+            wrong: frozenset[str] = frozenset()
+            if task.every_layer:
+                wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
         except Unplaced as found:
             skipped |= found.names
             continue
@@ -143,15 +144,12 @@ def _proved(task: _Task, skipped: frozenset[str], names: frozenset[str]) -> Reco
                 raise
             msg = "model: a checkpoint computes other tensors when it is run again; switch checkpointing off"
             raise ValueError(msg) from error
-        wrong: frozenset[str] = frozenset()
-        if task.every_layer:
-            wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
         if not wrong:
             return recording
         if wrong <= skipped:
             msg = (
-                f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: something "
-                "in the model or the loss changes gradients on their way, or holds a state"
+                f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: a hook "
+                "on a module or a parameter, or something else, changes gradients on their way; remove it"
             )
             raise ValueError(msg)
         skipped |= wrong
@@ -167,10 +165,12 @@ def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
     """
     with preserved(task.model), _all_differentiable(task):
         recorder = task.recorder(skipped=skipped)
+        asked = task.model, task.loss, task.batch
+        other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
         with recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
-        other = reindex(task.model, task.loss, task.batch, recorder, values)
+        other = None if other is None else compared(other, *asked, recorder, values)
         places = Places(recorder)
         if task.every_layer and values.requires_grad:
             found = _received(task, recorder, values)
@@ -322,24 +322,6 @@ def _all_differentiable(task: _Task) -> Iterator[None]:
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
-
-
-def _check_unhooked(parameters: dict[str, nn.Parameter]) -> None:
-    """Raise if a hook may change a parameter's gradient before the optimizer sees it.
-
-    Raises
-    ------
-    ValueError
-        If a trainable parameter has one.
-    """
-    hooked = [name for name, p in parameters.items() if p.requires_grad and p._backward_hooks]
-    if hooked:
-        msg = (
-            f"model: expected parameters whose gradient the optimizer sees as it is, {hooked[0]!r} has a "
-            "hook (Tensor.register_hook) that may change it; remove the hook while tracing, or use "
-            "estimator 'lai'"
-        )
-        raise ValueError(msg)
 
 
 def _check_untouched(recorder: Recorder) -> None:

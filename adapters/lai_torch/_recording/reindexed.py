@@ -7,7 +7,7 @@ pi leaves one of them out, and whoever saw that one gets another loss.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,10 +30,8 @@ class Reindexed:
     uses: list[Use]
 
 
-def reindex(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder, values: Tensor
-) -> Reindexed | None:
-    """Run the batch that `recorder` has seen in another order; None where that is impossible.
+def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder) -> Reindexed | None:
+    """Run the batch that `recorder` will see in another order; None where that is impossible.
 
     It is for a single sample, for a model that draws random numbers (each place has its own, not each
     sample), and for one that takes no batch in that order.
@@ -41,7 +39,7 @@ def reindex(
     samples = recorder.samples
     if samples < 2:
         return None
-    index = _drawn(samples).to(values.device)
+    index = _drawn(samples)
     with preserved(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         streams = Streams(list(model.modules()))
@@ -54,18 +52,26 @@ def reindex(
             return None
         if streams.moved():
             return None
-    if not alike(losses, values.detach()[index], precision_of(recorder)):
-        _check_repeatable(model, loss, batch, recorder, values)
+    return Reindexed(index.to(losses.device), losses.detach(), other.uses)
+
+
+def compared(
+    other: Reindexed, model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder, values: Tensor
+) -> Reindexed:
+    """Leave out uses that are not those of the batch itself.
+
+    Raises
+    ------
+    ValueError
+        If other losses are no wonder: the same batch does not give the same ones twice.
+    """
+    precision = precision_of(recorder)
+    if not alike(other.losses, values.detach()[other.index], precision):
+        with preserved(model), recorder.fresh(tensors(batch)):
+            again = check_losses(loss(call(model, batch[0]), batch[1]), recorder.samples)
+        check_same(values.detach(), again.detach(), precision)
     same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]
-    return Reindexed(index, losses.detach(), other.uses if same else [])
-
-
-def _check_repeatable(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder, values: Tensor
-) -> None:
-    with preserved(model), recorder.fresh(tensors(batch)):
-        again = check_losses(loss(call(model, batch[0]), batch[1]), recorder.samples)
-    check_same(values.detach(), again.detach(), precision_of(recorder))
+    return other if same else replace(other, uses=[])
 
 
 def check_same(values: Tensor, again: Tensor, precision: float) -> None:
