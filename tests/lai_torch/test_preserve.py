@@ -119,3 +119,18 @@ def test_threads_take_turns_on_a_model():
     assert not failed
     assert all(module.training for module in model.modules())
     assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("name", SCORERS)
+def test_scripted_models_are_scored(name):
+    model = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8).eval(), torch.jit.script(nn.Linear(8, 3))
+    ).double()
+    before = copy.deepcopy(model.state_dict())
+    if name == "trace":
+        with pytest.raises(ValueError, match="a function that cannot be watched"):
+            SCORERS[name](model, data(N))
+    else:
+        SCORERS[name](model, data(N))
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)

@@ -52,7 +52,9 @@ class Undo:
         self._restores.append(lambda: self._set_generator(drawn))
         modules = list(self.model.modules())
         self._restores += [_module(module) for module in modules]
-        self._restores += [_buffer(module, name) for module in modules for name in module._buffers]
+        # a scripted module's table can only be walked by its items
+        named = [(module, name) for module in modules for name, _ in module._buffers.items()]  # noqa: PERF102
+        self._restores += [_buffer(module, name) for module, name in named]
         self._restores.append(_modes())
         return self
 
