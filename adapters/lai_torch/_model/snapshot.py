@@ -23,9 +23,9 @@ class Tensors:
 
     def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
         self.model = model
-        known = _WRITTEN.setdefault(model, {})
-        self.first = model.training not in known
-        self.written = known.setdefault(model.training, set())
+        known, self.training = _WRITTEN.get(model, {}), model.training
+        self.first = model.training not in known  # so is a pass within the first one
+        self.written = known.get(model.training, set())
         self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
         self.copies: list[tuple[Tensor, Tensor, int]] = []
         self.versions: list[tuple[Tensor, int]] = []
@@ -59,6 +59,8 @@ class Tensors:
         for module, name, buffer in self.buffers:
             if name not in module._buffers or module._buffers[name] is not buffer:
                 module._buffers[name] = buffer
+        known = _WRITTEN.setdefault(self.model, {})
+        self.written = known.setdefault(self.training, self.written)
         for tensor, copy, version in self.copies:
             if self.first and not _same(tensor, copy):
                 self.written.add(id(tensor))
