@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow proofs peers lint docs bench clean
+.PHONY: help install demo test slow proofs compatibility peers lint docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,6 +29,10 @@ slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
+
+compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; an hour)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
+	$(BIN)/python -m benchmarks compatibility
 
 peers: ## Ghost and LLI against opacus, captum, BackPACK, kronfluence, and what opacus costs (installs them)
 	$(PYTHON) -m venv $(PEERS)

@@ -5,6 +5,8 @@ from importlib import import_module
 
 import click
 
+from benchmarks.compatibility.command import SUITES, run_suites
+
 FRAMEWORKS = click.Choice(["torch", "jax"])
 COSTS = click.Choice(["torch", "jax", "peers"])
 
@@ -50,6 +52,16 @@ def routes() -> None:
 def selective() -> None:
     """Check torch's selective backward against the masked gradient, architecture by architecture."""
     _run("selective_torch")
+
+
+@main.command()
+@click.option("--suite", "suites", multiple=True, type=click.Choice(list(SUITES)), help="Again for several.")
+@click.option("--sample", "seconds", type=float, help="Stop after so many seconds; every suite has its turn.")
+@click.option("--every", default=1, show_default=True, help="Run every n-th case.")
+@click.option("--pin", is_flag=True, help="Write the counts that later runs may not fall below.")
+def compatibility(suites: tuple[str, ...], seconds: float | None, every: int, pin: bool) -> None:
+    """Judge the adapters on suites that ship inside other packages, sample by sample."""
+    run_suites(list(suites or SUITES), seconds=seconds, every=every, write=pin)
 
 
 @main.command(name="all")

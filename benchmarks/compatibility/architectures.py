@@ -1,0 +1,150 @@
+"""Architectures of transformers, made small: causal, masked, classifying sequences or images."""
+
+import importlib
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.oracle_torch import Case, default_dtype
+from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY, variants
+from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+
+TASKS = {
+    "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "masked": "MODEL_FOR_MASKED_LM_MAPPING",
+    "sequence": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "image": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING",
+}
+SLOW = (
+    "causal/GotOcr2ForConditionalGeneration",
+    "causal/HrmTextForCausalLM",
+    "causal/KimiLinearForCausalLM",
+    "causal/Phi4MultimodalForCausalLM",
+)
+"""Left out of samples: they take as long as all others of one together."""
+TOKENS, END = 8, 2
+BOUNDS = {torch.float64: 1e-5, torch.float32: 2e-3}
+"""Many architectures compute their norms and rotations in float32, whatever their own type."""
+
+
+def groups() -> list[str]:
+    """Return the names of the architectures, behind their task."""
+    return list(_models())
+
+
+def cases(group: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suite, the name and a function that judges, of one architecture."""
+    yield "transformers", group, partial(_attempt, group.split("/")[0], *_models()[group])
+
+
+@cache
+def _models() -> dict[str, tuple[type, type[nn.Module]]]:
+    import transformers
+
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    return {
+        f"{task}/{each.__name__}": (kind, each)
+        for task, mapping in TASKS.items()
+        for kind, model in getattr(auto, mapping).items()
+        for each in (model if isinstance(model, tuple) else (model,))
+    }
+
+
+def _attempt(task: str, kind: type, model: type[nn.Module]) -> Row:
+    problem = "no small configuration"
+    for configuration in variants(kind):
+        for dtype in (torch.float64, torch.float32):
+            try:
+                case = _case(task, configuration, model, dtype)
+            except Exception as found:  # whatever this architecture says of this configuration
+                problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
+            else:
+                return judge(case)
+    return unfit(f"not built from its small configuration: {problem}")
+
+
+def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dtype) -> Case:
+    with torch.device("meta"), default_dtype(torch.float32):
+        size = sum(parameter.numel() for parameter in kind(configuration).parameters())
+    if size > MOST_PARAMETERS:
+        msg = f"{size:,} parameters"
+        raise ValueError(msg)
+    with torch.random.fork_rng(devices=[]), default_dtype(torch.float32):
+        torch.manual_seed(0)
+        model = kind(configuration)
+    model = model.to(dtype).eval()
+    if hasattr(model, "set_default_language"):
+        model.set_default_language("en_XX")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                parameter.normal_(std=0.02)  # left as allocated, to be filled from a checkpoint
+    generator = torch.Generator().manual_seed(1)
+    training, validation = (_batch(task, configuration, model, n, dtype, generator) for n in (3, 2))
+    return Case(
+        model,
+        per_token,
+        training,
+        validation,
+        layers=layers_of(model),
+        matrices=experts_of(model),
+        only=True,
+        bound=BOUNDS[dtype],
+        result=lambda outputs: outputs.logits,
+    )
+
+
+def _batch(
+    task: str, configuration: Any, model: nn.Module, n: int, dtype: torch.dtype, generator: torch.Generator
+) -> tuple[dict[str, Tensor], Tensor]:
+    if task != "image":
+        return language_batch(model, n, generator)
+    side = getattr(configuration, "image_size", None)
+    side = side if isinstance(side, int) else IMAGE
+    inputs = {"pixel_values": torch.randn(n, 3, side, side, generator=generator, dtype=dtype)}
+    return inputs, _targets(model, inputs, generator)
+
+
+def language_batch(
+    model: nn.Module, n: int, generator: torch.Generator, more: dict[str, Tensor] | None = None
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return token ids that end as a sentence does, and a class for all that the model predicts."""
+    ids = torch.randint(4, VOCABULARY - 2, (n, TOKENS), generator=generator)
+    inputs = {"input_ids": torch.cat([ids[:, :-1], torch.full((n, 1), END)], 1)} | (more or {})
+    return inputs, _targets(model, inputs, generator)
+
+
+def _targets(model: nn.Module, inputs: dict[str, Tensor], generator: torch.Generator) -> Tensor:
+    with torch.no_grad():
+        logits = model(**inputs).logits
+    return torch.randint(0, logits.shape[-1], logits.shape[:-1], generator=generator)
+
+
+def per_token(outputs: Any, targets: Tensor) -> Tensor:
+    """Cross-entropy, summed over each sample's tokens."""
+    logits = outputs.logits.flatten(0, -2)
+    values = functional.cross_entropy(logits, targets.flatten(), reduction="none")
+    return values.reshape(len(targets), -1).sum(1)
+
+
+def layers_of(model: nn.Module) -> dict[str, tuple[str, bool]]:
+    """Return the modules whose call is a layer: linear ones and convolutions, by their weights' names."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = {}
+    for path, module in model.named_modules():
+        weight = getattr(module, "weight", None)
+        plain = type(module).forward in {nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward}
+        if id(weight) in names and (plain or type(module).__name__ == "Conv1D"):
+            found[path] = names[id(weight)].removesuffix(".weight"), getattr(module, "bias", None) is not None
+    return found
+
+
+def experts_of(model: nn.Module) -> list[str]:
+    """Return the parameters that are one matrix an expert, whatever operation multiplies by them."""
+    return [name for name, p in model.named_parameters() if "expert" in name and p.ndim == 3]

@@ -1,0 +1,109 @@
+"""What a run comes to: counts by suite and estimator, refusals by reason, and what may not get worse."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+ESTIMATORS = ("ghost", "exact", "lai")
+FAILURES = ("wrong", "crash")
+PINNED = Path(__file__).parent / "counts.json"
+Rows = dict[str, dict[str, dict[str, Any]]]
+"""`{SUITE: {CASE: row}}`, as written."""
+
+
+def group_of(case: str) -> str:
+    """Return what a case is one of: the operation, module, architecture or method."""
+    return case.split("#")[0]
+
+
+def counted(rows: Rows, every: int) -> dict[str, Any]:
+    """Return what is pinned of a run: per suite the counts, the reasons, and the groups that fail."""
+    return {
+        suite: {
+            "every": every,
+            "cases": len(found),
+            "counts": {
+                estimator: dict(
+                    sorted(Counter(r[estimator] for r in found.values() if estimator in r).items())
+                )
+                for estimator in ESTIMATORS
+            },
+            "failing": failing(found),
+            "reasons": reasons(found),
+        }
+        for suite, found in sorted(rows.items())
+    }
+
+
+def failing(found: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Return, per estimator, the groups with a case that came out wrong or crashed."""
+    return {
+        estimator: sorted({group_of(case) for case, row in found.items() if row.get(estimator) in FAILURES})
+        for estimator in ESTIMATORS
+    }
+
+
+def reasons(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return why cases are refused or unfit, each with how many and an example, the most frequent first."""
+    cases: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for case, row in found.items():
+        if row.get("ghost") == "unfit":
+            cases["all", "unfit", grouped(row.get("reason", ""))].append(case)
+            continue
+        said = dict(re.findall(r"(ghost|exact|lai): (.*?)(?=; (?:exact|lai): |$)", row.get("reason", "")))
+        for estimator, reason in said.items():
+            if row.get(estimator) == "refused":
+                cases[estimator, "refused", grouped(reason)].append(case)
+    ordered = sorted(cases.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    keys = ("estimator", "verdict", "reason", "cases", "example")
+    return [dict(zip(keys, (*key, len(names), names[0]), strict=True)) for key, names in ordered]
+
+
+def grouped(reason: str) -> str:
+    """Return a message without the names and numbers of its own case."""
+    if "cannot explain" in reason:
+        used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
+        return f"no record of a parameter used by {used[0]}"
+    if "(used by" in reason:
+        used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
+        return f"warned: no readout from the input of a matrix used by {used[0]}"
+    reason = re.sub(r"'[^']*'", "…", reason.removeprefix("ValueError: "))
+    reason = re.sub(r"\([\d, ]*\)|\[[\d, ]*\]|-?\d[\d.,e+-]*", "…", reason)
+    return reason[:110].strip()
+
+
+def worse(found: dict[str, Any], pinned: dict[str, Any]) -> list[str]:
+    """Return what is worse than what is pinned: groups that fail anew, and fewer exact cases."""
+    complaints = []
+    for suite, now in found.items():
+        before = pinned.get(suite, {"failing": {}, "counts": {}, "every": None, "cases": None})
+        for estimator in ESTIMATORS:
+            anew = set(now["failing"][estimator]) - set(before["failing"].get(estimator, ()))
+            complaints += [f"{suite}: {estimator} fails on {group}" for group in sorted(anew)]
+        if (now["every"], now["cases"]) != (before["every"], before["cases"]):
+            continue
+        for estimator, counts in before["counts"].items():
+            exact, was = now["counts"][estimator].get("exact", 0), counts.get("exact", 0)
+            if exact < was:
+                complaints.append(f"{suite}: {estimator} was exact in {was} cases, and is in {exact}")
+    return complaints
+
+
+def pinned() -> dict[str, Any]:
+    """Return the committed counts."""
+    return json.loads(PINNED.read_text()) if PINNED.exists() else {}
+
+
+def pin(found: dict[str, Any]) -> None:
+    """Commit what a run came to; of a sample only the groups that fail, beside those known to."""
+    kept = pinned()
+    for suite, entry in found.items():
+        if entry["every"]:
+            kept[suite] = entry
+        elif suite in kept:
+            known = kept[suite]["failing"]
+            for estimator, names in entry["failing"].items():
+                known[estimator] = sorted({*known[estimator], *names})
+    PINNED.write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")

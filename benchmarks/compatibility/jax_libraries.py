@@ -1,0 +1,239 @@
+"""Losses of optax; layers of equinox, flax nnx and flax linen, each between two layers of a small net."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import equinox
+import flax.linen as linen
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from benchmarks.compatibility.judge_jax import Case, judge, squares
+from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+
+WIDTH, CLASSES, TRAINING, VALIDATION = 3, 2, 3, 2
+FEATURES, POSITIONS, SIDE = 4, 5, 6
+Apply = Callable[[Any, Any], Any]
+Built = tuple[Apply, Any, tuple[int, ...]]
+"""From a layer's parameters and a batch to its output; the parameters; the shape of one sample."""
+
+VECTOR, TOKENS = (FEATURES,), (POSITIONS, FEATURES)
+MAP, CHANNELS_FIRST = (SIDE, SIDE, FEATURES), (FEATURES, SIDE, SIDE)
+
+
+def groups() -> list[str]:
+    """Return the names of losses and layers, behind their library."""
+    losses = [f"optax/{name}" for name in _losses()]
+    return losses + [f"{library}/{name}" for library, layers in LAYERS.items() for name in layers]
+
+
+def cases(group: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suite, the name and a function that judges, of one loss or layer."""
+    library, name = group.split("/")
+    attempt = partial(_loss, name) if library == "optax" else partial(_layer, library, name)
+    yield f"jax-{library}", name, attempt
+
+
+def _losses() -> list[str]:
+    found = inspect.getmembers(optax.losses, callable)
+    return [name for name, value in found if not name.startswith("_") and "make_" not in name]
+
+
+def _loss(name: str) -> Row:
+    """Judge one loss on the outputs of two layers, one number a sample."""
+    function = getattr(optax.losses, name)
+    rng = np.random.default_rng(0)
+    params = {"embed": _dense(rng, WIDTH, 5), "head": _dense(rng, 5, 4)}
+    problem = "takes no (outputs, targets)"
+    for kind in ("numbers", "classes", "shares", "signs"):
+        loss = partial(_per_sample, function)
+        batches = [(_drawn(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
+        try:
+            value = loss(_two_layers(params, batches[0][0]), batches[0][1])
+        except Exception as found:  # what it says of targets that are not its own
+            problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
+            continue
+        if value.shape == (TRAINING,) and bool(jnp.isfinite(value).all()):
+            return judge(Case(_two_layers, params, loss, *batches, seen=_seen_two))
+        problem = f"of shape {value.shape} for {TRAINING} samples, or not finite"
+    return unfit(f"no loss of one sample's outputs and targets: {problem}")
+
+
+def _per_sample(function: Callable[..., Any], outputs: Any, targets: Any) -> Any:
+    values = function(outputs, targets)
+    return values if values.ndim < 2 else values.sum(tuple(range(1, values.ndim)))
+
+
+def _targets(rng: np.random.Generator, kind: str, n: int) -> Any:
+    if kind == "classes":
+        return jnp.asarray(rng.integers(0, 4, n))
+    if kind == "shares":
+        return jax.nn.softmax(_drawn(rng, n, 4))
+    return jnp.sign(_drawn(rng, n, 4)) if kind == "signs" else _drawn(rng, n, 4)
+
+
+def _two_layers(params: Any, inputs: Any) -> Any:
+    return _dot(params["head"], jnp.tanh(_dot(params["embed"], inputs)))
+
+
+def _seen_two(params: Any, inputs: Any) -> dict[str, Any]:
+    return {"embed/w": inputs, "head/w": jnp.tanh(_dot(params["embed"], inputs))}
+
+
+def _layer(library: str, name: str) -> Row:
+    """Judge one layer between two others."""
+    layer, own, shape = LAYERS[library][name]()
+    rng = np.random.default_rng(0)
+    params = {"embed": _dense(rng, WIDTH, int(np.prod(shape))), "own": own}
+
+    def hidden(params: Any, inputs: Any) -> Any:
+        made = jnp.tanh(_dot(params["embed"], inputs)).reshape(len(inputs), *shape)
+        return jnp.tanh(layer(params["own"], made)).reshape(len(inputs), -1)
+
+    made = hidden(params, jnp.zeros((1, WIDTH)))
+    params["head"] = _dense(rng, made.shape[1], CLASSES)
+
+    def apply(params: Any, inputs: Any) -> Any:
+        return _dot(params["head"], hidden(params, inputs))
+
+    def seen(params: Any, inputs: Any) -> dict[str, Any]:
+        return {"embed/w": inputs, "head/w": hidden(params, inputs)}
+
+    batches = [(_drawn(rng, n, WIDTH), _drawn(rng, n, CLASSES)) for n in (TRAINING, VALIDATION)]
+    about = ("own",) if jax.tree.leaves(own) else ("embed",)
+    return judge(Case(apply, params, squares, *batches, about=about, seen=seen, only=True))
+
+
+def _drawn(rng: np.random.Generator, *shape: int) -> Any:
+    return jnp.asarray(rng.standard_normal(shape))
+
+
+def _dense(rng: np.random.Generator, width: int, outputs: int) -> dict[str, Any]:
+    return {"w": _drawn(rng, width, outputs) / width**0.5, "b": _drawn(rng, outputs) / 4}
+
+
+def _dot(params: Any, inputs: Any) -> Any:
+    return inputs @ params["w"] + params["b"]
+
+
+def _equinox(
+    build: Callable[[Any], Any], shape: tuple[int, ...], call: Callable[[Any, Any], Any] | None = None
+) -> Callable[[], Built]:
+    def built() -> Built:
+        params, static = equinox.partition(build(jax.random.key(0)), equinox.is_inexact_array)
+
+        def apply(params: Any, inputs: Any) -> Any:
+            layer = equinox.combine(params, static)
+            return jax.vmap(layer if call is None else partial(call, layer))(inputs)
+
+        return apply, params, shape
+
+    return built
+
+
+def _nnx(build: Callable[[Any], Any], shape: tuple[int, ...]) -> Callable[[], Built]:
+    def built() -> Built:
+        module = build(nnx.Rngs(0))
+        module.eval()
+        graph, params, rest = nnx.split(module, nnx.Param, ...)
+        return lambda params, inputs: nnx.merge(graph, params, rest)(inputs), _wide(params), shape
+
+    return built
+
+
+def _linen(module: Any, shape: tuple[int, ...], **options: Any) -> Callable[[], Built]:
+    def built() -> Built:
+        variables = module.init(jax.random.key(0), jnp.ones((1, *shape)), **options)
+        rest = {key: value for key, value in variables.items() if key != "params"}
+
+        def apply(params: Any, inputs: Any) -> Any:
+            return module.apply({"params": params, **rest}, inputs, **options)
+
+        return apply, _wide(variables.get("params", {})), shape
+
+    return built
+
+
+def _wide(params: Any) -> Any:
+    """Return parameters in float64: flax makes them in float32."""
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
+
+
+def _lstm(layer: Any, row: Any) -> Any:
+    return layer(row, (jnp.zeros(3), jnp.zeros(3)))[0]
+
+
+def _scanned(layer: Any, rows: Any) -> Any:
+    return jax.lax.scan(lambda state, row: (layer(row, state), None), jnp.zeros(3), rows)[0]
+
+
+_eqx = equinox.nn
+EQUINOX = {
+    "Linear": _equinox(lambda key: _eqx.Linear(FEATURES, 3, key=key), VECTOR),
+    "MLP": _equinox(lambda key: _eqx.MLP(FEATURES, 3, 5, 2, key=key), VECTOR),
+    "Conv1d": _equinox(lambda key: _eqx.Conv1d(POSITIONS, 3, 2, key=key), TOKENS),
+    "Conv2d": _equinox(lambda key: _eqx.Conv2d(FEATURES, 3, 3, key=key), CHANNELS_FIRST),
+    "ConvTranspose2d": _equinox(lambda key: _eqx.ConvTranspose2d(FEATURES, 3, 3, key=key), CHANNELS_FIRST),
+    "LayerNorm": _equinox(lambda key: _eqx.LayerNorm(FEATURES), VECTOR),
+    "RMSNorm": _equinox(lambda key: _eqx.RMSNorm(FEATURES), VECTOR),
+    "GroupNorm": _equinox(lambda key: _eqx.GroupNorm(2, FEATURES), CHANNELS_FIRST),
+    "PReLU": _equinox(lambda key: _eqx.PReLU(0.25), VECTOR),
+    "GRUCell": _equinox(
+        lambda key: _eqx.GRUCell(FEATURES, 3, key=key), VECTOR, lambda cell, row: cell(row, jnp.zeros(3))
+    ),
+    "LSTMCell": _equinox(lambda key: _eqx.LSTMCell(FEATURES, 3, key=key), VECTOR, _lstm),
+    "GRUCell, scanned": _equinox(lambda key: _eqx.GRUCell(FEATURES, 3, key=key), TOKENS, _scanned),
+    "MultiheadAttention": _equinox(
+        lambda key: _eqx.MultiheadAttention(2, FEATURES, key=key), TOKENS, lambda layer, x: layer(x, x, x)
+    ),
+    "Embedding": _equinox(
+        lambda key: _eqx.Embedding(7, FEATURES, key=key), VECTOR, lambda layer, x: layer(jnp.argmax(x)) + x
+    ),
+    "MaxPool2d": _equinox(lambda key: _eqx.MaxPool2d(2, 2), CHANNELS_FIRST),
+    "AvgPool2d": _equinox(lambda key: _eqx.AvgPool2d(2, 2), CHANNELS_FIRST),
+    "RotaryPositionalEmbedding": _equinox(lambda key: _eqx.RotaryPositionalEmbedding(FEATURES), TOKENS),
+}
+NNX = {
+    "Linear": _nnx(lambda rngs: nnx.Linear(FEATURES, 3, rngs=rngs), VECTOR),
+    "LinearGeneral": _nnx(lambda rngs: nnx.LinearGeneral(TOKENS, 3, axis=(-2, -1), rngs=rngs), TOKENS),
+    "Einsum": _nnx(lambda rngs: nnx.Einsum("ntf,fg->ntg", (FEATURES, 3), rngs=rngs), TOKENS),
+    "Conv": _nnx(lambda rngs: nnx.Conv(FEATURES, 3, (3, 3), rngs=rngs), MAP),
+    "ConvTranspose": _nnx(lambda rngs: nnx.ConvTranspose(FEATURES, 3, (3, 3), rngs=rngs), MAP),
+    "LayerNorm": _nnx(lambda rngs: nnx.LayerNorm(FEATURES, rngs=rngs), VECTOR),
+    "RMSNorm": _nnx(lambda rngs: nnx.RMSNorm(FEATURES, rngs=rngs), VECTOR),
+    "GroupNorm": _nnx(lambda rngs: nnx.GroupNorm(FEATURES, num_groups=2, rngs=rngs), MAP),
+    "BatchNorm": _nnx(lambda rngs: nnx.BatchNorm(FEATURES, rngs=rngs), MAP),
+    "LoRA": _nnx(lambda rngs: nnx.LoRA(FEATURES, 2, 3, rngs=rngs), VECTOR),
+    "PReLU": _nnx(lambda rngs: nnx.PReLU(), VECTOR),
+    "MultiHeadAttention": _nnx(
+        lambda rngs: nnx.MultiHeadAttention(2, FEATURES, decode=False, rngs=rngs), TOKENS
+    ),
+    "RNN of LSTM": _nnx(lambda rngs: nnx.RNN(nnx.OptimizedLSTMCell(FEATURES, 3, rngs=rngs)), TOKENS),
+    "RNN of GRU": _nnx(lambda rngs: nnx.RNN(nnx.GRUCell(FEATURES, 3, rngs=rngs)), TOKENS),
+}
+LINEN = {
+    "Dense": _linen(linen.Dense(3), VECTOR),
+    "DenseGeneral": _linen(linen.DenseGeneral(3, axis=(-2, -1)), TOKENS),
+    "Einsum": _linen(linen.Einsum((FEATURES, 3), "ntf,fg->ntg"), TOKENS),
+    "Conv": _linen(linen.Conv(3, (3, 3)), MAP),
+    "ConvLocal": _linen(linen.ConvLocal(3, (3, 3)), MAP),
+    "ConvTranspose": _linen(linen.ConvTranspose(3, (3, 3)), MAP),
+    "LayerNorm": _linen(linen.LayerNorm(), VECTOR),
+    "RMSNorm": _linen(linen.RMSNorm(), VECTOR),
+    "GroupNorm": _linen(linen.GroupNorm(2), MAP),
+    "InstanceNorm": _linen(linen.InstanceNorm(), MAP),
+    "BatchNorm": _linen(linen.BatchNorm(use_running_average=True), MAP),
+    "WeightNorm": _linen(linen.WeightNorm(linen.Dense(3)), VECTOR),
+    "SpectralNorm": _linen(linen.SpectralNorm(linen.Dense(3)), VECTOR, update_stats=False),
+    "PReLU": _linen(linen.PReLU(), VECTOR),
+    "MultiHeadDotProductAttention": _linen(linen.MultiHeadDotProductAttention(2, deterministic=True), TOKENS),
+    "RNN of LSTM": _linen(linen.RNN(linen.OptimizedLSTMCell(3)), TOKENS),
+    "RNN of GRU": _linen(linen.RNN(linen.GRUCell(3)), TOKENS),
+    "RNN of MGU": _linen(linen.RNN(linen.MGUCell(3)), TOKENS),
+}
+LAYERS: dict[str, dict[str, Callable[[], Built]]] = {"equinox": EQUINOX, "nnx": NNX, "linen": LINEN}

@@ -1,0 +1,64 @@
+"""torch's own catalogue of modules, each between two layers, in eval mode."""
+
+import importlib
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from benchmarks.compatibility.around import attempt
+from benchmarks.compatibility.forms import Operation, Others, as_it_is, floats
+from benchmarks.compatibility.verdicts import Row, unfit
+
+
+def groups() -> list[str]:
+    """Return the names of the modules."""
+    return list(_modules())
+
+
+def cases(group: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suite, the name and a function that judges, for every input of one module."""
+    info = _modules()[group]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        inputs = info.module_inputs_func(
+            info, device="cpu", dtype=torch.float64, requires_grad=True, training=False
+        )
+    for number, given in enumerate(inputs):
+        yield "moduleinfo", f"{group}#{number}", partial(_attempt, info.module_cls, given)
+
+
+@cache
+def _modules() -> dict[str, Any]:
+    module_db = importlib.import_module("torch.testing._internal.common_modules").module_db
+    return {info.name: info for info in module_db}
+
+
+def _attempt(kind: type[nn.Module], given: Any) -> Row:
+    """Judge one module on one input: as what it is where it trains, else as an operation on data."""
+    torch.manual_seed(3)
+    module = kind(*given.constructor_input.args, **given.constructor_input.kwargs).double().eval()
+    args, kwargs = given.forward_input.args, given.forward_input.kwargs
+    with torch.no_grad():
+        module(*args, **kwargs)  # lazy ones are built by their first call
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    rest = [leaf for i, leaf in enumerate(fixed) if isinstance(leaf, Tensor) and i not in moved]
+
+    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
+        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
+        for place, argument in zip(moved, arguments, strict=True):
+            filled[place] = argument
+        positional, named = pytree.tree_unflatten(filled, spec)
+        return floats(module(*positional, **named))
+
+    trains = any(parameter.requires_grad for parameter in module.parameters())
+    if trains and not moved:
+        return unfit("no floating input")
+    indexed = not all(other.is_floating_point() for other in rest)
+    arguments = tuple(fixed[i].clone() for i in moved)
+    return attempt(Operation(run, arguments, indexed, module), "own" if trains else "data")

@@ -1,0 +1,66 @@
+"""torch's own catalogue of operations: each makes a weight, lies on the data path, and holds parameters."""
+
+import importlib
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from benchmarks.compatibility.around import attempt
+from benchmarks.compatibility.forms import Operation, Others, as_it_is, floats
+
+DTYPE = torch.float64
+
+
+def groups() -> list[str]:
+    """Return the names of the differentiable operations."""
+    return list(_operations())
+
+
+def cases(group: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suite, the name and a function that judges, for every sample of one operation."""
+    op = _operations()[group]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        samples = list(op.sample_inputs("cpu", DTYPE, requires_grad=True))
+    for number, sample in enumerate(samples):
+        name, operation = f"{group}#{number}", operation_of(op, sample)
+        yield "opinfo-weight", name, partial(attempt, operation, "weight")
+        yield "opinfo-data", name, partial(attempt, operation, "data")
+        several = len(operation.arguments)
+        if several > 1:
+            yield "opinfo-parameters", name, partial(attempt, operation, "own", range(1, several))
+            yield "opinfo-parameters", f"{name}r", partial(attempt, operation, "own", (0,))
+
+
+@cache
+def _operations() -> dict[str, Any]:
+    op_db = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    return {
+        f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op
+        for op in op_db
+        if op.supports_autograd and DTYPE in op.dtypes
+    }
+
+
+def operation_of(op: Any, sample: Any) -> Operation:
+    """Return the operation as a function of the arguments that need a gradient."""
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
+        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
+        for place, argument in zip(moved, arguments, strict=True):
+            filled[place] = argument
+        first, args, kwargs = pytree.tree_unflatten(filled, spec)
+        result = op.gradcheck_wrapper(op.op, first, *args, **kwargs)
+        result = sample.output_process_fn_grad(result)
+        return floats(result)
+
+    rest = [leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and i not in moved]
+    indexed = not all(other.is_floating_point() for other in rest)
+    return Operation(run, tuple(leaves[i].detach().clone() for i in moved), indexed)

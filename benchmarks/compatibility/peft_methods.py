@@ -1,0 +1,114 @@
+"""Every method of peft, on one small language model."""
+
+import copy
+import dataclasses
+import functools
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.compatibility.architectures import BOUNDS, language_batch, per_token
+from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.oracle_torch import Case, default_dtype
+from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+
+VOCABULARY, TOKENS = 48, 8
+COMMON = {
+    "task_type": "CAUSAL_LM",
+    "target_modules": ["q_proj", "v_proj"],
+    "r": 4,
+    "num_virtual_tokens": 3,
+    "n_frequency": 10,
+    "total_step": 10,
+}
+"""Given to every method whose configuration has the field."""
+ONLY: dict[str, dict[str, Any]] = {
+    "ADAPTION_PROMPT": {"target_modules": None, "adapter_len": 3, "adapter_layers": 2},
+    "BOFT": {"boft_block_size": 4},
+    "C3A": {"block_size": 4},
+    "CPT": {"cpt_token_ids": [4, 5, 6], "cpt_mask": [1, 1, 1], "cpt_tokens_type_mask": [1, 2, 2]},
+    "IA3": {"feedforward_modules": []},
+    "LN_TUNING": {"target_modules": ["input_layernorm"]},
+    "MULTITASK_PROMPT_TUNING": {"num_tasks": 2},
+    "OFT": {"r": 0, "oft_block_size": 4},
+    "POLY": {"n_tasks": 2, "n_skills": 2, "n_splits": 2},
+    "P_TUNING": {"encoder_hidden_size": 8},
+    "ROAD": {"group_size": 4},
+    "TRAINABLE_TOKENS": {"target_modules": ["embed_tokens"], "token_indices": list(range(4, 40))},
+    "VBLORA": {"vector_length": 4, "num_vectors": 8, "topk": 2},
+}
+"""What one method's configuration asks for beyond that."""
+
+
+def groups() -> list[str]:
+    """Return the names of the methods."""
+    return [kind.value for kind in importlib.import_module("peft.mapping").PEFT_TYPE_TO_CONFIG_MAPPING]
+
+
+def cases(group: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suite, the name and a function that judges, of one method."""
+    yield "peft", group, functools.partial(_attempt, group)
+
+
+def _attempt(method: str) -> Row:
+    problem = ""
+    for dtype in BOUNDS:
+        try:
+            case = _case(method, dtype)
+        except Exception as found:  # whatever the method says of this model
+            problem = f"not built: {type(found).__name__}: {found}"[:REASON_LENGTH]
+        else:
+            return judge(case)
+    return unfit(problem)
+
+
+def _case(method: str, dtype: torch.dtype) -> Case:
+    peft = importlib.import_module("peft")
+    mapping = importlib.import_module("peft.mapping").PEFT_TYPE_TO_CONFIG_MAPPING
+    kind = next(config for name, config in mapping.items() if name.value == method)
+    asked = COMMON | ONLY.get(method, {})
+    fields = {field.name for field in dataclasses.fields(kind)}
+    with torch.random.fork_rng(devices=[]), default_dtype(torch.float32):
+        torch.manual_seed(0)
+        model = peft.get_peft_model(_base(), kind(**{k: v for k, v in asked.items() if k in fields}))
+        model = model.to(dtype).eval()
+        for parameter in model.parameters():
+            if parameter.requires_grad:  # many start at zero, where half of the gradients vanish
+                parameter.data += 0.05 * torch.randn_like(parameter)
+    generator = torch.Generator().manual_seed(1)
+    batches = [language_batch(model, n, generator, _more(method, n)) for n in (3, 2)]
+    return Case(model, per_token, *batches, bound=BOUNDS[dtype])
+
+
+def _more(method: str, samples: int) -> dict[str, Tensor]:
+    """Return the further inputs of methods that train several tasks at once."""
+    tasks = method in {"MULTITASK_PROMPT_TUNING", "POLY"}
+    return {"task_ids": torch.arange(samples) % 2} if tasks else {}
+
+
+@functools.cache
+def _built() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    configuration = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        use_cache=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    return LlamaForCausalLM(configuration)
+
+
+def _base() -> nn.Module:
+    return copy.deepcopy(_built())

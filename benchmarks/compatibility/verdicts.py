@@ -1,0 +1,96 @@
+"""What a case can come to, and how a number is judged: right, wrong, refused by name, or a crash."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lai_core
+
+OWN = ("lai_core", "lai_torch", "lai_jax")
+"""The packages whose own ValueError or TypeError is a refusal."""
+VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
+REASON_LENGTH = 300
+
+
+class UnfitError(Exception):
+    """A case that asks nothing: no samples' axis, no gradient, or a random or non-finite one."""
+
+
+class WrongError(Exception):
+    """A wrong answer that is no number."""
+
+
+class WarnedError(Exception):
+    """A number that came with a warning naming what it leaves out."""
+
+
+@dataclass
+class Row:
+    """What one case came to.
+
+    Attributes
+    ----------
+    ghost, exact, lai
+        One of `VERDICTS` each; None where the case does not judge that estimator.
+    relative_error
+        The largest over the three, beside the gradients of the part that the case is about.
+    reason
+        Why it is not exact: the messages, or what makes the case unfit.
+    """
+
+    ghost: str | None = None
+    exact: str | None = None
+    lai: str | None = None
+    relative_error: float | None = None
+    reason: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """Return the row as it is written, with what it does not judge left out."""
+        return {key: value for key, value in asdict(self).items() if value not in {None, ""}}
+
+    def add(self, estimator: str, found: Callable[[], float], bound: float) -> None:
+        """Judge one estimator: `found` returns its relative error, or raises."""
+        try:
+            error = found()
+        except Exception as problem:
+            verdict, reason = _of_exception(problem)
+        else:
+            self.relative_error = max(self.relative_error or 0.0, error)
+            # a NaN is no number that came out right
+            verdict = "exact" if error <= bound else "wrong"
+            reason = "" if verdict == "exact" else f"relative error {error:.1e}"
+        setattr(self, estimator, verdict)
+        if reason:
+            self.reason = "; ".join(filter(None, [self.reason, f"{estimator}: {reason}"]))
+
+
+def unfit(reason: str) -> Row:
+    """Return the row of a case that asks nothing."""
+    return Row("unfit", "unfit", "unfit", None, reason)
+
+
+def _of_exception(problem: Exception) -> tuple[str, str]:
+    text = f"{type(problem).__name__}: {problem}"[:REASON_LENGTH].replace("\n", " ")
+    if isinstance(problem, WarnedError):
+        return "refused", f"warned: {problem}"[:REASON_LENGTH]
+    if isinstance(problem, UnfitError):
+        return "unfit", str(problem)
+    if isinstance(problem, WrongError):
+        return "wrong", str(problem)
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = isinstance(problem, ValueError | TypeError) and _package(frames[-1].filename) in OWN
+    if own:
+        return "refused", text
+    inside = next((frame for frame in reversed(frames) if _package(frame.filename) in OWN), None)
+    where = "" if inside is None else f" at {Path(inside.filename).name}:{inside.lineno}"
+    return "crash", text + where
+
+
+_ROOTS = [Path(lai_core.__file__).parent.parent]
+
+
+def _package(filename: str) -> str:
+    parts = Path(filename).parts
+    return next((name for name in OWN if name in parts), "")
