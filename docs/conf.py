@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "anchors",
+    "compatibility",
     "doors",
     "equation_index",
     "estimator_tables",
