@@ -40,6 +40,23 @@ def experts(model, inputs):
     return out.reshape(inputs.shape).mean(1)
 
 
+def routed(model, inputs):
+    """Apply to each row the expert that it chose, whose number is read off the batch."""
+    rows = inputs.flatten(0, 1)
+    chosen = (rows @ model.gate).argmax(1)
+    out = torch.zeros_like(rows)
+    for expert in torch.unique(chosen):
+        (row,) = torch.where(chosen == expert)
+        out = out.index_add(0, row, functional.linear(rows[row], model.up[expert]))
+    return out.reshape(inputs.shape).mean(1)
+
+
+def standardised(model, inputs):
+    """Convolve with kernels brought to mean zero and variance one, by the statistics of a weight."""
+    flat = functional.batch_norm(model.weight.reshape(1, 4, -1), None, None, training=True)
+    return functional.conv1d(inputs, flat.reshape_as(model.weight)).mean(2)
+
+
 def grouped(model, inputs):
     """Sort rows by their expert and multiply each group at once."""
     rows = inputs.flatten(0, 1)
@@ -109,6 +126,16 @@ CASES = {
         Head(experts, 8, gate=randn(8, 4), up=randn(4, 6, 8), down=randn(4, 8, 6)),
         randn(N, 5, 8),
         ["up", "down"],
+    ),
+    "routed experts": (
+        Head(routed, 8, gate=randn(8, 4), up=randn(4, 8, 8)),
+        randn(N, 5, 8),
+        ["up"],
+    ),
+    "standardised": (
+        Head(standardised, 4, weight=randn(4, 2, 3)),
+        randn(N, 2, 5),
+        [],
     ),
     "grouped experts": (
         Head(grouped, 8, gate=randn(8, 4), up=randn(4, 8, 8)),

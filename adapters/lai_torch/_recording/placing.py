@@ -39,8 +39,11 @@ class Places:
         self.told: set[Use] = set()
         self.precision = precision_of(recorder)
 
-    def narrow_by_gradients(self, values: Tensor) -> None:
+    def narrow_by_gradients(self, values: Tensor, *, compared: bool) -> None:
         """Keep the layouts under which no output of one sample goes into the losses of others.
+
+        Where the losses are `compared` to those of other batches, an operation that has no such layout
+        may stay without: its result need hold no samples at all, as one expert's matrix does.
 
         Raises
         ------
@@ -65,7 +68,8 @@ class Places:
             within = rounding(first, precision=self.precision, largest=largest)
             sides = use.flat(first), use.flat(second)
             kept = [one for one in self.allowed[use] if own_rows(*sides, one, weights, within)]
-            if not kept and not one_sample_each(first, second, weights, within):
+            left = compared and use.kind == "operation"
+            if not kept and not left and not one_sample_each(first, second, weights, within):
                 msg = (
                     f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the "
                     "losses of others (samples are coupled, or lie on no axis of their own), so that no "

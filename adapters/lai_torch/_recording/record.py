@@ -204,7 +204,7 @@ def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
         If samples are coupled.
     """
     if places.recorder.samples > 1:
-        places.narrow_by_gradients(values)
+        places.narrow_by_gradients(values, compared=other is not None)
     if other is not None:
         places.check_uncoupled(values, other)
         places.narrow_by_moving(other)
