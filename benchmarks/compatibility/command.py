@@ -26,7 +26,7 @@ SUITES = {
 }
 """Each suite's file. `peft` needs the extra `compatibility`."""
 JAX = ("harnesses", "jax-libraries")
-FORGET_AFTER = 50
+FORGET_AFTER = 20
 """Compiled JAX programs are dropped after so many cases, which share none."""
 Asked = tuple[str, str, Callable[[], Row]]
 

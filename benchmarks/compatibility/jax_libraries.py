@@ -87,7 +87,14 @@ def _seen_two(params: Any, inputs: Any) -> dict[str, Any]:
 
 def _layer(library: str, name: str) -> Row:
     """Judge one layer between two others."""
-    layer, own, shape = LAYERS[library][name]()
+    try:
+        case = _between(*LAYERS[library][name]())
+    except Exception as problem:  # what the library says of its own layer in float64
+        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
+    return judge(case)
+
+
+def _between(layer: Apply, own: Any, shape: tuple[int, ...]) -> Case:
     rng = np.random.default_rng(0)
     params = {"embed": _dense(rng, WIDTH, int(np.prod(shape))), "own": own}
 
@@ -106,7 +113,7 @@ def _layer(library: str, name: str) -> Row:
 
     batches = [(_drawn(rng, n, WIDTH), _drawn(rng, n, CLASSES)) for n in (TRAINING, VALIDATION)]
     about = ("own",) if jax.tree.leaves(own) else ("embed",)
-    return judge(Case(apply, params, squares, *batches, about=about, seen=seen, only=True))
+    return Case(apply, params, squares, *batches, about=about, seen=seen, only=True)
 
 
 def _drawn(rng: np.random.Generator, *shape: int) -> Any:
