@@ -13,7 +13,12 @@ Batch = tuple[Any, Any]
 
 def one(tree: Any, index: int) -> Any:
     """Cut one sample out of a batch, as a batch of one."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index : index + 1], tree)
+
+    def cut(leaf: Any) -> Any:
+        keys = jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
+        return (leaf if keys else np.asarray(leaf))[index : index + 1]
+
+    return jax.tree.map(cut, tree)
 
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:

@@ -66,6 +66,11 @@ def _fits(axes: list[str], rank: int) -> bool:
     return rank >= len(axes) if axes[-1].startswith("*") else rank == len(axes)
 
 
+def _static_names(kind: Any) -> tuple[str, ...]:
+    """Name the static fields of a kind or, which alone torch's compiler can read, of a record."""
+    return tuple(field.name for field in fields(kind) if field.name not in kind.array_fields)
+
+
 def _written(axes: list[str]) -> str:
     return f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
 
@@ -83,8 +88,7 @@ class Record(ABC):
     @classmethod
     def static_fields(cls) -> tuple[str, ...]:
         """Return the names of the fields that hold no arrays."""
-        kind: Any = cls  # a dataclass, as every kind is
-        return tuple(field.name for field in fields(kind) if field.name not in cls.array_fields)
+        return _static_names(cls)
 
     def arrays(self) -> Mapping[str, Array]:
         """Return the arrays of the record by field name; those that are None left out."""
@@ -115,7 +119,7 @@ class Record(ABC):
                 array = getattr(self, name)
                 words = name.replace("_", " ")
                 layout[f"width of the {words}"] = None if array is None else axes.width(array)
-        return layout | {name: getattr(self, name) for name in self.static_fields() if name not in OWN}
+        return layout | {name: getattr(self, name) for name in _static_names(self) if name not in OWN}
 
     @abstractmethod
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:

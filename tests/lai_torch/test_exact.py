@@ -5,10 +5,12 @@ import importlib
 import itertools
 import math
 import re
+import sys
 
 import lai_torch
 import pytest
 import torch
+from lai_torch._recording.assemble import assemble
 from torch import nn
 
 from tests.lai_torch.support import LOSS, Recurrent, data
@@ -338,17 +340,15 @@ def test_selfcheck_compares_with_one_backward_pass_a_sample():
 
 
 def test_selfcheck_shows_what_is_wrong(monkeypatch):
-    from lai_torch._recording import assemble as _assemble
+    def wrong(recording):
+        """Assemble one layer wrongly: what is recorded wrongly is mended before a trace is made of it."""
+        trace = assemble(recording)
+        for layer in trace.layers:
+            if layer.name == "3":
+                object.__setattr__(layer, "activations", layer.activations * 1.1)
+        return trace
 
-    real = _assemble._layer
-
-    def wrong(recording, use, **options):
-        layer = real(recording, use, **options)
-        if use.name == "3":
-            object.__setattr__(layer, "activations", layer.activations * 1.1)
-        return layer
-
-    monkeypatch.setattr(_assemble, "_layer", wrong)
+    monkeypatch.setattr(sys.modules["lai_torch.selfcheck"], "assemble", wrong)
     found = lai_torch.selfcheck(network(), LOSS, *data(N))
     assert found.layers["3.weight"] > 1e-3
     assert found.layers["0.weight"] < 1e-12

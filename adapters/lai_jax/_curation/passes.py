@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.problem import Batch, Problem
-from lai_jax._curation.rows import count_of, heaviest
+from lai_jax._curation.rows import count_of, heaviest, with_stand_ins
 from lai_jax._curation.selective_pass import chosen_gradient, losses_of_leaves
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import moving_leaves
@@ -159,8 +159,11 @@ class DirectionalPass(SeparatePass):
 
 def weighted_gradient(problem: Problem, batch: Batch, weights: jax.Array, count: int) -> list[jax.Array]:
     """Return the gradient of the weighted losses of the `count` heaviest rows, run forward once more."""
-    chosen, own = heaviest(weights, count, count)
-    rows = take(batch, chosen)
+    if count == weights.shape[0]:
+        rows, own = with_stand_ins(batch, weights), weights
+    else:
+        chosen, own = heaviest(weights, count, count)
+        rows = take(batch, chosen)
     moving, restored = moving_leaves(problem.params)
 
     def weighted(values: list[jax.Array]) -> jax.Array:

@@ -1,9 +1,12 @@
 """Which rows of a batch a step trains on."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from lai_jax._program.losses import is_batched
 
 
 def count_of(rows: int | float, samples: int) -> int:
@@ -20,6 +23,25 @@ def best(scores: jax.Array, count: int) -> jax.Array:
     finite = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
     place = jnp.argsort(jnp.argsort(-finite))
     return jnp.where(place < count, scores, jnp.nan)
+
+
+def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
+    """Put the first sample that has a weight in the place of every sample that has none.
+
+    By sums and choices alone, so that a batch spread over devices stays where it is. Random keys, which
+    are always finite, stay too.
+    """
+    numbers, kept = jnp.arange(weights.shape[0]), weights != 0
+    first = numbers == jnp.min(jnp.where(kept, numbers, weights.shape[0]))
+
+    def replaced(leaf: Any) -> Any:
+        if not is_batched(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        column = (-1, *(1,) * (leaf.ndim - 1))
+        added = jnp.where(first.reshape(column), leaf, jnp.zeros((), leaf.dtype)).sum(axis=0)
+        return jnp.where(kept.reshape(column), leaf, added.astype(leaf.dtype))
+
+    return jax.tree.map(replaced, batch)
 
 
 def heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
