@@ -9,7 +9,7 @@ from lai_core.estimators.gates import squared_column_norms
 from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
-from lai_torch._recording.recording import Recording
+from lai_torch._recording.watching.recording import Recording
 
 
 def trace_gates(

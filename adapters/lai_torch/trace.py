@@ -8,7 +8,7 @@ import lai_core as lai
 from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
-from lai_torch._recording.recording import Recording
+from lai_torch._recording.watching.recording import Recording
 
 
 def trace(

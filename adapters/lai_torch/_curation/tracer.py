@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
-from lai_torch._recording.recorder import Shortcut
-from lai_torch._recording.recording import Known
+from lai_torch._recording.watching.recorder import Shortcut
+from lai_torch._recording.watching.recording import Known
 from lai_torch.gates import GateTrace, gated
 from lai_torch.trace import check_explained
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core import Record
-from lai_torch._recording.layer_rules import READ_BY_LAI
 from lai_torch._recording.per_sample import built
-from lai_torch._recording.recording import Recording
-from lai_torch._recording.sample_axis import by_sample
-from lai_torch._recording.uses import Use
+from lai_torch._recording.rules.layers import READ_BY_LAI
+from lai_torch._recording.watching.recording import Recording
+from lai_torch._recording.watching.sample_axis import by_sample
+from lai_torch._recording.watching.uses import Use
 
 
 def assemble(recording: Recording) -> lai.Trace:

@@ -13,18 +13,18 @@ from torch.utils.checkpoint import CheckpointError
 from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
 from lai_torch._model.function import named_parameters
 from lai_torch._model.preserve import eager, preserved
-from lai_torch._recording.adding_up import wrongly_recorded
-from lai_torch._recording.last_layer import is_last, last_layer
-from lai_torch._recording.layer_rules import EVERYTHING, LAYERS, READ_BY_LAI
-from lai_torch._recording.leftovers import foreign, one_by_one
-from lai_torch._recording.operations import operation
-from lai_torch._recording.placing import Places, Unplaced, known_places, receive
-from lai_torch._recording.recorder import Recorder, Shortcut
-from lai_torch._recording.recording import Known, Recording
-from lai_torch._recording.reindexed import Reindexed, compared, reindex
-from lai_torch._recording.sample_axis import Layout
-from lai_torch._recording.unread import warn_of_unread
-from lai_torch._recording.uses import Use
+from lai_torch._recording.proving.adding_up import wrongly_recorded
+from lai_torch._recording.proving.last_layer import is_last, last_layer
+from lai_torch._recording.proving.leftovers import foreign, one_by_one
+from lai_torch._recording.proving.placing import Places, Unplaced, known_places, receive
+from lai_torch._recording.proving.reindexed import Reindexed, compared, reindex
+from lai_torch._recording.rules.layers import EVERYTHING, LAYERS, READ_BY_LAI
+from lai_torch._recording.rules.operations import operation
+from lai_torch._recording.rules.unread import warn_of_unread
+from lai_torch._recording.watching.recorder import Recorder, Shortcut
+from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.uses import Use
 
 
 @dataclass(frozen=True)

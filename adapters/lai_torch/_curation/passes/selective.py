@@ -22,8 +22,8 @@ from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.preserve import evaluating
 from lai_torch._recording.assemble import assemble
-from lai_torch._recording.layer_rules import READ_BY_LAI
 from lai_torch._recording.record import record
+from lai_torch._recording.rules.layers import READ_BY_LAI
 
 
 class SelectivePass(Pass):

@@ -12,7 +12,7 @@ from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._recording.assemble import layers_of
 from lai_torch._recording.record import record
-from lai_torch._recording.recording import Known, Recording
+from lai_torch._recording.watching.recording import Known, Recording
 
 
 class CalibratedScorer(TraceScorer):

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import resolve_name
 
-from lai_torch._recording.probes import Tap
-from lai_torch._recording.recorder import Recorder, Rule
-from lai_torch._recording.sample_axis import Layout, candidates
-from lai_torch._recording.uses import Source, Use
+from lai_torch._recording.watching.probes import Tap
+from lai_torch._recording.watching.recorder import Recorder, Rule
+from lai_torch._recording.watching.sample_axis import Layout, candidates
+from lai_torch._recording.watching.uses import Source, Use
 
 
 def broadcast(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lai_torch._recording.recorder import Recorder
-from lai_torch._recording.recording import Known
-from lai_torch._recording.reindexed import Reindexed, alike, check_uncoupled, moves_along, precision_of
-from lai_torch._recording.sample_axis import (
+from lai_torch._recording.proving.reindexed import (
+    Reindexed,
+    alike,
+    check_uncoupled,
+    moves_along,
+    precision_of,
+)
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.recording import Known
+from lai_torch._recording.watching.sample_axis import (
     Layout,
     candidates,
     fitting,
@@ -18,7 +24,7 @@ from lai_torch._recording.sample_axis import (
     powers_of_two,
     rounding,
 )
-from lai_torch._recording.uses import Use
+from lai_torch._recording.watching.uses import Use
 
 
 class Unplaced(Exception):  # noqa: N818, it asks for another recording and is no error of the user's

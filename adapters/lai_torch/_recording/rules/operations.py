@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.overrides import resolve_name
 
 from lai_torch._model.batch import mapped, tensors
-from lai_torch._recording.recorder import Recorder
-from lai_torch._recording.uses import Source, Use
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.uses import Source, Use
 
 
 def operation(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import resolve_name
 
-from lai_torch._recording.elementwise_rules import BROADCASTING, NORMS, SCALING
-from lai_torch._recording.recorder import Recorder
+from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS, SCALING
+from lai_torch._recording.watching.recorder import Recorder
 
 HIDDEN = "a function that cannot be watched"
 

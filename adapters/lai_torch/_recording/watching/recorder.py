@@ -19,10 +19,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import tensors
-from lai_torch._recording.chain import check_rows, gates_between
-from lai_torch._recording.probes import Tap, attach
-from lai_torch._recording.sample_axis import Layout, by_sample, candidates, fitting
-from lai_torch._recording.uses import Source, Use
+from lai_torch._recording.watching.chain import check_rows, gates_between
+from lai_torch._recording.watching.probes import Tap, attach
+from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
+from lai_torch._recording.watching.uses import Source, Use
 
 Rule = Callable[..., Any]
 

@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from lai_torch._recording.layer_rules import READ_BY_LAI
-from lai_torch._recording.probes import leaves, nearest
-from lai_torch._recording.recorder import Recorder, Shortcut
-from lai_torch._recording.unread import HIDDEN, check_last, products
-from lai_torch._recording.uses import Use
+from lai_torch._recording.rules.layers import READ_BY_LAI
+from lai_torch._recording.rules.unread import HIDDEN, check_last, products
+from lai_torch._recording.watching.probes import leaves, nearest
+from lai_torch._recording.watching.recorder import Recorder, Shortcut
+from lai_torch._recording.watching.uses import Use
 
 
 def last_layer(recorder: Recorder, values: Tensor, last: str | None, *, ghost_alone: bool) -> Use | None:

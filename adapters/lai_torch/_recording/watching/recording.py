@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lai_torch._recording.sample_axis import Layout
-from lai_torch._recording.uses import Use
+from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.uses import Use
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from lai_torch._model.batch import Loss, call, check_losses, rows, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.snapshot import Streams
-from lai_torch._recording.recorder import Recorder
-from lai_torch._recording.sample_axis import Layout, by_sample, differ, magnitude
-from lai_torch._recording.uses import Use
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.sample_axis import Layout, by_sample, differ, magnitude
+from lai_torch._recording.watching.uses import Use
 
 
 @dataclass(frozen=True)

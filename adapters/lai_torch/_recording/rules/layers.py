@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._recording.chain import refused
-from lai_torch._recording.elementwise_rules import BROADCASTING, NORMS, broadcast
-from lai_torch._recording.recorder import Recorder, Rule, opened
-from lai_torch._recording.uses import Source, Use
+from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS, broadcast
+from lai_torch._recording.watching.chain import refused
+from lai_torch._recording.watching.recorder import Recorder, Rule, opened
+from lai_torch._recording.watching.uses import Source, Use
 
 
 def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:

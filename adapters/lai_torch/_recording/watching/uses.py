@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lai_torch._recording.probes import Tap
+from lai_torch._recording.watching.probes import Tap
 
 
 @dataclass(frozen=True)

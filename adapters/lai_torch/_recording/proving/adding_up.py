@@ -16,8 +16,8 @@ import lai_core as lai
 from lai_torch._model.batch import Loss, call, check_losses
 from lai_torch._model.preserve import preserved
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.recording import Recording
-from lai_torch._recording.reindexed import check_same
+from lai_torch._recording.proving.reindexed import check_same
+from lai_torch._recording.watching.recording import Recording
 
 
 def wrongly_recorded(

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.overrides import resolve_name
 
 from lai_torch._recording.per_sample import over_budget
-from lai_torch._recording.probes import leaves
-from lai_torch._recording.recorder import Recorder
-from lai_torch._recording.unread import HIDDEN
+from lai_torch._recording.rules.unread import HIDDEN
+from lai_torch._recording.watching.probes import leaves
+from lai_torch._recording.watching.recorder import Recorder
 
 
 def one_by_one(

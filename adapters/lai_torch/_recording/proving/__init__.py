@@ -1,0 +1,1 @@
+"""What proves a recording on the batch itself: places, order, sums, the last layer."""

@@ -1,0 +1,1 @@
+"""Watching one forward pass: probes, uses, and where the samples lie."""
