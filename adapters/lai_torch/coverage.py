@@ -7,9 +7,11 @@ from torch import nn
 from lai_core._adapters import Coverage as Coverage
 from lai_torch._model.batch import Loss
 from lai_torch._model.function import named_parameters
+from lai_torch._model.preserve import alone
 from lai_torch._recording.record import record
 
 
+@alone
 def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None) -> Coverage:
     """Say which parameters Ghost explains on a batch, and what share of all trainable scalars they are.
 

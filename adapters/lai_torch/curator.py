@@ -234,6 +234,7 @@ class Curator:
             "generator": self._validation.generator.get_state(),
         }
 
+    @alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a state that `state_dict` returned.
 

@@ -7,11 +7,13 @@ from torch import nn
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_core.estimators.gates import squared_column_norms
 from lai_torch._model.batch import Loss
+from lai_torch._model.preserve import alone
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recording import Recording
 
 
+@alone
 def trace_gates(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None
 ) -> GateTrace:

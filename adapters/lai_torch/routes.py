@@ -9,9 +9,11 @@ from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
 from lai_torch._curation.cost import forward_cost
 from lai_torch._model.batch import Loss
+from lai_torch._model.preserve import alone
 from lai_torch.trace import trace
 
 
+@alone
 def routes(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, sketches: Sequence[int] = (16, 32, 64, 128)
 ) -> tuple[Route, ...]:

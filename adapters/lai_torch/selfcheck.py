@@ -14,7 +14,7 @@ from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._model.batch import Loss, call, count, rows
 from lai_torch._model.function import Function, named_parameters
-from lai_torch._model.preserve import preserved, undone
+from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
 from lai_torch.exact import exact_scores
@@ -47,6 +47,7 @@ class SelfCheck(_adapters.SelfCheck):
     backward: Mapping[str, float] | None = None
 
 
+@alone
 def selfcheck(
     model: nn.Module,
     loss: Loss,

@@ -6,11 +6,13 @@ from torch import nn
 
 import lai_core as lai
 from lai_torch._model.batch import Loss
+from lai_torch._model.preserve import alone
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recording import Recording
 
 
+@alone
 def trace(
     model: nn.Module,
     loss: Loss,

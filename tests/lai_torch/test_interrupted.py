@@ -3,11 +3,13 @@
 import contextlib
 import copy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import lai_torch
 import pytest
 import torch
+from lai_torch._model.preserve import ALONE
 from torch import nn
 
 from tests.lai_torch.support import HALF, LOSS, data
@@ -15,6 +17,15 @@ from tests.lai_torch.support import HALF, LOSS, data
 FOLDERS = (str(Path(lai_torch.__file__).parent), str(Path(torch.optim.__file__).parent))
 POINTS = 24
 """How many points of a step to interrupt, evenly spread."""
+
+
+@pytest.fixture(autouse=True)
+def _lock_given_back() -> Iterator[None]:
+    """Give back the lock that an interruption kept: it may come just before `with` owes it."""
+    yield
+    with contextlib.suppress(RuntimeError):  # raised once this thread does not hold it
+        while True:
+            ALONE.release()
 
 
 class Interrupted:

@@ -7,14 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.preserve import ALONE
-
 BUDGET = 2**30
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps."""
 
 
 class Undo:
-    """Runs its block alone, whatever the thread, and puts back what it changed if it raises.
+    """Runs its block and puts back what it changed if it raises.
 
     Put back are attributes of `owners`, buffers, the gradients of earlier batches of a step and, within
     `BUDGET`, parameters, optimizer and scaler. A step that had no earlier batch is left without gradients.
@@ -46,7 +44,6 @@ class Undo:
 
     def __enter__(self) -> "Undo":
         """Remember attributes and buffers."""
-        ALONE.acquire()
         drawn = self.generator.get_state()
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
@@ -62,13 +59,10 @@ class Undo:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Put everything back if the block raised."""
-        try:
-            if kind is not None:
-                for restore in reversed(self._restores):
-                    restore()
-        finally:
-            self._restores = []
-            ALONE.release()
+        restores, self._restores = self._restores, []
+        if kind is not None:
+            for restore in reversed(restores):
+                restore()
 
     def _set_generator(self, state: Tensor) -> None:
         self.generator.set_state(state)

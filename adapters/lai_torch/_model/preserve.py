@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from lai_torch._model.snapshot import Streams, Tensors
 
 ALONE = RLock()
-"""Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn."""
+"""Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
+
+Taken by functions (`alone`), not by generators, which an interruption may leave suspended."""
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -38,7 +40,6 @@ def preserved(model: nn.Module, *, hooks: bool = False) -> Iterator[None]:
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     with ExitStack() as stack:
-        stack.enter_context(ALONE)
         modules = list(model.modules())
         tensors, streams = Tensors(model, modules), Streams(modules)
         for kind in tensors.devices | {"cpu"}:
@@ -62,7 +63,6 @@ def undone(model: nn.Module) -> Iterator[None]:
     Restored are `.grad`, tensors and random state, also when the body raises.
     """
     with ExitStack() as stack:
-        stack.enter_context(ALONE)
         gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
         modules = list(model.modules())
         stack.callback(Tensors(model, modules).restore)
@@ -91,15 +91,14 @@ def eager() -> Iterator[None]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the body with every module in eval mode; put each module's own flag back."""
-    with ALONE:
-        flags = [(module, module.training) for module in model.modules()]
-        try:
-            for module, _ in flags:
-                module.training = False
-            yield
-        finally:
-            for module, flag in flags:
-                module.training = flag
+    flags = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in flags:
+            module.training = False
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
 
 
 @contextmanager
