@@ -21,7 +21,7 @@ POINTS = 24
 
 @pytest.fixture(autouse=True)
 def _lock_given_back() -> Iterator[None]:
-    """Give back the lock that an interruption kept: it may come just before `with` owes it."""
+    """Give back the lock that tracing kept: it may raise at the end of a `with`, where no signal can."""
     yield
     with contextlib.suppress(RuntimeError):  # raised once this thread does not hold it
         while True:
