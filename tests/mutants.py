@@ -92,8 +92,8 @@ MUTANTS = {
     ),
     "take the first layer for the last": Mutant(
         "lai_core/estimators/_parameters.py",
-        "trace.layers[-1:]",
-        "trace.layers[:1]",
+        "last = trace.layers[-1]",
+        "last = trace.layers[0]",
         "estimators/test_exactness.py",
     ),
     "ignore layer weights": Mutant(

@@ -6,6 +6,7 @@ product of two of them is :math:`\sum_{t,t'} \langle a_{zt}, a_{jt'}\rangle \lan
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from jaxtyping import Float
 
@@ -121,13 +122,7 @@ class OuterGradient(ParameterGradient):
         self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
-
-        def products(left: Array, right: Array) -> Array:
-            return xp.matmul(
-                by_group(left, chunk, self.groups, work),
-                xp.matrix_transpose(by_group(right, training_chunk, self.groups, work)),
-            )
-
+        products = partial(_products, by_group, (chunk, training_chunk), self.groups, work)
         alpha = self.alpha(products, training)
         product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups
         t, u = self.positions, training.positions
@@ -188,13 +183,9 @@ class OuterGradient(ParameterGradient):
     def _paired_positions(
         self, training: "OuterGradient", chunk: slice, work: Workspace
     ) -> Float[Array, " n"]:
-        xp = work.xp
-
-        def products(left: Array, right: Array) -> Array:
-            left, right = (by_sample(factor, chunk, self.groups, work) for factor in (left, right))
-            return xp.matmul(left, xp.matrix_transpose(right))
-
-        return xp.sum(self.alpha(products, training) * products(self.rows, training.rows), axis=(1, 2, 3))
+        products = partial(_products, by_sample, (chunk, chunk), self.groups, work)
+        pairs = self.alpha(products, training) * products(self.rows, training.rows)
+        return work.xp.sum(pairs, axis=(1, 2, 3))
 
     def _paired_built(
         self, training: "OuterGradient", chunk: slice, slab: int, work: Workspace
@@ -333,6 +324,21 @@ class OuterGradient(ParameterGradient):
 
 Products = Callable[[Array, Array], Array]
 """Inner products of two factors' positions."""
+
+
+def _products(
+    laid_out: Callable[..., Array],
+    chunks: tuple[slice, slice],
+    groups: int,
+    work: Workspace,
+    left: Array,
+    right: Array,
+) -> Array:
+    """Return the inner products of two factors' positions, each factor's chunk of samples laid out alike."""
+    left, right = (
+        laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
+    )
+    return work.xp.matmul(left, work.xp.matrix_transpose(right))
 
 
 def _scaled(product: Array, scale: Array | float | None) -> Array:
