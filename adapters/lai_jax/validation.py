@@ -9,8 +9,10 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs
+from lai_core.storage import storable
 
 
+@storable
 @functools.partial(
     jax.tree_util.register_dataclass, data_fields=["signs", "permutation"], meta_fields=["width"]
 )
@@ -79,6 +81,7 @@ def draw_sketch(key: jax.Array, outputs: int, width: int) -> Sketch:
     return Sketch(signs, jax.random.permutation(other, outputs), width)
 
 
+@storable
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["side", "sketch", "layer_weights"],

@@ -8,7 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from array_api_compat import array_namespace, device, is_array_api_obj, is_jax_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_jax_array,
+    is_torch_array,
+    to_device,
+)
 
 Array = Any
 """Any array whose namespace follows the array API standard (numpy, torch, jax, strict, ...)."""
@@ -81,6 +88,11 @@ def xp_of(array: Array) -> Namespace:
 def device_of(array: Array) -> Any:
     """Return the device on which to create what meets `array`; None on jax, which places it by itself."""
     return None if is_jax_array(array) else device(array)
+
+
+def on_host(array: Array) -> Array:
+    """Return the array as numpy can read it: torch's without its graph, from the host's memory."""
+    return to_device(array.detach(), "cpu") if is_torch_array(array) else array
 
 
 def is_half(dtype: DType) -> bool:

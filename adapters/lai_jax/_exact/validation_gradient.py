@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_core.storage import storable
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import losses_of, take
 
 
+@storable
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
 @dataclass(frozen=True)
 class ValidationGradient:

@@ -1,0 +1,93 @@
+"""Keep what was computed: traces, summaries and sketches as files, read back in any array namespace.
+
+A file is in safetensors' format: arrays, and beside them one JSON text that says what they belong to. Nothing
+in it is run when it is read. Needs `pip install "lai-core[storage]"`.
+"""
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from lai_core.storage._values import flattened, rebuilt, storable
+
+__all__ = ["load", "save", "storable"]
+
+
+def save(path: str | PathLike[str], kept: Any) -> None:
+    """Write a trace, a summary, or a tuple, list or mapping of such things to a file.
+
+    The file appears whole or not at all: it is written beside `path` and then moved there, so that an
+    interruption leaves what was there before.
+
+    Parameters
+    ----------
+    path
+        Of the file, in a folder that exists; one that exists is replaced.
+    kept
+        A `Trace`, `ValidationSummary` or `GateTrace`, records of any kind, in `lai_jax` a `Validation` or
+        `Sketch`; arrays, numbers and text; tuples, lists and mappings of these.
+
+    Raises
+    ------
+    TypeError
+        If something in it can not be kept; the message says where it is.
+
+    Notes
+    -----
+    Arrays are copied to the host. bfloat16, which numpy does not have, is written as float32, which holds
+    its values exactly, and read back as bfloat16 where the namespace has it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core import storage
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((8, 3)), np.ones((8, 2)), name="head")])
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "summary.safetensors"
+    >>> storage.save(path, lai.summarize(trace, "lai"))
+    >>> storage.load(path)
+    ValidationSummary('lai', positions='tokens', samples=8, numbers=6)
+    """
+    arrays: list[Any] = []
+    structure = flattened(kept, "kept", arrays)
+    _file().write(Path(path), structure, arrays)
+
+
+def load(path: str | PathLike[str], asarray: Callable[..., Any] | None = None) -> Any:
+    """Read what `save` wrote, after checking that it is whole.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    asarray
+        Makes each array from a numpy array: `torch.asarray`, `jax.numpy.asarray`, or one that also places it,
+        such as `functools.partial(torch.asarray, device="cuda")`. None: numpy arrays.
+
+    Returns
+    -------
+    object
+        What was saved, equal in every bit.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is cut short, changed, of another program, of a newer version, or holds a kind of object whose
+        package was not imported; if `asarray` changes a type (jax without `jax_enable_x64` holds no float64).
+    """
+    structure, arrays = _file().read(Path(path), asarray)
+    return rebuilt(structure, arrays, f"{path}")
+
+
+def _file() -> Any:
+    """Import what needs safetensors: only those who save need it."""
+    try:
+        from lai_core.storage import _safetensors
+    except ModuleNotFoundError as error:
+        msg = f"storage: expected the package {error.name!r}, got none: pip install 'lai-core[storage]'"
+        raise ModuleNotFoundError(msg, name=error.name) from error
+    return _safetensors

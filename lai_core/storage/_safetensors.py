@@ -1,0 +1,107 @@
+"""The file itself: safetensors, a JSON structure and a checksum in its metadata, written atomically."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from lai_core._engine.namespace import on_host, xp_of
+
+VERSION = 1
+"""Of the format. One that an older library cannot read gets the next number."""
+
+
+def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
+    """Write to a new file beside `path`, flush it to the disk, and move it there."""
+    data = {str(index): _numpy(array) for index, array in enumerate(arrays)}
+    text = json.dumps(
+        {"structure": structure, "dtypes": [_dtype(array) for array in arrays]}, allow_nan=False
+    )
+    metadata = {
+        "lai_core": str(VERSION),
+        "content": text,
+        "sha256": _checksum(str(VERSION), text, data.values()),
+    }
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        save_file(data, beside, metadata)
+        with beside.open("rb+") as written:
+            os.fsync(written.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)  # it is still there where something raised
+
+
+def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]]:
+    """Return the structure and the arrays of a file that is whole.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    path.stat()  # says by itself that there is no such file
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            data = [file.get_tensor(str(index)) for index in range(len(file.keys()))]
+    except SafetensorError as error:
+        raise _unfit(path, f"one that is cut short or of another format ({error})") from error
+    if "lai_core" not in metadata:
+        raise _unfit(path, "one of another program")
+    if not metadata["lai_core"].isdecimal() or int(metadata["lai_core"]) > VERSION:
+        found = metadata["lai_core"]
+        raise _unfit(path, f"one of format {found} of a newer lai_core: this one reads up to {VERSION}")
+    text = metadata.get("content", "")
+    if metadata.get("sha256") != _checksum(metadata["lai_core"], text, data):
+        raise _unfit(path, "one whose checksum is of other bytes: it was changed")
+    content = json.loads(text)
+    return content["structure"], [
+        _placed(path, array, dtype, asarray) for array, dtype in zip(data, content["dtypes"], strict=True)
+    ]
+
+
+def _unfit(path: Path, got: str) -> ValueError:
+    return ValueError(f"{path}: expected a whole file that lai_core.storage.save wrote, got {got}")
+
+
+def _dtype(array: Any) -> str:
+    return str(array.dtype).rpartition(".")[2]
+
+
+def _numpy(array: Any) -> np.ndarray[Any, Any]:
+    """Return an array as numpy's, bfloat16 as float32."""
+    if _dtype(array) == "bfloat16":
+        xp = xp_of(array)
+        array = xp.astype(array, xp.float32)
+    return np.asarray(on_host(array), order="C")
+
+
+def _checksum(version: str, text: str, data: Iterable[np.ndarray[Any, Any]]) -> str:
+    found = sha256(f"{version} {text}".encode())
+    for array in data:
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.asarray(array, order="C").data)
+    return found.hexdigest()
+
+
+def _placed(path: Path, array: np.ndarray[Any, Any], dtype: str, asarray: Callable[..., Any] | None) -> Any:
+    """Return an array of the namespace asked for, in the type that it had."""
+    made: Any = array if asarray is None else asarray(array)
+    xp = xp_of(made)
+    if dtype == "bfloat16" and hasattr(xp, "bfloat16"):
+        made = xp.astype(made, xp.bfloat16)
+    elif _dtype(made) != str(array.dtype):
+        msg = (
+            f"{path}: expected asarray to keep the type {array.dtype}, got {made.dtype} (jax keeps 64 bits "
+            "with jax.config.update('jax_enable_x64', True) alone)"
+        )
+        raise ValueError(msg)
+    return made

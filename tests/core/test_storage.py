@@ -1,0 +1,214 @@
+"""What is saved comes back equal in every bit, in any namespace; anything else is refused by name."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+import lai_core as lai
+from lai_core import storage
+from lai_core.estimators.gates import GateTrace
+from tests.support.backends import BACKENDS
+
+READERS = {backend.name: backend for backend in BACKENDS}
+
+
+def every_kind(backend):
+    """Return a trace with a record of each kind, with keys and settings of all sorts."""
+    draws = np.random.default_rng(0)
+
+    def drawn(*shape, dtype="float32"):
+        return backend.array(draws.normal(size=shape), dtype)
+
+    ids = backend.array(draws.integers(0, 5, (4, 3)))
+    return lai.Trace(
+        [
+            lai.EmbeddingTrace(ids, drawn(4, 3, 2), 5, padding=0, weight=("tied", 1), name="table"),
+            lai.ConvolutionTrace(drawn(4, 2, 5, 5), drawn(4, 3, 4, 4), (2, 2), stride=(1, 1), bias=True),
+            lai.GainTrace(None, drawn(4, 2, 7), weight="gain"),
+            lai.ReadoutTrace(drawn(4, 6)),
+            lai.LayerTrace(drawn(4, 6), drawn(4, 3, dtype="float64"), weight=7, bias=True),
+        ]
+    )
+
+
+def same(left, right):
+    """Assert that two objects are equal: kinds, fields, every bit of every array."""
+    if hasattr(left, "dtype"):
+        assert str(left.dtype).rpartition(".")[2] == str(right.dtype).rpartition(".")[2]
+        assert tuple(left.shape) == tuple(right.shape)
+        left, right = (READERS[name_of(side)].numpy(side) for side in (left, right))
+        assert left.tobytes() == right.tobytes()
+    elif isinstance(left, (tuple, list)):
+        assert type(left) is type(right)
+        assert len(left) == len(right)
+        for pair in zip(left, right, strict=True):
+            same(*pair)
+    elif hasattr(left, "__dataclass_fields__"):
+        assert type(left) is type(right)
+        for field in fields(left):
+            same(getattr(left, field.name), getattr(right, field.name))
+    else:
+        assert type(left) is type(right)
+        assert left == right or (left != left and right != right)
+
+
+def name_of(array):
+    kinds = {np.ndarray: "numpy", torch.Tensor: "torch", jax.Array: "jax"}
+    return next((name for kind, name in kinds.items() if isinstance(array, kind)), "strict")
+
+
+@pytest.mark.parametrize("reader", BACKENDS, ids=str)
+@pytest.mark.parametrize("writer", BACKENDS, ids=str)
+def test_what_one_namespace_saves_every_other_loads(tmp_path, writer, reader):
+    trace = every_kind(writer)
+    kept = (
+        trace,
+        lai.summarize(trace, "lai", positions="mean"),
+        GateTrace(trace, [trace.layers[3].activations]),
+    )
+    storage.save(tmp_path / "kept", kept)
+    same(kept, storage.load(tmp_path / "kept", reader.array))
+
+
+def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
+    kept = {
+        "numbers": (0, -3, 1.5, float("nan"), float("-inf"), True, None),
+        ("a", 2): [],
+        "arrays": [np.zeros((0, 3)), np.array(2.0), np.arange(6.0).reshape(2, 3).T, np.array([True])],
+    }
+    storage.save(tmp_path / "kept", kept)
+    found = storage.load(tmp_path / "kept")
+    assert list(found) == list(kept)
+    same(list(found.values()), list(kept.values()))
+
+
+@pytest.mark.parametrize("reader", [torch.asarray, jnp.asarray], ids=["torch", "jax"])
+def test_bfloat16_keeps_its_bits(tmp_path, reader):
+    values = torch.randn(50).bfloat16()
+    storage.save(tmp_path / "kept", [values])
+    (found,) = storage.load(tmp_path / "kept", reader)
+    assert str(found.dtype).endswith("bfloat16")
+    assert [float(value) for value in found] == values.tolist()
+    assert storage.load(tmp_path / "kept")[0].dtype == np.float32
+
+
+def test_a_tensor_with_a_graph_is_saved_without_it(tmp_path):
+    storage.save(tmp_path / "kept", torch.ones(2, requires_grad=True) * 3)
+    assert storage.load(tmp_path / "kept").tolist() == [3.0, 3.0]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTrace(lai.LayerTrace):
+    """A kind of record that the library does not know."""
+
+
+def test_a_kind_of_record_of_ones_own_is_kept_with_nothing_to_declare(tmp_path):
+    trace = lai.Trace([OwnTrace(np.ones((2, 3)), np.ones((2, 1)))])
+    storage.save(tmp_path / "kept", trace)
+    same(trace, storage.load(tmp_path / "kept"))
+
+
+def test_a_summary_loaded_elsewhere_scores_alike(tmp_path):
+    draws = np.random.default_rng(1)
+    sides = [(draws.normal(size=(n, 4)), draws.normal(size=(n, 3))) for n in (9, 5)]
+    validation, training = (lai.Trace([lai.LayerTrace(*side)]) for side in sides)
+    storage.save(tmp_path / "kept", lai.summarize(validation, "lai"))
+    batch = lai.Trace([lai.LayerTrace(*map(torch.from_numpy, sides[1]))])
+    found = lai.lai_scores(storage.load(tmp_path / "kept", torch.asarray), batch)
+    np.testing.assert_allclose(found, lai.lai_scores(validation, training), rtol=1e-13)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "exact"])
+def test_a_validation_side_of_jax_is_kept(tmp_path, estimator):
+    draws = np.random.default_rng(2)
+    params, data = {"w": jnp.array(draws.normal(size=(4, 3)))}, jnp.array(draws.normal(size=(6, 4)))
+
+    def apply(params, inputs):
+        return inputs @ params["w"]
+
+    def loss(outputs, targets):
+        return ((outputs - targets) ** 2).sum(-1)
+
+    sketch = {"sketch": lai_jax.draw_sketch(jax.random.key(0), 3, 2)} if estimator == "lai" else {}
+    side = lai_jax.summarize(apply, params, loss, data, data[:, :3], estimator=estimator, **sketch)
+    storage.save(tmp_path / "kept", side)
+    found = storage.load(tmp_path / "kept", jnp.asarray)
+    assert jax.tree.structure(found) == jax.tree.structure(side)
+    for pair in zip(*map(jax.tree.leaves, (found, side)), strict=True):
+        np.testing.assert_array_equal(*pair)
+
+
+def test_any_changed_or_missing_byte_is_noticed(tmp_path):
+    path = tmp_path / "kept"
+    storage.save(path, [np.arange(5.0), "text", 1])
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="kept: expected a whole file"):
+            storage.load(path)
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="kept: expected a whole file"):
+            storage.load(path)
+
+
+def test_files_of_others_and_newer_ones_are_named(tmp_path):
+    save_file({"0": np.ones(2)}, tmp_path / "other")
+    with pytest.raises(ValueError, match="got one of another program"):
+        storage.load(tmp_path / "other")
+    save_file({}, tmp_path / "newer", {"lai_core": "2", "content": json.dumps({}), "sha256": ""})
+    with pytest.raises(ValueError, match="got one of format 2 of a newer lai_core"):
+        storage.load(tmp_path / "newer")
+    with pytest.raises(FileNotFoundError):
+        storage.load(tmp_path / "missing")
+
+
+def test_what_cannot_be_kept_is_named_with_its_place_before_anything_is_written(tmp_path):
+    trace = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)), weight=object())])
+    with pytest.raises(TypeError, match=r"kept\['a'\]\.layers\[0\]\.weight: expected .*, got object"):
+        storage.save(tmp_path / "kept", {"a": trace})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_type_that_the_namespace_would_change_is_refused(tmp_path):
+    storage.save(tmp_path / "kept", np.ones(2))
+    with pytest.raises(ValueError, match="expected asarray to keep the type float64, got float32"):
+        storage.load(tmp_path / "kept", lambda array: array.astype("float32"))
+
+
+def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):
+    path = tmp_path / "kept"
+    storage.save(path, [np.ones(2)])
+    whole = path.read_bytes()
+
+    def interrupted(file):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        storage.save(path, [np.zeros(9)])
+    assert [path] == list(tmp_path.iterdir())
+    assert path.read_bytes() == whole
+
+
+KIND_NOT_IMPORTED = """
+import sys, pytest
+from lai_core import storage
+with pytest.raises(ValueError, match="got a lai_jax.Sketch: import 'lai_jax' first"):
+    storage.load(sys.argv[1])
+"""
+
+
+def test_a_kind_whose_package_is_not_imported_is_named(tmp_path):
+    storage.save(tmp_path / "kept", lai_jax.draw_sketch(jax.random.key(0), 3, 2))
+    subprocess.run([sys.executable, "-c", KIND_NOT_IMPORTED, str(tmp_path / "kept")], check=True)
