@@ -8,6 +8,7 @@ a `ValueError`, and both name the argument, what was expected, what came, and wh
 """
 
 from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
+from lai_core.estimators.intervals import drop_harmful, score_intervals
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import keep_positive, keep_top, reweight, sampling_probabilities
 from lai_core.estimators.preconditioned import (
@@ -36,6 +37,7 @@ __all__ = [
     "ValidationSummary",
     "check_same_batch",
     "check_values",
+    "drop_harmful",
     "fitting_positions",
     "ghost_kernel",
     "ghost_scores",
@@ -49,6 +51,7 @@ __all__ = [
     "preconditioned_lai_scores",
     "reweight",
     "sampling_probabilities",
+    "score_intervals",
     "summarize",
     "update_second_moment",
 ]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_jax._curation.estimators import Moment, Scored, sound_scores
+from lai_jax._curation.estimators import Moment, Scored, scored_in_parts, sound_scores
 from lai_jax._curation.options import check_update, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
@@ -17,7 +17,10 @@ from lai_jax._curation.update import stepped, weigh
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["scores", "weights", "losses", "loss", "kept", "skipped", "second_moment"],
+    data_fields=[
+        *("scores", "weights", "losses", "loss", "kept", "skipped", "second_moment"),
+        *("parts", "sizes"),
+    ],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -41,6 +44,9 @@ class Report:
         Whether there was no update: no sample kept, or a gradient that is not finite on those kept.
     second_moment
         For preconditioned LAI, what to pass to the next step; None otherwise.
+    parts, sizes
+        The scores against each part that the validation set was summarized in, `(m, n)`, and how many
+        samples each has, for `lai_core.score_intervals`; None where it was not cut.
     """
 
     scores: jax.Array
@@ -50,6 +56,8 @@ class Report:
     kept: jax.Array
     skipped: jax.Array
     second_moment: jax.Array | None
+    parts: jax.Array | None = None
+    sizes: jax.Array | None = None
 
 
 def curated_update(
@@ -58,7 +66,7 @@ def curated_update(
     tx: Any,
     *,
     estimator: str = "lai",
-    policy: Callable[[jax.Array], jax.Array] = lai.keep_positive,
+    policy: Callable[..., jax.Array] = lai.keep_positive,
     rows: int | float | None = None,
     recompute: bool = False,
     decay: float = 0.999,
@@ -81,7 +89,9 @@ def curated_update(
     policy
         From `(n,)` scores to `(n,)` weights of the losses. A sample whose loss or score is not finite has
         the score NaN, and weight 0 whatever the policy says; without `rows`, a step that meets one runs
-        the batch forward once more, without it.
+        the batch forward once more, without it. Where the validation set was summarized in `parts`, the
+        policy is called with the scores against each part, `(parts, n)`, and their `sizes=`:
+        `lai_core.drop_harmful`.
     rows
         Run the backward pass on at most this many rows: a number, or a share of the batch. The rows
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's
@@ -136,9 +146,9 @@ def curated_update(
         validation = opened(estimator, summary)
         chosen = scorer.choose_pass(Problem(apply, params, loss, last), rows, recompute)
         recorded = chosen.forward((inputs, targets))
-        scored = scorer.score(validation, recorded, Moment(second_moment, decay, exponent))
+        scored = scored_in_parts(scorer, validation, recorded, Moment(second_moment, decay, exponent))
         scores = sound_scores(scored)
-        weights = weigh(policy, scores, rows)
+        weights = weigh(policy, scores, rows, scored.parts, scored.sizes)
         params, opt_state, skipped = stepped(tx, params, opt_state, chosen.backward(weights), weights)
         return params, opt_state, _report(scored, scores, weights, skipped)
 
@@ -148,4 +158,5 @@ def curated_update(
 def _report(scored: Scored, scores: jax.Array, weights: jax.Array, skipped: jax.Array) -> Report:
     used = weights > 0
     loss = jnp.sum(weights * jnp.where(used, scored.losses, 0.0))
-    return Report(scores, weights, scored.losses, loss, jnp.sum(used), skipped, scored.second_moment)
+    told = scored.second_moment, scored.parts, scored.sizes
+    return Report(scores, weights, scored.losses, loss, jnp.sum(used), skipped, *told)

@@ -29,6 +29,7 @@ def summarize(
     sketch: Sketch | None = None,
     calibration: int = 32,
     chunk: int | None = None,
+    parts: int | None = None,
     last: str | None = None,
 ) -> Validation:
     """Trace a validation set and sum it up, for `curated_update` with the same estimator.
@@ -52,6 +53,10 @@ def summarize(
         Ghost; at least two.
     chunk
         Trace at most so many samples at once, one chunk after the other in one program.
+    parts
+        Cut the validation set into so many parts, whose scores tell how far their sum can be off; the policy
+        of the step is then called with all of them, as `lai_core.drop_harmful` is. 16 will do. None: it is
+        not cut.
 
     Returns
     -------
@@ -79,11 +84,14 @@ def summarize(
     """
     side_of = estimator_of(estimator).side
     check_carried(estimator, sketch, None)
-    check_counts(calibration=calibration, chunk=chunk)
+    check_counts(calibration=calibration, chunk=chunk, parts=parts)
     check_targets(inputs, targets)
     problem, batch = Problem(apply, params, loss, last), (inputs, targets)
     options = SideOptions(positions, sketch)
-    if chunk is None or chunk >= batch_size(inputs):
+    side: Any
+    if parts is not None:
+        side = _in_parts(lambda part, counted: side_of(problem, part, counted, options), batch, parts)
+    elif chunk is None or chunk >= batch_size(inputs):
         side = side_of(problem, batch, True, options)
     else:
         side = _in_chunks(lambda part, counted: side_of(problem, part, counted, options), batch, chunk)
@@ -91,7 +99,27 @@ def summarize(
     weights = None
     if find_estimator(estimator).fits_weights:
         weights = fitted_weights(problem, batch, positions=str(positions), size=calibration)
-    return Validation(side, sketch, weights, positions if isinstance(side, lai.Trace) else None)
+    return Validation(side, sketch, weights, positions if isinstance(side, lai.Trace) else None, parts)
+
+
+def _in_parts(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], parts: int) -> Any:
+    """Sum up parts whose sizes differ by one at most; the smaller are filled up with what does not count."""
+    samples = batch_size(batch[0])
+    if not 2 <= parts <= samples:
+        msg = f"parts: expected a number from 2 to that of the validation samples ({samples}), got {parts}"
+        raise ValueError(msg)
+    ends = jnp.arange(parts + 1) * samples // parts
+    places = ends[:-1, None] + jnp.arange(-(-samples // parts))
+
+    def part(place_and_end: tuple[jax.Array, jax.Array]) -> Any:
+        place, end = place_and_end
+        side = side_of(take(batch, jnp.minimum(place, samples - 1)), place < end)
+        if not isinstance(side, lai.ValidationSummary):
+            msg = "parts: expected an estimator and positions that have a ValidationSummary; leave it out"
+            raise ValueError(msg)
+        return side
+
+    return jax.lax.map(part, (places, ends[1:]))
 
 
 def _in_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], chunk: int) -> Any:

@@ -85,7 +85,7 @@ def draw_sketch(key: jax.Array, outputs: int, width: int) -> Sketch:
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["side", "sketch", "layer_weights"],
-    meta_fields=["positions"],
+    meta_fields=["positions", "parts"],
 )
 @dataclass(frozen=True)
 class Validation:
@@ -102,9 +102,13 @@ class Validation:
         `(L,)`: by which LAI weighs the layers; None: all 1.
     positions
         How to read positions where `side` is a `Trace`.
+    parts
+        Of how many parts of the validation set `side` has the summaries, along a first axis of every
+        array; None: it is one summary.
     """
 
     side: Any
     sketch: Sketch | None = None
     layer_weights: jax.Array | None = None
     positions: str | None = None
+    parts: int | None = None

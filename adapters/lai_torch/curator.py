@@ -11,6 +11,7 @@ from lai_torch._curation.checks import (
     check_groups,
     check_model,
     check_optimizer,
+    check_parts,
     check_policy,
     check_together,
     checked_weights,
@@ -56,7 +57,11 @@ class Curator:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself.
+        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself. With `parts` it is called
+        with the scores against each part, `(parts, n)`, and their `sizes=`: `lai_core.drop_harmful`.
+    parts
+        Cut the validation set into so many parts, whose scores tell how far their sum can be off; as many
+        summaries and products in place of one. 16 will do. None: it is not cut.
     warmup
         How many steps train on everything first.
     refresh
@@ -118,6 +123,7 @@ class Curator:
         *,
         estimator: str | Estimator = "lai",
         policy: Policy = lai.keep_positive,
+        parts: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
         share: float = 1.0,
@@ -131,6 +137,7 @@ class Curator:
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._validation = Validation(validation, share, generator)
         check_together(estimator, self._validation, optimizer, backward)
+        check_parts(parts, estimator, self._validation)
         check_counts(warmup, refresh, accumulate, group_floor)
         check_optimizer(optimizer, model, {"warmup": (warmup, 0), "accumulate": (accumulate, 1)})
         check_policy(policy)
@@ -138,7 +145,7 @@ class Curator:
         self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor
         self.steps = self.skipped = self.dropped = 0
         chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
-        self._scorer = scorer(model, loss, optimizer, estimator, generator)
+        self._scorer = scorer(model, loss, optimizer, estimator, generator, parts)
         self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
         self._passes = Passes(model, loss, self._scorer, backward, chunk, training)
         self._chunk = chunk
@@ -272,7 +279,11 @@ class Curator:
         """Turn scores into weights; without scores, in warm-up, all alike."""
         if scored is None:
             return torch.full((samples,), 1.0 / samples, device=next(self.model.parameters()).device)
-        weights = checked_weights(self.policy(scored.scores), torch.isfinite(scored.scores))
+        if scored.parts is None:
+            found = self.policy(scored.scores)
+        else:
+            found = self.policy(scored.parts, sizes=scored.sizes)
+        weights = checked_weights(found, torch.isfinite(scored.scores))
         if groups is not None and self.group_floor > 0:
             weights = with_floor(weights, scored.scores, groups, self.group_floor)
         return weights
@@ -282,7 +293,17 @@ class Curator:
         found: dict[str, Any] = {"scores": None, "losses": update.losses}
         dropped = update.dropped
         if scored is not None:
-            names = ("scores", "losses", "positions", "layer_weights", "cost", "method", "reason")
+            names = [
+                "scores",
+                "losses",
+                "positions",
+                "layer_weights",
+                "cost",
+                "method",
+                "reason",
+                "parts",
+                "sizes",
+            ]
             found = {field: getattr(scored, field) for field in names} | {"age": self._summaries.age}
             dropped += int((~torch.isfinite(scored.scores)).sum())
         return Report(

@@ -13,8 +13,8 @@ from lai_core.estimators import catalogue
 
 POSITIONS = ("tokens", "mean", "flatten")
 
-Policy = Callable[[Tensor], Tensor]
-"""From scores `(n,)`, positive helps, to weights `(n,)`."""
+Policy = Callable[..., Tensor]
+"""From scores `(n,)`, positive helps, to weights `(n,)`; from `(parts, n)` and `sizes=` with `parts`."""
 
 
 def check_count(name: str, value: Any, least: int) -> None:

@@ -51,6 +51,9 @@ class Report:
         multiply-adds; None where scores are not made from pairs of tokens.
     method, reason
         How exact scores were computed, and why not by forward mode; see `exact_scores`. Else None.
+    parts, sizes
+        The scores against each of the parts that the validation set was cut into, `(m, n)`, and how many
+        samples each has, for `lai_core.score_intervals`; None where it was not cut.
     """
 
     step: int
@@ -70,6 +73,8 @@ class Report:
     cost: float | None = None
     method: str | None = None
     reason: str | None = None
+    parts: Tensor | None = None
+    sizes: tuple[int, ...] | None = None
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
         """Return one row a sample, of plain values that JSON has: what is not finite is None.

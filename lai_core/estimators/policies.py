@@ -39,7 +39,7 @@ def keep_positive(scores: Array, *, normalize: str = "kept") -> Float[Array, " n
     """
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores)
-    return _normalized(xp, xp.astype(values > 0, values.dtype), normalize)
+    return normalized(xp, xp.astype(values > 0, values.dtype), normalize)
 
 
 def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Float[Array, " n"]:
@@ -74,7 +74,7 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     order = xp.argsort(-values, stable=True)
     rank = xp.argsort(order, stable=True)  # the inverse of a permutation
     taken = (rank < kept) & xp.isfinite(scores)
-    return _normalized(xp, xp.astype(taken, values.dtype), normalize)
+    return normalized(xp, xp.astype(taken, values.dtype), normalize)
 
 
 def reweight(scores: Array) -> Float[Array, " n"]:
@@ -152,7 +152,7 @@ def _positive_part(xp: Namespace, values: Array) -> Array:
     return _divided(xp, _divided(xp, positive, root), root)
 
 
-def _normalized(xp: Namespace, kept: Array, normalize: str) -> Array:
+def normalized(xp: Namespace, kept: Array, normalize: str) -> Array:
     """Return the 0/1 vector `kept` over its sum, or over its length."""
     return kept * (1.0 / kept.shape[0]) if normalize == "batch" else _divided(xp, kept, xp.sum(kept))
 

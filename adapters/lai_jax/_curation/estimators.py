@@ -26,11 +26,15 @@ class Scored:
         `(n,)` each.
     second_moment
         For preconditioned LAI the next one.
+    parts, sizes
+        The scores against each part of the validation set, and the parts' numbers of samples.
     """
 
     losses: jax.Array
     scores: jax.Array
     second_moment: jax.Array | None = None
+    parts: jax.Array | None = None
+    sizes: jax.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +210,19 @@ ESTIMATORS: dict[str, Estimator] = {
     "calibrated_lai": LAI(),
     "exact": Exact(),
 }
+
+
+def scored_in_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+    """Score a batch, against each part of a validation set that was summarized in parts."""
+    if validation.parts is None:
+        return estimator.score(validation, recorded, moment)
+
+    def against(side: Any) -> tuple[Any, ...]:
+        scored = estimator.score(replace(validation, side=side, parts=None), recorded, moment)
+        return scored.scores, scored.losses, scored.second_moment
+
+    parts, losses, moved = jax.vmap(against, out_axes=(0, None, None))(validation.side)
+    return Scored(losses, parts.sum(0), moved, parts, validation.side.samples)
 
 
 def sound_scores(scored: Scored) -> jax.Array:

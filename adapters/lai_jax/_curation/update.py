@@ -10,10 +10,20 @@ from lai_jax._curation.rows import best, count_of
 from lai_jax._program.leaves import floating
 
 
-def weigh(policy: Callable[[jax.Array], jax.Array], scores: jax.Array, rows: int | float | None) -> jax.Array:
+def weigh(
+    policy: Callable[..., jax.Array],
+    scores: jax.Array,
+    rows: int | float | None,
+    parts: jax.Array | None,
+    sizes: jax.Array | None,
+) -> jax.Array:
     """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
     seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
-    return jnp.where(jnp.isnan(scores), 0.0, policy(seen))
+    if parts is None:
+        weights = policy(seen)
+    else:
+        weights = policy(jnp.where(jnp.isnan(seen), jnp.nan, parts), sizes=sizes)
+    return jnp.where(jnp.isnan(scores), 0.0, weights)
 
 
 def stepped(

@@ -122,6 +122,21 @@ def _check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None
         raise ValueError(msg)
 
 
+def check_parts(parts: Any, estimator: Estimator, validation: Validation) -> None:
+    """Raise unless a validation set can be cut into so many parts, each with a summary of its own."""
+    if parts is None:
+        return
+    check_count("parts", parts, 2)
+    if validation.is_batch or validation.is_summary:
+        got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
+        msg = f"parts: expected a validation set to cut, got {got}; pass (inputs, targets) or a loader"
+        raise ValueError(msg)
+    if estimator.facts.summary is None:
+        fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.summary)
+        msg = f"parts: expected one of {fitting}, which sum a part up, got {estimator.name!r}"
+        raise ValueError(msg)
+
+
 def check_counts(warmup: Any, refresh: Any, accumulate: Any, group_floor: Any) -> None:
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):

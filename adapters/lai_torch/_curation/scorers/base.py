@@ -62,6 +62,9 @@ class Scored:
     ----------
     second_moment
         The running mean of squared output gradients, this batch included; see `Scorer.take`.
+    parts, sizes
+        The scores against each part of the validation set, `(m, n)`, and how many samples each part has;
+        None where it is not cut into parts.
     """
 
     scores: Tensor
@@ -72,6 +75,8 @@ class Scored:
     method: str | None = None
     reason: str | None = None
     second_moment: Tensor | None = None
+    parts: Tensor | None = None
+    sizes: tuple[int, ...] | None = None
 
 
 class Scorer(ABC):
@@ -98,7 +103,8 @@ class Scorer(ABC):
         # not a loop, whose variable would hold one part's trace while the next is made
         found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
         finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
-        return replace(found, scores=torch.where(finite, found.scores, torch.nan))
+        parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
+        return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
 
     @abstractmethod
     def score_part(self, summary: Any, reading: Reading) -> Scored:
@@ -141,10 +147,25 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
         yield rows(batch, slice(start, min(start + size, samples)), samples)
 
 
+def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:
+    """Cut a batch into so many consecutive parts, of sizes that differ by one at most; none is empty."""
+    samples = count(*batch)
+    for index in range(min(parts, samples)):
+        start, stop = (end * samples // min(parts, samples) for end in (index, index + 1))
+        yield rows(batch, slice(start, stop), samples)
+
+
 def _joined(parts: list[Scored]) -> Scored:
     """Return the scores of consecutive parts of a batch as those of the batch."""
     if len(parts) == 1:
         return parts[0]
     scores, losses = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "losses"))
     costs = [part.cost for part in parts if part.cost is not None]  # each in forwards of its own part
-    return replace(parts[0], scores=scores, losses=losses, cost=costs[0] if costs else None)
+    by_part = [part.parts for part in parts if part.parts is not None]
+    return replace(
+        parts[0],
+        scores=scores,
+        losses=losses,
+        cost=costs[0] if costs else None,
+        parts=torch.cat(by_part, dim=1) if by_part else None,
+    )

@@ -20,9 +20,14 @@ from lai_torch.options import LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Pre
 
 
 def scorer(
-    model: nn.Module, loss: Loss, optimizer: Any, estimator: Estimator, generator: torch.Generator
+    model: nn.Module,
+    loss: Loss,
+    optimizer: Any,
+    estimator: Estimator,
+    generator: torch.Generator,
+    cut: int | None = None,
 ) -> Scorer:
-    """Return the scorer of an estimator."""
+    """Return the scorer of an estimator, for a validation set that is cut into so many parts."""
     facts = estimator.facts
     if facts.learning_rate:
         return MidpointScorer(model, loss, optimizer)
@@ -37,7 +42,7 @@ def scorer(
         head_alone=facts.parameters == "last",
         last=options["last"],
     )
-    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
+    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch, "cut": cut}
     match estimator:
         case Ghost():
             return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)

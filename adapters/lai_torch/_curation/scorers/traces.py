@@ -1,7 +1,7 @@
 """Ghost, LAI and LLI in the loop, from traces."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,11 +18,13 @@ from lai_torch._curation.scorers.base import (
     Scored,
     Scorer,
     chunks,
+    cut_evenly,
     nothing_finite,
 )
 from lai_torch._curation.sketch import Sketch
 from lai_torch._curation.tracer import Tracer
 from lai_torch._model.batch import Loss, rows
+from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
 
@@ -63,6 +65,8 @@ class TraceScorer(Scorer):
         How positions are to be read; None: as fits.
     sketch
         What narrows output gradients, if anything does.
+    cut
+        Into how many parts the validation set is cut, each with a score of its own; None: it is not.
     """
 
     def __init__(
@@ -75,16 +79,31 @@ class TraceScorer(Scorer):
         facts: Estimator,
         positions: str | None = None,
         sketch: Sketch | None = None,
+        cut: int | None = None,
     ) -> None:
         super().__init__(model, loss)
         self.tracer, self.product, self.facts = tracer, product, facts
-        self.positions, self.sketch = positions, sketch
+        self.positions, self.sketch, self.cut = positions, sketch, cut
         self._cost = TokenCost(model)
 
     def summarize(self, validation: Batch, size: int) -> ValidationSide:
-        """Sum the parts' summaries, or keep their traces where there is no such sum."""
+        """Sum the set up, or each of the parts that it is cut into."""
         if self.sketch is not None:
             self.sketch.forget()
+        if self.cut is None:
+            return self._summed(validation, size)
+        sides = []
+        for part in cut_evenly(validation, self.cut):
+            try:
+                sides.append(self._summed(part, size))
+            except UnusableError:  # nothing finite: the other parts may do
+                continue
+        if not sides:
+            raise nothing_finite()
+        return ValidationSide(tuple(part for side in sides for part in side.parts), sides[0].positions)
+
+    def _summed(self, validation: Batch, size: int) -> ValidationSide:
+        """Sum the chunks' summaries, or keep their traces where there is no such sum."""
         total: lai.ValidationSummary | None = None
         traces: list[lai.Trace] = []
         positions: str | None = None
@@ -138,7 +157,8 @@ class TraceScorer(Scorer):
         weights = None if isinstance(summary, Itself) else summary.layer_weights
         if trace is None:
             nothing = torch.full_like(reading.losses, torch.nan)
-            return Scored(nothing, reading.losses, summary.positions, layer_weights=weights)
+            parts = nothing.expand(len(self._sizes(summary) or ()), -1)
+            return self._result(summary, nothing, reading, parts, summary.positions, weights)
         if itself and self.sketch is not None:
             self.sketch.forget()
         positions = self._positions_for(trace) if itself else summary.positions
@@ -148,14 +168,33 @@ class TraceScorer(Scorer):
         if weights is not None:
             options["layer_weights"] = weights
         if isinstance(summary, Itself):
-            scores = product(trace, trace, exclude_self=summary.exclude_self, **options)
+            parts = product(trace, trace, exclude_self=summary.exclude_self, **options)[None]
         else:
-            scores = torch.stack([product(part, trace, **options) for part in summary.parts]).sum(0)
+            parts = torch.stack([product(part, trace, **options) for part in summary.parts])
         if reading.rows is not None:
-            everyone = torch.full_like(reading.losses, torch.nan, dtype=scores.dtype)
-            everyone[reading.rows] = scores
-            scores = everyone
-        return Scored(scores, reading.losses, positions, layer_weights=weights, cost=cost)
+            everyone = parts.new_full((len(parts), len(reading.losses)), torch.nan)
+            everyone[:, reading.rows] = parts
+            parts = everyone
+        return replace(self._result(summary, parts.sum(0), reading, parts, positions, weights), cost=cost)
+
+    def _result(
+        self,
+        summary: ValidationSide | Itself,
+        scores: Tensor,
+        reading: Reading,
+        parts: Tensor,
+        positions: str | None,
+        weights: Tensor | None,
+    ) -> Scored:
+        sizes = self._sizes(summary)
+        kept = None if sizes is None else parts
+        return Scored(scores, reading.losses, positions, layer_weights=weights, parts=kept, sizes=sizes)
+
+    def _sizes(self, summary: ValidationSide | Itself) -> tuple[int, ...] | None:
+        """Return how many validation samples each part has; None where the set is not cut."""
+        if self.cut is None or isinstance(summary, Itself):
+            return None
+        return tuple(_samples(part) for part in summary.parts)
 
     def _positions_for(self, trace: Any) -> str | None:
         """Return how positions are read; None where that is no choice."""
@@ -184,3 +223,8 @@ class TraceScorer(Scorer):
         """Say what scoring by pairs of tokens costs, before it runs; None where it costs next to nothing."""
         width = None if self.sketch is None else self.sketch.width
         return self._cost(trace, batch, width) if positions == "tokens" else None
+
+
+def _samples(part: lai.ValidationSummary | lai.Trace) -> int:
+    """Return how many samples a summary was made of, or a trace has."""
+    return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())

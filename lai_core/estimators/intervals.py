@@ -1,0 +1,274 @@
+r"""How far the scores of a finite validation set may be from those of all validation samples there are.
+
+The validation samples are draws, so that each score is a sum of independent terms, one a sample. Cut into m
+parts, in any way that does not look at the scores, the set gives m scores whose spread says how far their
+sum can be off. The parts may be single samples, a kernel's rows; a few of them (16, say) give almost as
+narrow intervals and cost as many summaries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf, log
+from typing import Any
+
+from jaxtyping import Bool, Float
+
+from lai_core._engine.checks import check_choice, check_floating, check_not_empty, check_number, check_vector
+from lai_core._engine.namespace import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    cast,
+    device_of,
+    is_array,
+    namespace_of,
+)
+from lai_core._theory.algebra import quotient
+from lai_core._theory.student import upper_quantile
+from lai_core.estimators.policies import NORMALIZATIONS, normalized
+
+DEPENDENCE = ("arbitrary", "positive")
+
+
+def score_intervals(
+    parts: Array, *, level: float = 0.95, sizes: Any = None, bound: Any = None
+) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+    r"""Intervals for the scores that a validation set of this size has on average over its draws.
+
+    Implements :eq:`part-variance` and :eq:`empirical-bernstein`. Without `bound` the interval is the normal
+    one, :math:`S \pm t\, \sqrt n\, \hat\sigma` with Student's t of m - 1 degrees of freedom: right if the
+    parts' scores are normal, as sums of many samples nearly are. With `bound` it is the empirical
+    Bernstein one, right whatever their law, and wider.
+
+    Parameters
+    ----------
+    parts
+        `(m, n_train)`: the training samples' scores against m parts of the validation set, two at
+        least. A kernel will do: its parts are single samples.
+    level
+        How often the interval is to hold the mean score, in (0, 1): for each training sample by itself.
+    sizes
+        `(m,)`, how many validation samples each part has: an array of the parts' namespace or a sequence
+        of numbers. None: all the same.
+    bound
+        A number or `(n_train,)`: what the mean of a part's products can be in absolute value, known
+        before the draw. Of LLI under cross-entropy it is at most :math:`2 \|a_j\| \max_z \|a_z\|`.
+
+    Returns
+    -------
+    tuple
+        Lower and upper ends, `(n_train,)` each, around the scores `parts.sum(0)`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If an argument does not fit, or both `sizes` and `bound` are given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> low, high = lai.score_intervals(np.array([[1.0, 4.0], [1.5, -4.0], [2.0, 3.0]]))
+    >>> (low > 0).tolist()
+    [True, False]
+    """
+    check_number("level", level, above=0.0, below=1.0)
+    spread = _spread(parts, sizes, bound)
+    score, width = spread.score, spread.half_width((1.0 - level) / 2)
+    return score - width, score + width
+
+
+def drop_harmful(
+    parts: Array,
+    *,
+    rate: float = 0.1,
+    dependence: str = "arbitrary",
+    sizes: Any = None,
+    bound: Any = None,
+    normalize: str = "kept",
+) -> Float[Array, " n_train"]:
+    r"""Drop the samples that hurt for certain: a share of at most `rate` of those dropped does not.
+
+    Implements :eq:`false-discovery-rate`. To hurt is to have a negative mean score. Every training sample is
+    tested against one validation set, so that the tests depend on one another, and samples with opposite
+    gradients negatively: hence Benjamini and Yekutieli's thresholds, which hold whatever the dependence.
+
+    Parameters
+    ----------
+    parts, sizes, bound
+        As for `score_intervals`: without `bound` the tests are Student's, with it Bernstein's.
+    rate
+        The false discovery rate, in (0, 1]: what share of the dropped samples may, on average over draws
+        of the validation set, do no harm.
+    dependence
+        `arbitrary`, or `positive`: Benjamini and Hochberg's thresholds, which drop more and hold where the
+        tests are independent or depend positively on one another.
+    normalize
+        As in `keep_positive`.
+
+    Returns
+    -------
+    array
+        `(n_train,)` weights; a sample whose parts are not all finite gets weight 0, and counts as tested.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong kind.
+    ValueError
+        If an argument does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.drop_harmful(np.array([[-3.0, 2.0], [-3.1, -4.0], [-2.9, 1.0], [-3.0, -2.0]]))
+    array([0., 1.])
+    """
+    check_number("rate", rate, above=0.0, at_most=1.0)
+    check_choice("dependence", dependence, DEPENDENCE)
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    spread = _spread(parts, sizes, bound)
+    xp, finite = spread.xp, spread.xp.isfinite(spread.score)
+    strength = xp.where(finite, spread.strength, xp.full_like(spread.score, -inf))
+    limits = _step_up_limits(strength.shape[0], float(rate), dependence)
+    needed = [spread.needed_strength(limit) for limit in limits]
+    dropped = _step_up(xp, strength, xp.asarray(needed, dtype=strength.dtype, device=device_of(strength)))
+    return normalized(xp, xp.astype(finite & ~dropped, strength.dtype), normalize)
+
+
+@lru_cache(maxsize=64)
+def _step_up_limits(tests: int, rate: float, dependence: str) -> tuple[float, ...]:
+    """Return the limits of the smallest p-value, the next one, ...: k rate / n, over 1 + ... + 1/n or not."""
+    harmonic = sum(1.0 / k for k in range(1, tests + 1)) if dependence == "arbitrary" else 1.0
+    return tuple(rate * k / (tests * harmonic) for k in range(1, tests + 1))
+
+
+def _step_up(xp: Namespace, strength: Array, needed: Array) -> Bool[Array, " n"]:
+    """Return which tests are the k strongest, for the largest k of which the weakest is strong enough."""
+    ordered = xp.flip(xp.sort(strength))
+    nothing = xp.full_like(ordered, inf)
+    return strength >= xp.min(xp.where(ordered >= needed, ordered, nothing))
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """Scores as normal variables: Student's t with one degree of freedom fewer than there are parts."""
+
+    xp: Namespace
+    score: Array
+    error: Array
+    freedom: int
+
+    def half_width(self, tail: float) -> Array:
+        return upper_quantile(tail, self.freedom) * self.error
+
+    @property
+    def strength(self) -> Array:
+        """How many standard errors the score is below 0."""
+        return self.xp.where(
+            self.error > 0,
+            quotient(self.xp, -self.score, self.error, 0.0),
+            self.xp.where(self.score < 0, self.xp.full_like(self.score, inf), -self.score),
+        )
+
+    def needed_strength(self, limit: float) -> float:
+        return upper_quantile(limit, self.freedom)
+
+
+@dataclass(frozen=True)
+class _Bernstein:
+    """Scores as sums of bounded variables, off by `root x + linear x^2` with x^2 = log(2 / chance)."""
+
+    xp: Namespace
+    score: Array
+    root: Array
+    linear: Array
+
+    def half_width(self, tail: float) -> Array:
+        square = log(2.0 / tail)
+        return self.root * square**0.5 + self.linear * square
+
+    @property
+    def strength(self) -> Array:
+        """The x^2 at which the upper end of the interval is 0, so that the p-value is 2 exp(-x^2)."""
+        xp = self.xp
+        below = xp.where(self.score < 0, -self.score, xp.zeros_like(self.score))
+        x = quotient(xp, 2.0 * below, self.root + xp.sqrt(self.root**2 + 4.0 * self.linear * below), 0.0)
+        return x * x
+
+    def needed_strength(self, limit: float) -> float:
+        return log(2.0 / limit)
+
+
+def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
+    """Check the parts' scores, and return their sum with what says how far it can be off."""
+    xp = namespace_of({"parts": parts})
+    if parts.ndim != 2 or parts.shape[0] < 2:
+        msg = (
+            "parts: expected shape (m, n_train), the scores against m parts of the validation set, two at "
+            f"least, got {tuple(parts.shape)}"
+        )
+        raise ValueError(msg)
+    check_not_empty("parts", parts)
+    check_floating("parts", parts, xp)
+    values = cast(xp, parts, accumulation_dtype(xp, parts.dtype))
+    count = int(values.shape[0])
+    if bound is not None:
+        if sizes is not None:
+            msg = "sizes: expected None beside a bound, which is for parts of one size; leave one of them out"
+            raise ValueError(msg)
+        return _bernstein(xp, values, _bound(xp, values, bound))
+    weights = _sizes(xp, values, sizes)
+    samples = xp.sum(weights)
+    score = xp.sum(values, axis=0)
+    # Part i has n_i samples: its score has mean n_i mu and variance n_i sigma^2.
+    deviation = values - weights[:, None] * (score / samples)
+    squares = xp.sum(quotient(xp, deviation * deviation, weights[:, None], 0.0), axis=0)
+    # A part that lost all its samples, as it has none with a finite loss, is no part.
+    freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1
+    variance = quotient(xp, squares, freedom + 0 * squares, inf)
+    return _Normal(xp, score, xp.sqrt(samples * variance), count - 1)
+
+
+def _bernstein(xp: Namespace, values: Array, bound: Array | float) -> _Bernstein:
+    """Return the spread of m variables in [-bound, bound]; the sum is off by m times what the mean is."""
+    count = int(values.shape[0])
+    score = xp.sum(values, axis=0)
+    deviation = values - score / count
+    variance = xp.sum(deviation * deviation, axis=0) / (count - 1)
+    linear = xp.zeros_like(score) + (count * 7.0 / (3.0 * (count - 1))) * 2.0 * bound
+    return _Bernstein(xp, score, xp.sqrt(2.0 * count * variance), linear)
+
+
+def _bound(xp: Namespace, values: Array, bound: Any) -> Array | float:
+    if not is_array(bound):
+        check_number("bound", bound, above=0.0)
+        return float(bound)
+    check_vector("bound", bound, int(values.shape[1]))
+    namespace_of({"parts": values, "bound": bound})
+    return cast(xp, bound, values.dtype)
+
+
+def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:
+    count = int(values.shape[0])
+    if sizes is None:
+        return xp.ones_like(values[:, 0])
+    if is_array(sizes):
+        if tuple(sizes.shape) != (count,):
+            msg = f"sizes: expected shape ({count},), one size for each part, got {tuple(sizes.shape)}"
+            raise ValueError(msg)
+        namespace_of({"parts": values, "sizes": sizes})
+        return cast(xp, sizes, values.dtype)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        msg = f"sizes: expected an array or a sequence of numbers, got {type(sizes).__name__}"
+        raise TypeError(msg)
+    if len(sizes) != count:
+        msg = f"sizes: expected one for each of {count} parts, got {len(sizes)}"
+        raise ValueError(msg)
+    for index, size in enumerate(sizes):
+        check_number(f"sizes[{index}]", size, above=0.0)
+    return xp.asarray([float(size) for size in sizes], dtype=values.dtype, device=device_of(values))
