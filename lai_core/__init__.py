@@ -16,7 +16,7 @@ from lai_core.estimators.preconditioned import (
     preconditioned_lai_scores,
     update_second_moment,
 )
-from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
+from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores, self_influence
 from lai_core.estimators.summaries import ValidationSummary, summarize
 from lai_core.records.base import Record, Trace
 from lai_core.records.convolution import ConvolutionTrace
@@ -52,6 +52,7 @@ __all__ = [
     "reweight",
     "sampling_probabilities",
     "score_intervals",
+    "self_influence",
     "summarize",
     "update_second_moment",
 ]

@@ -2,8 +2,8 @@
 
 from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
+from lai_torch.dataset import score_dataset
 from lai_torch.exact import ExactScores, exact_scores
-from lai_torch.gates import GateTrace, trace_gates
 from lai_torch.options import (
     LAI,
     LLI,
@@ -20,7 +20,7 @@ from lai_torch.options import (
 from lai_torch.report import AuditLog, Report
 from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
-from lai_torch.trace import trace
+from lai_torch.trace import GateTrace, trace, trace_gates
 
 __all__ = [
     "LAI",
@@ -45,6 +45,7 @@ __all__ = [
     "draw",
     "exact_scores",
     "routes",
+    "score_dataset",
     "selfcheck",
     "trace",
     "trace_gates",

@@ -1,13 +1,15 @@
-"""From a model and a batch to a `lai_core.Trace`."""
+"""From a model and a batch to a `lai_core.Trace`, and to one with the gates between its layers."""
 
 from typing import Any
 
 from torch import nn
 
 import lai_core as lai
+from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
 from lai_torch._recording.assemble import assemble
+from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recording import Recording
 
@@ -82,6 +84,47 @@ def trace(
     if not partial:
         check_explained(recording)
     return assemble(recording)
+
+
+@alone
+def trace_gates(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None
+) -> GateTrace:
+    """Record one batch for gate-corrected LAI: inputs of layers, gates between them, the output's gradients.
+
+    The model is a chain: linear layers on `(n, d)`, each with a matrix of its own, and between two of
+    them any function that works entry by entry (an activation, a gain, BatchNorm or dropout in eval
+    mode). That it does is checked on every batch, by two products with its Jacobian.
+
+    Parameters
+    ----------
+    model, loss, inputs, targets, last
+        As for `trace`.
+
+    Returns
+    -------
+    GateTrace
+        Detached tensors; costs one forward pass and two elementwise backward passes.
+
+    Raises
+    ------
+    TypeError
+        If `inputs` or what `loss` returns is of a wrong kind.
+    ValueError
+        If the model is no such chain, naming the layer; else as in `trace`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> from lai_core.estimators.gates import gate_lai_kernel
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
+    >>> found = lai_torch.trace_gates(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]))
+    >>> gate_lai_kernel(found, found).shape
+    torch.Size([5, 5])
+    """
+    return gated(record(model, loss, inputs, targets, every_layer=False, last=last, gates=True))
 
 
 def check_explained(recording: Recording) -> None:

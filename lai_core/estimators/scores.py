@@ -6,9 +6,15 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array
+from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._sides import exact_sides, lai_sides
+from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
+from lai_core.records.compatible import check_trace
+
+SUMMED = ("ghost", "lai", "lli")
+"""The estimators that are an inner product of what they see of two samples, whatever the samples."""
 
 
 def ghost_scores(
@@ -154,3 +160,49 @@ def lai_scores(
     """
     sides = lai_sides(validation, training, layer_weights, positions, exclude_self, memory_budget)
     return sides.scores(exclude_self=exclude_self)
+
+
+def self_influence(
+    trace: Trace,
+    estimator: str,
+    *,
+    positions: str = "tokens",
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " n"]:
+    r"""Inner product of each sample's gradient with itself: the squared norm of what the estimator sees.
+
+    The diagonal of the estimator's kernel of a batch with itself, without the kernel; :math:`\|g_j\|^2` for
+    Ghost. By Cauchy and Schwarz no score of sample j is larger than its root times the norm of the summed
+    validation gradient.
+
+    Parameters
+    ----------
+    trace
+        With the output gradients of every layer for `ghost`, of the last one for `lai` and `lli`.
+    estimator
+        `ghost`, `lai` or `lli`.
+    positions
+        What LAI's product means on layers with positions: `tokens`, `mean` or `flatten`.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n,)`, 0 or more, in the losses' units squared over the parameters'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> trace = lai.Trace([lai.LayerTrace(np.array([[1.0, 2.0]]), np.array([[3.0]]))])
+    >>> lai.self_influence(trace, "ghost")
+    array([45.])
+    """
+    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in SUMMED])
+    check_trace("trace", trace, asked.gradients, memory_budget)
+    if asked.positions:
+        sides = lai_sides(trace, trace, None, positions, False, memory_budget)
+    else:
+        sides = exact_sides(asked.name, trace, trace, False, memory_budget)
+    return estimators.diagonal(sides.validation, sides.training, sides.work)

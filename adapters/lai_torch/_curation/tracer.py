@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss
 from lai_torch._recording.assemble import assemble
+from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import Known
-from lai_torch.gates import GateTrace, gated
-from lai_torch.trace import check_explained
+from lai_torch.trace import GateTrace, check_explained
 
 Batch = tuple[Any, Any]
 

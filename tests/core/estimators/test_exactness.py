@@ -85,6 +85,8 @@ def test_leaving_a_sample_out_of_its_own_score_subtracts_the_diagonal(backend, p
         others = (kernel - np.diag(np.diag(kernel))).sum(axis=0)
         atol = 1e-12 * max(1.0, np.abs(kernel).max()) * len(kernel)
         np.testing.assert_allclose(backend.numpy(scores[name]), others, rtol=0, atol=atol)
+        norms = lai.self_influence(batch, name, positions=positions)
+        np.testing.assert_allclose(backend.numpy(norms), np.diag(kernel), rtol=0, atol=atol)
 
 
 @given(st.sampled_from((LAYOUTS[2], LAYOUTS[4])), st.integers(0, 2**20))

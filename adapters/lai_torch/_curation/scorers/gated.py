@@ -8,7 +8,7 @@ from torch import Tensor
 from lai_core.estimators.gates import gate_lai_scores
 from lai_torch._curation.scorers.base import Batch
 from lai_torch._curation.scorers.traces import TraceScorer, ValidationSide
-from lai_torch.gates import GateTrace
+from lai_torch.trace import GateTrace
 
 
 class GateScorer(TraceScorer):

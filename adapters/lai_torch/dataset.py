@@ -1,0 +1,231 @@
+"""Which samples are bad? Score a whole data set once, into a table that survives the process."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+
+from lai_core._adapters import check_batch
+from lai_torch._curation.blocks import BlockScores, placed
+from lai_torch._curation.scorers.base import chunks
+from lai_torch._curation.validation import own_stream
+from lai_torch._model.batch import Loss, count, rows, tensors
+from lai_torch.options import Estimator, check_count, with_defaults
+
+Batch = tuple[Any, Any]
+
+
+def score_dataset(
+    model: nn.Module,
+    loss: Loss,
+    dataset: Any,
+    validation: Any,
+    folder: str | PathLike[str],
+    *,
+    estimator: str | Estimator = "lai",
+    batch_size: int = 64,
+    blocks: int = 16,
+    checkpoints: Mapping[str, Any] | None = None,
+    ids: Sequence[Any] | None = None,
+    groups: Sequence[Any] | None = None,
+    part: int = 4096,
+    process: tuple[int, int] | None = None,
+    progress: bool = True,
+) -> None:
+    r"""Score every sample of a data set against a validation set, into a folder of Parquet files.
+
+    One row a sample, read by `lai_core.storage.tables.read_scores`: `id`; `score`, positive helps;
+    `standard_error` of the score over the draw of the validation set; the sample's own `loss`;
+    `gradient_norm`, the norm of what the estimator sees of its gradient (`lai_core.self_influence`); `group`
+    and `checkpoint` where they are given. Memory holds one batch, and the validation set's summary `blocks`
+    times.
+
+    An interrupted run goes on where it stopped when it is started again with the same arguments: each part
+    appears whole or not at all, and no sample is lost or stands there twice. Processes share the work.
+
+    Parameters
+    ----------
+    model
+        Scored in eval mode; afterwards as before.
+    loss
+        `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
+    dataset
+        A pair `(inputs, targets)`; a data set with a length whose items are pairs (input, target); a
+        `DataLoader` over one, whose collation and workers are used, not its order.
+    validation
+        `(inputs, targets)`, or a data set, which is loaded whole.
+    folder
+        Where the table is written; made where it is missing.
+    estimator
+        By name, or with its options; not `midpoint` or `preconditioned_lai`, which are of a training run.
+    batch_size
+        How many samples are scored, and at most traced of the validation set, at once. Scores do not depend
+        on it but for rounding; those of `calibrated_lai` do, which fits its weights on so many.
+    blocks
+        Into how many parts the validation set is dealt for the standard error; each costs the products of
+        one scoring. 1: no standard error. It is taken for Ghost, LAI and LLI without a sketch.
+    checkpoints
+        Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
+        `read_scores(folder, average=True)` averages.
+    ids, groups
+        What the samples are called, and to what they belong; whole numbers or text. None: the sample's
+        number; no column.
+    part
+        Samples in one file: what an interruption loses at most.
+    process
+        Which process this is and how many there are. None: from `torch.distributed` where it is set up, else
+        `(0, 1)`.
+    progress
+        Whether to show a bar.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds scores of another model, validation set, estimator or size; if an argument does
+        not fit.
+
+    Notes
+    -----
+    With scores :math:`s_b` of :math:`B` blocks of :math:`m_b` of the :math:`m` validation samples,
+    :math:`s = \sum_b s_b`, and its squared standard error is :math:`\frac{B}{B-1} \sum_b (s_b -
+    \frac{m_b}{m} s)^2`, unbiased for the variance of a sum of independent draws where blocks are of one size.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> import lai_torch
+    >>> from lai_core.storage.tables import read_scores
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
+    >>> data, validation = ((torch.randn(n, 4), torch.randint(3, (n,))) for n in (50, 32))
+    >>> folder = tempfile.mkdtemp()
+    >>> lai_torch.score_dataset(model, loss, data, validation, folder, progress=False)
+    >>> read_scores(folder).column_names
+    ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
+    """
+    from lai_core.storage.tables import score_parts  # needs pyarrow, which nothing else here does
+
+    estimator = with_defaults(estimator)
+    _check_estimator(estimator)
+    for name, value in {"batch_size": batch_size, "blocks": blocks, "part": part}.items():
+        check_count(name, value, 1)
+    samples, load = _loaded("dataset", dataset, batch_size)
+    held_out = _whole(validation)
+    columns = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
+    for name, values in columns.items():
+        if len(values) != samples:
+            msg = f"{name}s: expected one per sample, {samples}, got {len(values)}"
+            raise ValueError(msg)
+    settings = {
+        "estimator": repr(estimator),
+        "batch_size": batch_size,
+        "blocks": blocks,
+        "validation": _digest(tensors(held_out)),
+    }
+    of_process = _process() if process is None else process
+    begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    try:
+        for name, state in ({"": begun} if checkpoints is None else checkpoints).items():
+            if name:
+                model.load_state_dict(_state(state))
+            named = {**columns, "checkpoint": [name] * samples} if name else columns
+            scores = BlockScores(model, loss, estimator, held_out, blocks, batch_size)
+            score_parts(
+                Path(folder, name),
+                settings | {"model": _digest(model.state_dict().values())},
+                partial(_rows, scores, load, named),
+                samples=samples,
+                rows=part,
+                process=of_process,
+                progress=progress,
+            )
+    finally:
+        if checkpoints is not None:
+            model.load_state_dict(begun, strict=False)  # but for what is no tensor
+
+
+def _rows(
+    scores: BlockScores, load: Callable[[range], Iterable[Any]], named: Mapping[str, Any], span: range
+) -> dict[str, Any]:
+    """Return the columns of consecutive samples."""
+    batches = [scores(placed(_pair("dataset", batch), scores.model)) for batch in load(span)]
+    found = {name: torch.cat([each[name] for each in batches]).cpu().numpy() for name in batches[0]}
+    given = {name: [values[index] for index in span] for name, values in named.items()}
+    return {"id": given.pop("id"), **found, **given}
+
+
+def _loaded(role: str, dataset: Any, size: int) -> tuple[int, Callable[[range], Iterable[Any]]]:
+    """Return how many samples there are, and what makes batches of consecutive ones."""
+    if isinstance(dataset, tuple):
+        check_batch(role, dataset)
+        samples = count(*dataset)
+        return samples, lambda span: chunks(rows(dataset, slice(span.start, span.stop), samples), size)
+    options: dict[str, Any] = {}
+    if isinstance(dataset, DataLoader):
+        options = {name: getattr(dataset, name) for name in ("collate_fn", "num_workers")}
+        dataset = dataset.dataset
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        msg = (
+            f"{role}: expected one with a length and numbered samples, a pair (inputs, targets), or a "
+            f"DataLoader over one, got {type(dataset).__name__}: what only streams cannot be taken up again"
+        )
+        raise TypeError(msg)
+    if not len(dataset):
+        msg = f"{role}: expected at least one sample, got none"
+        raise ValueError(msg)
+    # the loader's own stream: its workers' seeds are none of training's draws
+    return len(dataset), lambda span: DataLoader(
+        Subset(dataset, span), batch_size=size, generator=own_stream(), **options
+    )
+
+
+def _whole(validation: Any) -> Batch:
+    """Return a validation set as one pair."""
+    if isinstance(validation, tuple):
+        check_batch("validation", validation)
+        return validation
+    samples, _ = _loaded("validation", validation, 1)
+    _, load = _loaded("validation", validation, samples)
+    return _pair("validation", next(iter(load(range(samples)))))
+
+
+def _pair(role: str, batch: Any) -> Batch:
+    pair = tuple(batch) if isinstance(batch, list) else batch
+    check_batch(f"{role}, a batch", pair)
+    return pair
+
+
+def _check_estimator(estimator: Estimator) -> None:
+    if estimator.name in {"midpoint", "preconditioned_lai"}:
+        msg = (
+            f"estimator: expected one that scores a sample by itself, got {estimator.name!r}, which depends "
+            "on the training run's optimizer or past; use 'lai', 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+
+
+def _state(state: Any) -> Mapping[str, Any]:
+    return state if isinstance(state, Mapping) else torch.load(state, weights_only=True, map_location="cpu")
+
+
+def _process() -> tuple[int, int]:
+    spread = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if spread else (0, 1)
+
+
+def _digest(values: Iterable[Any]) -> str:
+    """Return what tells one set of tensors from another."""
+    found = sha256()
+    for value in values:
+        if isinstance(value, Tensor):
+            found.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()

@@ -1,0 +1,145 @@
+"""A data set's scores as one page that opens in a browser. Needs `pip install "lai-core[dataset]"`."""
+
+import io
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from jinja2 import Environment
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+__all__ = ["write_report"]
+
+SHOWN = {
+    "score": "score: positive helps",
+    "loss": "own loss",
+    "gradient_norm": "gradient norm",
+    "standard_error": "standard error of the score",
+}
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{ title }}</title><style>
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; }
+th, td { text-align: right; padding: .2rem .8rem; border-bottom: 1px solid #8886; }
+svg { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
+</style></head><body>
+<h1>{{ title }}</h1>
+<p>{{ samples }} samples: {{ harmful }} with a negative score ({{ share }}), {{ certain }} of them by more
+than two standard errors; {{ lost }} whose score is not a number.</p>
+{{ picture }}
+<p>A low score says that a gradient step on the sample would raise the validation loss, at these parameters.
+To <em>find</em> wrong labels, a large own loss is often the better sign: look at both.</p>
+{% for name, head, rows in tables %}<h2>{{ name }}</h2><div class="wide"><table>
+<tr>{% for cell in head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table></div>{% endfor %}
+</body></html>
+"""
+
+
+def write_report(
+    table: pa.Table, path: str | PathLike[str], *, title: str = "Scores of a data set", worst: int = 20
+) -> None:
+    """Write one HTML file: distributions, the worst samples by score and by loss, each group's shares.
+
+    Parameters
+    ----------
+    table
+        What `read_scores` returned, of one checkpoint or averaged.
+    path
+        Of the file; it holds its pictures and loads nothing.
+    title
+        Its heading.
+    worst
+        How many samples the lists show.
+
+    Raises
+    ------
+    ValueError
+        If a sample stands in the table more than once, as with several checkpoints.
+    """
+    if (samples := len(pc.unique(table["id"]))) != len(table):
+        msg = (
+            f"table: expected one row a sample, got {len(table)} rows of {samples} samples; read it with "
+            "average=True, or filter one checkpoint"
+        )
+        raise ValueError(msg)
+    finite = table.filter(pc.is_finite(table["score"]))
+    negative = finite.filter(pc.less(finite["score"], 0.0))
+    certain = pc.less(negative["score"], pc.multiply(negative["standard_error"], -2.0))
+    tables = [
+        ("Lowest scores", *_listed(finite.sort_by("score"), worst)),
+        ("Largest own losses", *_listed(finite.sort_by([("loss", "descending")]), worst)),
+    ]
+    if "group" in table.column_names:
+        tables.append(("Groups", *_groups(finite)))
+    page = Environment(autoescape=True).from_string(PAGE)
+    text = page.render(
+        title=title,
+        samples=len(table),
+        harmful=len(negative),
+        share=f"{len(negative) / max(len(finite), 1):.1%}",
+        certain=pc.sum(certain).as_py() or 0,
+        lost=len(table) - len(finite),
+        picture=_picture(finite),
+        tables=tables,
+    )
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _listed(table: pa.Table, rows: int) -> tuple[list[str], list[list[str]]]:
+    """Return the first rows as text, with their heading."""
+    return table.column_names, [[_text(value) for value in row.values()] for row in table[:rows].to_pylist()]
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _groups(table: pa.Table) -> tuple[list[str], list[list[str]]]:
+    """Return each group's number of samples, share of negative scores and mean score and loss."""
+    table = table.append_column("negative", pc.cast(pc.less(table["score"], 0.0), pa.float64()))
+    means = [("id", "count"), ("negative", "mean"), ("score", "mean"), ("loss", "mean")]
+    found = table.group_by("group").aggregate(means).sort_by("group").to_pylist()
+    head = ["group", "samples", "negative scores", "mean score", "mean loss"]
+    return head, [
+        [
+            _text(row["group"]),
+            str(row["id_count"]),
+            f"{row['negative_mean']:.1%}",
+            _text(row["score_mean"]),
+            _text(row["loss_mean"]),
+        ]
+        for row in found
+    ]
+
+
+def _picture(table: pa.Table) -> Any:
+    """Draw the distribution of each number, and the score against the loss; as SVG, marked safe."""
+    names = [name for name in SHOWN if pc.any(pc.is_finite(table[name])).as_py()]
+    figure = Figure(figsize=(9, 2.6 * -(-(len(names) + 1) // 2)), layout="constrained")
+    axes = figure.subplots(-(-(len(names) + 1) // 2), 2, squeeze=False).flatten()
+    for axis, name in zip(axes, names, strict=False):
+        axis.hist(table.filter(pc.is_finite(table[name]))[name].to_numpy(), bins=60, color="#4477aa")
+        axis.set(xlabel=SHOWN[name], ylabel="samples", yscale="log")
+    scatter = axes[len(names)]
+    scatter.scatter(
+        table["loss"].to_numpy(), table["score"].to_numpy(), s=3, color="#aa3377", rasterized=True
+    )
+    scatter.axhline(0.0, color="#888888", linewidth=0.8)
+    scatter.set(xlabel=SHOWN["loss"], ylabel=SHOWN["score"])
+    for axis in axes[len(names) + 1 :]:
+        axis.set_axis_off()
+    written = io.StringIO()
+    figure.savefig(written, format="svg", metadata={"Date": None})
+    svg = written.getvalue()
+    described = (
+        "Distributions of the scores, losses, gradient norms and standard errors; scores against losses"
+    )
+    return Markup(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{described}"', 1))

@@ -1,0 +1,160 @@
+"""Tables of a data set's scores, in parts that appear whole or not at all: a run goes on where it stopped.
+
+Needs `pip install "lai-core[dataset]"`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from tqdm.auto import tqdm
+
+__all__ = ["read_scores", "score_parts"]
+
+Columns = Mapping[str, Any]
+"""Names and numpy arrays or lists, one entry a sample."""
+
+RUN = "run.json"
+
+
+def score_parts(
+    folder: Path,
+    settings: Mapping[str, Any],
+    score: Callable[[range], Columns],
+    *,
+    samples: int,
+    rows: int,
+    process: tuple[int, int],
+    progress: bool,
+) -> None:
+    """Score what is missing of a data set's parts, and write each as one Parquet file.
+
+    Parameters
+    ----------
+    folder
+        Of the parts, made where it is missing.
+    settings
+        What the scores are of; a run that goes on must have the same.
+    score
+        From consecutive sample numbers to their columns.
+    samples, rows
+        Of the data set, and of one part.
+    process
+        Which process this is, and how many there are: part k is written by process `k mod count`.
+    progress
+        Whether to show a bar.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _check_run(folder / RUN, {"samples": samples, "rows": rows, **settings})
+    index, count = process
+    own = [part for part in range(-(-samples // rows)) if part % count == index]
+    spans = {part: range(part * rows, min((part + 1) * rows, samples)) for part in own}
+    missing = [part for part in own if not _path(folder, part).exists()]
+    done = sum(len(spans[part]) for part in own if part not in missing)
+    total = sum(map(len, spans.values()))
+    with tqdm(total=total, initial=done, unit=" samples", disable=not progress) as bar:
+        for part in missing:
+            _replaced(_path(folder, part), pq.write_table, pa.table(dict(score(spans[part]))))
+            bar.update(len(spans[part]))
+
+
+def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.Table:
+    """Read the table that `score_dataset` wrote, with the rank of every score.
+
+    Parameters
+    ----------
+    folder
+        The one it was written to.
+    average
+        Whether to average each sample's numbers over the checkpoints.
+
+    Returns
+    -------
+    pyarrow.Table
+        In the order of the data set, one checkpoint after the other: `.to_pandas()`, or
+        `datasets.Dataset(table)`. `rank` counts from 1, the lowest score, which is the most harmful; none
+        where the score is not a number.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is no such folder.
+    ValueError
+        If parts are missing: the run was interrupted and goes on when it is started again.
+    """
+    folders = sorted(path.parent for path in Path(folder).rglob(RUN))
+    if not folders:
+        msg = f"{folder}: expected a folder that score_dataset wrote, found no {RUN} in it"
+        raise FileNotFoundError(msg)
+    tables = [pa.concat_tables(_parts(each)) for each in folders]
+    if average:
+        return _ranked(_averaged(pa.concat_tables(tables)))
+    return pa.concat_tables([_ranked(table) for table in tables])
+
+
+def _parts(folder: Path) -> Iterator[pa.Table]:
+    run = json.loads((folder / RUN).read_text())
+    paths = [_path(folder, part) for part in range(-(-run["samples"] // run["rows"]))]
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        msg = (
+            f"{folder}: expected {len(paths)} parts, {len(missing)} are missing ({missing[0].name} first): "
+            "start the same score_dataset again, it goes on where it stopped"
+        )
+        raise ValueError(msg)
+    yield from (pq.read_table(path) for path in paths)
+
+
+def _ranked(table: pa.Table) -> pa.Table:
+    scores = pc.if_else(pc.is_nan(table["score"]), None, table["score"])
+    ranks = pc.rank(scores, sort_keys="ascending", tiebreaker="min")
+    return table.append_column("rank", pc.if_else(pc.is_null(scores), None, pc.cast(ranks, pa.int64())))
+
+
+def _averaged(table: pa.Table) -> pa.Table:
+    """Return each sample's means over the checkpoints; a standard error as if all were of one sample set."""
+    numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    others = [name for name in table.column_names if name not in (*numbers, "id", "checkpoint")]
+    grouped = table.group_by("id", use_threads=False).aggregate(
+        [(name, "mean") for name in numbers] + [(name, "first") for name in others]
+    )
+    names = {f"{name}_mean": name for name in numbers} | {f"{name}_first": name for name in others}
+    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
+
+
+def _path(folder: Path, part: int) -> Path:
+    return folder / f"part-{part:06d}.parquet"
+
+
+def _check_run(path: Path, run: Mapping[str, Any]) -> None:
+    """Write what the run is of; where it was begun before, raise unless it is the same.
+
+    Raises
+    ------
+    ValueError
+        If it differs.
+    """
+    if not path.exists():
+        _replaced(path, lambda text, where: Path(where).write_text(text), json.dumps(run, indent=1))
+    begun = json.loads(path.read_text())
+    for name in {**begun, **run}:
+        if begun.get(name) != run.get(name):
+            msg = (
+                f"{name}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
+                f"got {run.get(name)!r}; pass another folder"
+            )
+            raise ValueError(msg)
+
+
+def _replaced(path: Path, write: Callable[[Any, Any], Any], content: Any) -> None:
+    """Write a file beside its place and move it there; one left by a killed run is written over."""
+    beside = path.with_name(f".{path.name}")
+    write(content, beside)
+    with beside.open("rb+") as written:
+        os.fsync(written.fileno())
+    beside.replace(path)

@@ -1,0 +1,220 @@
+"""A table of a data set's scores: right, with honest errors, and nothing lost or doubled by a kill."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import lai_torch
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import lai_core as lai
+from lai_core.storage.tables import read_scores
+
+LOSS = torch.nn.CrossEntropyLoss(reduction="none")
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3)
+    return torch.nn.Sequential(*layers).double()
+
+
+def drawn(samples, seed=1):
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 5, generator=draws, dtype=torch.double)
+    return inputs, torch.randint(3, (samples,), generator=draws)
+
+
+def scored(folder, data, validation, model=None, **options):
+    model = network() if model is None else model
+    lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
+    return read_scores(folder).to_pydict()
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])
+def test_scores_and_losses_are_those_of_a_curator_in_any_batches(tmp_path, estimator):
+    data, validation, model = drawn(23), drawn(20, 2), network()
+    curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator)
+    _, report = curator.score(*data)
+    table = scored(tmp_path, data, validation, model, estimator=estimator, batch_size=5, part=8)
+    assert table["id"] == list(range(23))
+    np.testing.assert_allclose(table["score"], report.scores, rtol=1e-10)
+    np.testing.assert_allclose(table["loss"], report.losses, rtol=1e-12)
+    order = np.argsort(report.scores.numpy())
+    assert [table["rank"][index] for index in order] == list(range(1, 24))
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_one_sample_a_block_gives_the_textbook_standard_error_and_the_gradients_norm(tmp_path, estimator):
+    data, validation, model = drawn(9), drawn(20, 2), network()
+    sides = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in (validation, data)]
+    kernel = getattr(lai, f"{estimator}_kernel")
+    table = scored(tmp_path, data, validation, model, estimator=estimator, blocks=20, batch_size=4)
+    np.testing.assert_allclose(table["standard_error"], (20 * kernel(*sides).var(0, correction=1)).sqrt())
+    np.testing.assert_allclose(table["gradient_norm"], kernel(sides[1], sides[1]).diagonal().sqrt())
+
+
+def test_standard_errors_of_blocks_are_as_large_as_the_spread_over_drawn_validation_sets(tmp_path):
+    data, everyone = drawn(6), drawn(3600, 3)
+    tables = [
+        scored(tmp_path / str(draw), data, tuple(side[draw * 60 : (draw + 1) * 60] for side in everyone))
+        for draw in range(60)
+    ]
+    spread = np.std([table["score"] for table in tables], axis=0, ddof=1)
+    stated = np.sqrt(np.mean(np.square([table["standard_error"] for table in tables]), axis=0))
+    np.testing.assert_allclose(stated, spread, rtol=0.3)  # the spread itself is known to 1 / sqrt(118)
+
+
+def test_estimators_that_fit_something_to_the_whole_set_state_no_error(tmp_path):
+    table = scored(tmp_path, drawn(4), drawn(8, 2), estimator=lai_torch.LAI(sketch=2))
+    assert np.isnan(table["standard_error"]).all()
+
+
+def test_a_sample_that_is_not_finite_has_no_rank(tmp_path):
+    inputs, targets = drawn(6)
+    inputs[2, 0] = torch.inf
+    table = scored(tmp_path, (inputs, targets), drawn(8, 2))
+    assert [rank is None for rank in table["rank"]] == [False, False, True, False, False, False]
+
+
+def test_data_sets_loaders_names_and_groups(tmp_path):
+    data, validation = drawn(10), drawn(8, 2)
+    plain = scored(tmp_path / "plain", data, validation, batch_size=4)
+    items = TensorDataset(*data)
+    options = {"batch_size": 4, "ids": [f"s{i}" for i in range(10)], "groups": data[1].tolist()}
+    loader = DataLoader(items, batch_size=3, shuffle=True)
+    state = torch.get_rng_state()
+    for name, dataset in {"items": items, "loader": loader}.items():
+        table = scored(tmp_path / name, dataset, TensorDataset(*validation), **options)
+        assert table["score"] == plain["score"]
+        assert table["id"] == options["ids"]
+        assert table["group"] == options["groups"]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
+    data, validation = drawn(40), drawn(8, 2)
+    options = {"batch_size": 4, "part": 8, "estimator": "lai"}
+    whole = scored(tmp_path / "whole", data, validation, **options)
+    draws, calls = random.Random(0), []
+
+    def failing(outputs, targets):
+        calls.append(len(targets))
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return LOSS(outputs, targets)
+
+    for stop in draws.sample(range(2, 60), 12):
+        calls.clear()
+        folder = tmp_path / str(stop)
+        try:
+            lai_torch.score_dataset(network(), failing, data, validation, folder, progress=False, **options)
+        except KeyboardInterrupt:
+            with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
+                read_scores(folder)
+        assert scored(folder, data, validation, **options) == whole
+
+
+OPTIONS = {"batch_size": 4, "part": 4, "progress": False}
+KILLED = """
+import sys, time, torch, lai_torch
+sys.path.insert(0, sys.argv[2])
+from tests.lai_torch.test_dataset import LOSS, OPTIONS, drawn, network
+print("ready", flush=True)
+loss = lambda outputs, targets: (time.sleep(0.01), LOSS(outputs, targets))[1]
+lai_torch.score_dataset(network(), loss, drawn(40), drawn(8, 2), sys.argv[1], **OPTIONS)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_loses_nothing(tmp_path, pytestconfig):
+    whole = scored(tmp_path / "whole", drawn(40), drawn(8, 2), batch_size=4, part=4)
+    draws, kills = random.Random(0), 0
+    while True:
+        call = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(pytestconfig.rootpath)]
+        process = subprocess.Popen(call, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        process.stdout.readline()
+        time.sleep(draws.uniform(0.0, 0.6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        if process.returncode == 0 or kills == 4:
+            break
+    assert kills
+    assert scored(tmp_path / "killed", drawn(40), drawn(8, 2), batch_size=4, part=4) == whole
+
+
+def test_processes_share_the_parts(tmp_path):
+    data, validation = drawn(30), drawn(8, 2)
+    whole = scored(tmp_path / "whole", data, validation, part=7)
+    for index in (0, 1):
+        with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
+            read_scores(tmp_path / "shared")
+        lai_torch.score_dataset(
+            network(), LOSS, data, validation, tmp_path / "shared", part=7, process=(index, 2), progress=False
+        )
+    assert read_scores(tmp_path / "shared").to_pydict() == whole
+
+
+def test_checkpoints_stand_one_after_the_other_or_are_averaged(tmp_path):
+    data, validation, model = drawn(6), drawn(8, 2), network()
+    states = {name: network(seed).state_dict() for name, seed in {"early": 5, "late": 6}.items()}
+    torch.save(states["late"], tmp_path / "late.pt")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    checkpoints = {"early": states["early"], "late": tmp_path / "late.pt"}
+    table = scored(tmp_path / "table", data, validation, model, checkpoints=checkpoints)
+    alone = [scored(tmp_path / str(seed), data, validation, network(seed))["score"] for seed in (5, 6)]
+    assert table["checkpoint"] == ["early"] * 6 + ["late"] * 6
+    np.testing.assert_array_equal(table["score"], np.concatenate(alone))
+    averaged = read_scores(tmp_path / "table", average=True).to_pydict()
+    np.testing.assert_allclose(averaged["score"], np.mean(alone, axis=0))
+    assert sorted(averaged["rank"]) == list(range(1, 7))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.training
+
+
+def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path):
+    data, validation = drawn(6), drawn(8, 2)
+    scored(tmp_path, data, validation)
+    others = {
+        "estimator": {"estimator": "ghost"},
+        "batch_size": {"batch_size": 2},
+        "rows": {"part": 3},
+        "model": {"model": network(4)},
+        "validation": {"validation": drawn(8, 3)},
+        "samples": {"data": drawn(7)},
+    }
+    for name, changed in others.items():
+        given = {"data": data, "validation": validation} | changed
+        with pytest.raises(ValueError, match=f"^{name}: expected .*pass another folder"):
+            scored(tmp_path, **given)
+    assert json.loads((tmp_path / "run.json").read_text())["samples"] == 6
+
+
+def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(())
+
+    data, validation = drawn(6), drawn(8, 2)
+    refused = [
+        (TypeError, "dataset: expected one with a length", {"data": Stream()}),
+        (TypeError, "dataset: expected a pair", {"data": (1, 2, 3)}),
+        (TypeError, "validation: expected one with a length", {"validation": 3}),
+        (ValueError, "ids: expected one per sample, 6, got 2", {"ids": [1, 2]}),
+        (ValueError, "estimator: expected one that scores a sample by itself", {"estimator": "midpoint"}),
+        (ValueError, "batch_size: expected", {"batch_size": 0}),
+    ]
+    for kind, message, changed in refused:
+        with pytest.raises(kind, match=message):
+            scored(tmp_path / "new", **({"data": data, "validation": validation} | changed))
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(FileNotFoundError, match=r"found no run\.json"):
+        read_scores(tmp_path)
