@@ -18,7 +18,7 @@ from lai_core.estimators.preconditioned import (
 )
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores, self_influence
 from lai_core.estimators.summaries import ValidationSummary, summarize
-from lai_core.records.base import Record, Trace
+from lai_core.records.base import Record, Trace, mask_positions
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import LayerTrace, ReadoutTrace
 from lai_core.records.embedding import EmbeddingTrace
@@ -47,6 +47,7 @@ __all__ = [
     "lai_scores",
     "lli_kernel",
     "lli_scores",
+    "mask_positions",
     "preconditioned_lai_kernel",
     "preconditioned_lai_scores",
     "reweight",

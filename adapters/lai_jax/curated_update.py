@@ -10,9 +10,10 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_jax._curation.estimators import Moment, Scored, scored_in_parts, sound_scores
-from lai_jax._curation.options import check_update, estimator_of, opened
+from lai_jax._curation.options import check_update, check_valid, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
+from lai_jax._recording.masks import Valid
 
 
 @functools.partial(
@@ -72,6 +73,7 @@ def curated_update(
     decay: float = 0.999,
     exponent: float = 1.0,
     last: str | None = None,
+    valid: Valid | None = None,
 ) -> Callable[..., tuple[Any, Any, Report]]:
     """Return a jitted training step on the samples of each batch that help.
 
@@ -104,6 +106,8 @@ def curated_update(
         Of the second moment, for `preconditioned_lai`.
     last
         Name of the last layer's weight, as for `trace`.
+    valid
+        As for `summarize`, of the batch's inputs.
 
     Returns
     -------
@@ -139,12 +143,13 @@ def curated_update(
     """
     scorer = estimator_of(estimator)
     check_update(tx, rows)
+    check_valid(estimator, valid)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
         validation = opened(estimator, summary)
-        chosen = scorer.choose_pass(Problem(apply, params, loss, last), rows, recompute)
+        chosen = scorer.choose_pass(Problem(apply, params, loss, last, valid), rows, recompute)
         recorded = chosen.forward((inputs, targets))
         scored = scored_in_parts(scorer, validation, recorded, Moment(second_moment, decay, exponent))
         scores = sound_scores(scored)

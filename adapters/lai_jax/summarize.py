@@ -10,10 +10,11 @@ import lai_core as lai
 from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
-from lai_jax._curation.options import check_carried, check_counts, estimator_of
+from lai_jax._curation.options import check_carried, check_counts, check_valid, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
+from lai_jax._recording.masks import Valid
 from lai_jax.validation import Sketch, Validation
 
 
@@ -31,6 +32,7 @@ def summarize(
     chunk: int | None = None,
     parts: int | None = None,
     last: str | None = None,
+    valid: Valid | None = None,
 ) -> Validation:
     """Trace a validation set and sum it up, for `curated_update` with the same estimator.
 
@@ -51,6 +53,9 @@ def summarize(
     calibration
         For `calibrated_lai`: on how many samples, at equal distances, the layer weights are fitted to
         Ghost; at least two.
+    valid
+        For LAI and its kin: a function of a batch's inputs that returns its mask `(n, t)`, not zero where a
+        position counts. None: all positions count.
     chunk
         Trace at most so many samples at once, one chunk after the other in one program.
     parts
@@ -84,9 +89,10 @@ def summarize(
     """
     side_of = estimator_of(estimator).side
     check_carried(estimator, sketch, None)
+    check_valid(estimator, valid)
     check_counts(calibration=calibration, chunk=chunk, parts=parts)
     check_targets(inputs, targets)
-    problem, batch = Problem(apply, params, loss, last), (inputs, targets)
+    problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
     options = SideOptions(positions, sketch)
     side: Any
     if parts is not None:

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 import lai_core as lai
 from lai_jax._program.model import read
+from lai_jax._recording.masks import Valid, masked
 from lai_jax._recording.plan import make_plan
 from lai_jax._recording.recorders import TraceRecorder
 
@@ -19,6 +22,7 @@ def trace(
     gradients: str = "output",
     partial: bool = False,
     last: str | None = None,
+    valid: jax.Array | Valid | None = None,
 ) -> lai.Trace:
     """Record one batch: every layer's input, and the gradients of the last layer's or of every output.
 
@@ -46,6 +50,9 @@ def trace(
         Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
     last
         Name of the final layer's weight, needed where several reach the loss side by side.
+    valid
+        `(n, t)`, not zero where a position counts, or a function of the inputs that returns it: for LAI,
+        padding counts for nothing. None: all positions count.
 
     Returns
     -------
@@ -88,4 +95,5 @@ def trace(
         raise ValueError(msg)
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial)
-    return TraceRecorder(everything=gradients == "all").run(model, plan)[1]
+    found = TraceRecorder(everything=gradients == "all").run(model, plan)[1]
+    return masked(found, valid, inputs)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core.estimators import catalogue
+from lai_torch._model.valid import Valid
 
 POSITIONS = ("tokens", "mean", "flatten")
 
@@ -24,7 +25,7 @@ def check_count(name: str, value: Any, least: int) -> None:
         raise ValueError(msg)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Estimator:
     """An estimator with its options; see the classes derived from it."""
 
@@ -39,6 +40,12 @@ class Estimator:
         for option in fields(self):
             _check_option(option.name, getattr(self, option.name))
 
+    def __repr__(self) -> str:
+        """Name the estimator and the options that are not the usual ones."""
+        values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
+        chosen = (f"{name}={value!r}" for name, (value, usual) in values.items() if value != usual)
+        return f"{type(self).__name__}({', '.join(chosen)})"
+
 
 def _check_option(name: str, value: Any) -> None:
     """Raise unless the value of an estimator's option is sound."""
@@ -47,6 +54,12 @@ def _check_option(name: str, value: Any) -> None:
     if name == "positions" and value not in {None, *POSITIONS}:
         msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}"
         raise ValueError(msg)
+    if name == "valid" and value is not None and not callable(value):
+        msg = (
+            "valid: expected a function from a batch's inputs to its mask (n, t), got "
+            f"{type(value).__name__}; a curator has many batches, each with a mask of its own"
+        )
+        raise TypeError(msg)
     if name == "decay" and not 0.0 <= value < 1.0:
         msg = f"decay: expected a share in [0, 1), got {value!r}"
         raise ValueError(msg)
@@ -55,7 +68,7 @@ def _check_option(name: str, value: Any) -> None:
         raise ValueError(msg)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Ghost(Estimator):
     """Ghost: the inner product of each sample's gradient with the validation gradient.
 
@@ -70,7 +83,7 @@ class Ghost(Estimator):
     chunk: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LAI(Estimator):
     """Layer-aware influence: every layer's input with the last layer's output gradient.
 
@@ -88,12 +101,15 @@ class LAI(Estimator):
         As for `Ghost`.
     last
         Name of the final layer, where several reach the loss side by side.
+    valid
+        A function from a batch's inputs to its mask `(n, t)`, not zero where a position counts; padding
+        counts for nothing. None: the inputs' `attention_mask`, where the model takes one.
 
     Examples
     --------
     >>> import lai_torch
     >>> lai_torch.LAI(positions="mean", sketch=32)
-    LAI(positions='mean', sketch=32, chunk=None, last=None)
+    LAI(positions='mean', sketch=32)
     """
 
     name = "lai"
@@ -101,9 +117,10 @@ class LAI(Estimator):
     sketch: int | None = None
     chunk: int | None = None
     last: str | None = None
+    valid: Valid | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LLI(Estimator):
     """Last-layer influence: the inner product of the last layer's gradients alone.
 
@@ -118,7 +135,7 @@ class LLI(Estimator):
     last: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PreconditionedLAI(Estimator):
     """LAI whose products of output gradients are divided by a power of their running second moment.
 
@@ -127,7 +144,7 @@ class PreconditionedLAI(Estimator):
 
     Parameters
     ----------
-    positions, last
+    positions, last, valid
         As for `LAI`.
     decay
         Which share of the second moment stays at each batch.
@@ -140,15 +157,16 @@ class PreconditionedLAI(Estimator):
     decay: float = 0.999
     exponent: float = 1.0
     last: str | None = None
+    valid: Valid | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CalibratedLAI(Estimator):
     """LAI with layer weights that each refresh fits to Ghost on a batch of validation samples at most.
 
     Parameters
     ----------
-    positions, sketch, chunk, last
+    positions, sketch, chunk, last, valid
         As for `LAI`.
     """
 
@@ -157,9 +175,10 @@ class CalibratedLAI(Estimator):
     sketch: int | None = None
     chunk: int | None = None
     last: str | None = None
+    valid: Valid | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class GateLAI(Estimator):
     """LAI corrected pair by pair for what activations pass back, on chains of linear layers.
 
@@ -176,7 +195,7 @@ class GateLAI(Estimator):
     last: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Exact(Estimator):
     """Exact scores, as `exact_scores` computes them.
 
@@ -190,7 +209,7 @@ class Exact(Estimator):
     chunk: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Midpoint(Estimator):
     """Exact scores at the middle of the SGD step that the optimizer's learning rates make."""
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
+from lai_torch._model.valid import Valid
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
@@ -24,6 +25,7 @@ def trace(
     gradients: str = "output",
     partial: bool = False,
     last: str | None = None,
+    valid: Tensor | Valid | None = None,
 ) -> lai.Trace:
     """Record one batch: every layer's input, and the gradients of the last layer's or of every output.
 
@@ -50,6 +52,9 @@ def trace(
         Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
     last
         Name of the final layer, needed where several reach the loss side by side.
+    valid
+        `(n, t)`, not zero where a position counts, or a function of the inputs that returns it: for LAI,
+        padding counts for nothing. None: the inputs' `attention_mask`, where the model takes one.
 
     Returns
     -------
@@ -80,7 +85,8 @@ def trace(
     if gradients == "all" and not any(parameter.requires_grad for parameter in model.parameters()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
-    recording = record(model, loss, inputs, targets, every_layer=gradients == "all", last=last)
+    options: dict[str, Any] = {"every_layer": gradients == "all", "last": last, "valid": valid}
+    recording = record(model, loss, inputs, targets, **options)
     if not partial:
         check_explained(recording)
     return assemble(recording)

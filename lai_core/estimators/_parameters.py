@@ -13,7 +13,7 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators._positions import arranged
+from lai_core.estimators._positions import arranged, bias_column
 from lai_core.estimators.catalogue import Estimator
 from lai_core.records.base import Record, Trace
 
@@ -88,26 +88,42 @@ def lai_gradients(
     `readout_scales` (one a layer) is for the training side alone: it enters an inner product once.
     So does `output_scale`, which multiplies the output gradients.
     """
-    xp = work.xp
-    output_gradients = trace.layers[-1].output_gradients
+    xp, last = work.xp, trace.layers[-1]
+    output_gradients = last.output_gradients
     if output_scale is not None:
         output_gradients = cast(xp, output_gradients, work.dtype) * cast(xp, output_scale, work.dtype)
-    rows, _ = arranged(work, output_gradients, positions)
+    counted = _counted_outputs(last)
+    rows = arranged(work, output_gradients, positions, counted)
     columns, scales, biases = [], [], []
     for index, layer in enumerate(trace.layers):
         read = layer.readout_input(xp)
         if read is None:
             continue
-        block, count = arranged(work, read, positions)
+        # Where rows that do not count are zero, their products are, whatever the columns hold.
+        valid = None if positions == "tokens" and counted is not None else layer.readout_positions
         scale = 1.0 if readout_scales is None else readout_scales[index]
-        columns.append(block)
+        columns.append(arranged(work, read, positions, valid))
         scales.append(scale)
-        if layer.has_readout_bias:
-            biases.append(count * scale)
+        if not layer.has_readout_bias:
+            continue
+        column = bias_column(work, read, positions, valid)
+        if column is None:
+            biases.append(scale)
+        else:
+            columns.append(column)
+            scales.append(scale)
     # All readout biases have one gradient: validation's column is 1, training's their joint weight.
     constant = (1.0 if readout_scales is None else _summed(biases)) if biases else None
     weighted = None if readout_scales is None else tuple(scales)
     return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
+
+
+def _counted_outputs(last: Record) -> Array | None:
+    """Return which positions of the last layer's outputs count: those of its inputs, where it has as many."""
+    valid = last.readout_positions
+    outputs: Array = last.output_gradients
+    fits = valid is not None and tuple(outputs.shape[:-1]) == tuple(valid.shape)
+    return valid if fits else None
 
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:

@@ -9,6 +9,9 @@ mean       means over positions of a and of g, then as without positions   alway
 flatten    :math:`\sum_l \langle A^l_z, A^l_j\rangle_F                     validation and training
            \langle G_z, G_j\rangle_F`                                      have equal positions
 =========  ==============================================================  ======================
+
+A position that is masked (`mask_positions`) counts for nothing: it is in no pair and in no mean, and the
+number of positions that a mean divides by is that of the others.
 """
 
 from collections.abc import Sequence
@@ -22,15 +25,30 @@ from lai_core.records.base import Trace, where
 POSITIONS = ("tokens", "mean", "flatten")
 
 
-def arranged(work: Workspace, array: Array, positions: str) -> tuple[Array, int]:
-    """Return `array` as `positions` sees it, `(n, t, d)`, and how often a readout bias counts at each t."""
+def arranged(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array:
+    """Return `array` as `positions` sees it, `(n, t, d)`: where `valid` is False, as if it were not there."""
     xp = work.xp
-    count = number_of_positions(array)
+    masked = valid is not None and array.ndim == 3
+    if masked:
+        array = xp.where(xp.expand_dims(valid, axis=2), array, xp.zeros_like(array[:1, :1, :1]))
     if positions == "tokens":
-        return with_positions(xp, array), 1
-    if positions == "mean":
-        return with_positions(xp, sum_positions(work, array) * (1.0 / count)), 1
-    return xp.reshape(array, (array.shape[0], 1, count * array.shape[-1])), count
+        return with_positions(xp, array)
+    if positions == "flatten":
+        return xp.reshape(array, (array.shape[0], 1, -1))
+    summed = sum_positions(work, array)
+    if not masked:
+        return with_positions(xp, summed * (1.0 / number_of_positions(array)))
+    count = xp.sum(xp.astype(valid, work.dtype), axis=1, keepdims=True)
+    return with_positions(xp, summed / xp.where(count > 0, count, xp.ones_like(count)))
+
+
+def bias_column(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array | None:
+    """Return what a readout bias multiplies, `(n, 1, t)`; None where that is one 1 at every position."""
+    if positions != "flatten" or array.ndim == 2:
+        return None
+    xp = work.xp
+    ones = xp.ones_like(array[..., 0], dtype=work.dtype) if valid is None else xp.astype(valid, work.dtype)
+    return xp.expand_dims(ones, axis=1)
 
 
 def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> str | None:

@@ -11,7 +11,7 @@ from lai_core._engine.checks import (
     check_number,
     check_vector,
 )
-from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, readout_scales
 from lai_core.estimators._sides import lai_sides
@@ -21,7 +21,7 @@ from lai_core.records.compatible import check_trace
 
 
 def update_second_moment(
-    previous: Array | None, output_gradients: Array, *, decay: float = 0.999
+    previous: Array | None, output_gradients: Array, *, decay: float = 0.999, valid: Array | None = None
 ) -> Float[Array, " d_out"]:
     r"""Update the running mean of squared output gradients.
 
@@ -37,6 +37,8 @@ def update_second_moment(
         The last layer's, `(n, d_L)` or `(n, t, d_L)`.
     decay
         Share of the previous value that stays, in [0, 1).
+    valid
+        `(n, t)`, booleans: the positions that count, for gradients `(n, t, d_L)`. None: all.
 
     Returns
     -------
@@ -66,13 +68,40 @@ def update_second_moment(
     check_not_empty("output_gradients", output_gradients)
     check_floating("output_gradients", output_gradients, xp)
     gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))
-    mean = xp.mean(gradients * gradients, axis=tuple(range(gradients.ndim - 1)))
+    mean = _mean(gradients * gradients, valid, xp)
     if previous is None:
         return mean
     check_vector("previous", previous, int(gradients.shape[-1]))
     namespace_of({"output_gradients": output_gradients, "previous": previous})
     kept = cast(xp, previous, accumulation_dtype(xp, previous.dtype, mean.dtype))
     return kept * float(decay) + mean * (1.0 - float(decay))
+
+
+def _mean(squares: Array, valid: Array | None, xp: Namespace) -> Float[Array, " d_out"]:
+    """Return the mean over samples and, of those that count, positions.
+
+    Returns
+    -------
+    array
+        `(d_out,)`.
+
+    Raises
+    ------
+    ValueError
+        If `valid` is of other samples or positions.
+    """
+    axes = tuple(range(squares.ndim - 1))
+    if valid is None:
+        return xp.mean(squares, axis=axes)
+    if tuple(valid.shape) != tuple(squares.shape[:-1]) or squares.ndim != 3:
+        msg = (
+            "valid: expected one entry per sample and position of gradients (n, t, d_L), got shape "
+            f"{tuple(valid.shape)} for gradients {tuple(squares.shape)}"
+        )
+        raise ValueError(msg)
+    squares = xp.where(xp.expand_dims(valid, axis=2), squares, xp.zeros_like(squares[:1, :1, :1]))
+    count = xp.sum(xp.astype(valid, squares.dtype))
+    return xp.sum(squares, axis=axes) / xp.where(count > 0, count, xp.ones_like(count))
 
 
 def preconditioned_lai_kernel(

@@ -29,11 +29,11 @@ class Axes:
         Each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more.
         The first is the samples', `d` the width that both sides share.
     dtype
-        `real floating` or `integral`.
+        `real floating`, `integral` or `bool`.
     """
 
     shapes: tuple[str, ...] = ("n d", "n t d")
-    dtype: Literal["real floating", "integral"] = "real floating"
+    dtype: Literal["real floating", "integral", "bool"] = "real floating"
 
     def check(self, name: str, array: Array, xp: Namespace) -> None:
         """Raise unless an array has one of the shapes, entries, and numbers of its kind.
@@ -53,7 +53,8 @@ class Axes:
         if self.dtype == "real floating":
             check_floating(name, array, xp)
         elif not xp.isdtype(array.dtype, self.dtype):
-            msg = f"{name}: expected an integer dtype, got {array.dtype}"
+            kind = "an integer" if self.dtype == "integral" else "a boolean"
+            msg = f"{name}: expected {kind} dtype, got {array.dtype}"
             raise TypeError(msg)
 
     def width(self, array: Array) -> int | None:
@@ -135,6 +136,16 @@ class Record(ABC):
         return False
 
     @property
+    def readout_positions(self) -> Array | None:
+        """Which positions of the readout input count, `(n, t)`; None: all."""
+        return None
+
+    def masked(self, valid: Array) -> "Record":
+        """Return the record with the positions that count; as it is where it has none of this number."""
+        del valid
+        return self
+
+    @property
     def has_output_rows(self) -> bool:
         """Whether output gradients are `(n, d)` or `(n, t, d)`, as LAI reads those of the last record."""
         return True
@@ -193,6 +204,57 @@ class Trace:
         if len(shown) > 6:
             shown[3:-2] = [f"... {len(shown) - 5} more ..."]
         return f"Trace({', '.join(shown)})"
+
+
+def mask_positions(trace: Trace, valid: Array, /) -> Trace:
+    """Say which positions of each sample count: those that padding added do not.
+
+    LAI leaves the others out of every product and every mean, so that its scores do not depend on how far
+    a batch is padded. Ghost and LLI are exact and need no mask: what a padded position gives them is its
+    gradient, mostly zero.
+
+    Parameters
+    ----------
+    trace
+        The trace of a batch.
+    valid
+        `(n, t)`, booleans. Of every dense layer with t positions; layers with other positions, or
+        none, stay as they are.
+
+    Returns
+    -------
+    Trace
+        With the same arrays, and the mask beside them.
+
+    Raises
+    ------
+    ValueError
+        If no layer has t positions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> trace = lai.Trace([lai.LayerTrace(np.ones((1, 4, 3)), np.ones((1, 4, 2)))])
+    >>> masked = lai.mask_positions(trace, np.array([[True, True, False, False]]))
+    >>> [float(lai.lai_scores(each, each)[0]) for each in (trace, masked)]  # 4 * 4 pairs, and 2 * 2
+    [96.0, 24.0]
+    """
+    masked = [layer.masked(valid) for layer in trace.layers]
+    if all(layer.readout_positions is None for layer in masked):
+        found = sorted({layer.arrays()["activations"].shape[1] for layer in trace.layers if _rows(layer)})
+        msg = (
+            f"valid: expected shape (n, t) with the t positions of a layer (here {found or 'none has any'}), "
+            f"got {tuple(valid.shape)}"
+        )
+        raise ValueError(msg)
+    return Trace(masked)
+
+
+def _rows(layer: Record) -> bool:
+    """Whether a record has rows at several positions."""
+    activations = layer.arrays().get("activations")
+    return activations is not None and activations.ndim == 3
 
 
 def _short(layer: Record) -> str:

@@ -1,7 +1,7 @@
 """The dense kind of record: one use of one weight matrix, `s = W a (+ b)`."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
@@ -36,6 +36,8 @@ class LayerTrace(Record):
         The matrix is block-diagonal with this many equal blocks over contiguous channels.
     name
         What the layer is called in messages.
+    valid
+        Which positions count for LAI, `(n, t)`, booleans (see `mask_positions`). None: all.
 
     Examples
     --------
@@ -46,7 +48,11 @@ class LayerTrace(Record):
     1
     """
 
-    array_fields: ClassVar = {"activations": Axes(), "output_gradients": Axes()}
+    array_fields: ClassVar = {
+        "activations": Axes(),
+        "output_gradients": Axes(),
+        "valid": Axes(("n t",), "bool"),
+    }
 
     activations: Array
     output_gradients: Array | None = None
@@ -54,6 +60,7 @@ class LayerTrace(Record):
     weight: Hashable = None
     groups: int = 1
     name: str = ""
+    valid: Array | None = None
 
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other.
@@ -70,7 +77,10 @@ class LayerTrace(Record):
             msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
             raise TypeError(msg)
         super().check(where, xp)
+        self._check_valid(where)
         for field, array in self.arrays().items():
+            if field == "valid":
+                continue
             if self.groups.__class__ is not int or self.groups < 1 or array.shape[-1] % self.groups:
                 msg = (
                     f"{where}.groups: expected a Python int, a positive divisor of the width of {field} "
@@ -85,6 +95,22 @@ class LayerTrace(Record):
             msg = (
                 f"{where}.output_gradients: expected the samples and positions of the activations, "
                 f"{axes} = {expected}, got {got}"
+            )
+            raise ValueError(msg)
+
+    def _check_valid(self, where: str) -> None:
+        """Raise unless the mask is of the samples and positions of the activations.
+
+        Raises
+        ------
+        ValueError
+            If it is of others.
+        """
+        expected = tuple(self.activations.shape[:-1])
+        if self.valid is not None and tuple(self.valid.shape) != expected:
+            msg = (
+                f"{where}.valid: expected the samples and positions of the activations, {expected}, got "
+                f"{tuple(self.valid.shape)}"
             )
             raise ValueError(msg)
 
@@ -109,6 +135,16 @@ class LayerTrace(Record):
     def readout_input(self, xp: Namespace) -> Array | None:
         """Return the activations: LAI's virtual readout sees the layer's whole input."""
         return self.activations
+
+    @property
+    def readout_positions(self) -> Array | None:
+        """Which positions of the activations count."""
+        return self.valid
+
+    def masked(self, valid: Array) -> "LayerTrace":
+        """Return the record with the positions that count, where it has as many."""
+        fits = self.activations.ndim == 3 and tuple(self.activations.shape[:2]) == tuple(valid.shape)
+        return replace(self, valid=valid) if fits else self
 
     @property
     def has_readout_bias(self) -> bool:
@@ -137,6 +173,7 @@ class ReadoutTrace(LayerTrace):
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays are as declared; their positions may differ."""
         Record.check(self, where, xp)
+        self._check_valid(where)
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return no gradients: Ghost sees no parameter here."""

@@ -263,7 +263,7 @@ def test_routes_state_what_the_curator_reports():
     assert stated["tokens", None].forwards == pytest.approx(scoring / once)
     assert stated["tokens", 10].forwards == pytest.approx(scoring / once / 4)
     assert stated["mean", None].forwards == pytest.approx(scoring / once / PLACES)
-    pairs = 4 * 4 * PLACES * (3 + 5 + 40) + 4 * 4  # every pair's two products, and the constant one
+    pairs = 4 * 4 * PLACES * (3 + 5 + 40 + 2)  # every pair's two products, and two biases' at each place
     assert stated["flatten", None].forwards == pytest.approx(pairs / (4 * PLACES * once), rel=0.02)
     summary = lai.summarize(lai_torch.trace(model, loss, *batch), "lai")
     held = sum(part.numel() * part.element_size() for parts in summary.totals for part in parts)

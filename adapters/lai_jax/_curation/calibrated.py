@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
+import lai_core as lai
 from lai_core._adapters import computed_weight, layer_parts
 from lai_core._adapters import fitted_weights as slopes
 from lai_jax._curation.problem import Batch, Problem
@@ -25,10 +26,12 @@ def fitted_weights(problem: Problem, batch: Batch, *, positions: str, size: int)
     if used < 2:
         msg = "inputs: estimator 'calibrated_lai' is calibrated on at least two samples, got 1"
         raise ValueError(msg)
-    model = problem.read(take(batch, jnp.arange(used) * samples // used))
+    chosen = take(batch, jnp.arange(used) * samples // used)
+    model = problem.read(chosen)
     plan = replace(make_plan(model, problem.last, partial=True), materialised={})
     measured = measure(model, plan, everything=True)
-    pairs = zip(plan.records, records_of(model, plan, measured, everything=True), strict=True)
+    trace = problem.masked(lai.Trace(records_of(model, plan, measured, everything=True)), chosen)
+    pairs = zip(plan.records, trace.layers, strict=True)
     layers = [(planned, record) for planned, record in pairs if planned.use.is_layer]
     finite = jnp.isfinite(measured.losses)
     counted = finite[:, None] & finite[None, :] & ~jnp.eye(used, dtype=bool)

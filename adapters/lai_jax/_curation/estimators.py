@@ -80,6 +80,7 @@ class _Traced:
     def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
         losses, trace = self.recorder.run(*problem.planned(batch))
+        trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & _finite(trace)
         return _zeroed(trace, counted), counted
 
@@ -153,7 +154,8 @@ class PreconditionedLAI(LAI):
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Move the second moment by this batch, and score with it."""
         trace, losses = recorded.trace, recorded.losses
-        moved = _moved_moment(moment, trace.layers[-1].output_gradients, jnp.isfinite(losses))
+        last = trace.layers[-1]
+        moved = _moved_moment(moment, last.output_gradients, jnp.isfinite(losses), last.readout_positions)
         scores = lai.preconditioned_lai_scores(
             validation.side,
             trace,
@@ -231,7 +233,9 @@ def sound_scores(scored: Scored) -> jax.Array:
     return jnp.where(sound, scored.scores, jnp.nan)
 
 
-def _moved_moment(moment: Moment, gradients: jax.Array, sound: jax.Array) -> jax.Array:
+def _moved_moment(
+    moment: Moment, gradients: jax.Array, sound: jax.Array, valid: jax.Array | None
+) -> jax.Array:
     """Return the next second moment, of the samples that are sound; the previous one if there is none."""
     if moment.previous is None:
         msg = "second_moment: expected an array (d_L,) for 'preconditioned_lai', zeros at first, got None"
@@ -240,8 +244,14 @@ def _moved_moment(moment: Moment, gradients: jax.Array, sound: jax.Array) -> jax
     count, samples = sound.sum(), gradients.shape[0]
     # lai_core takes the mean of g^2 over all n samples. With zeros for the unsound ones that is count / n
     # times the mean over the others, which the square of sqrt(n / count) undoes.
+    # Of a mask, the positions of unsound samples go instead.
     scale = jnp.sqrt(samples / jnp.maximum(count, 1)).astype(gradients.dtype)
-    moved = lai.update_second_moment(moment.previous, scale * _zeroed(gradients, sound), decay=moment.decay)
+    zeroed = _zeroed(gradients, sound)
+    if valid is None:
+        moved = lai.update_second_moment(moment.previous, scale * zeroed, decay=moment.decay)
+    else:
+        valid = valid & sound[:, None]
+        moved = lai.update_second_moment(moment.previous, zeroed, decay=moment.decay, valid=valid)
     return jnp.where(count > 0, moved, moment.previous)
 
 

@@ -24,6 +24,23 @@ def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:
             raise ValueError(msg)
 
 
+def check_valid(estimator: str, valid: Any) -> None:
+    """Raise unless a function that masks positions goes with an estimator."""
+    if valid is None:
+        return
+    if not callable(valid):
+        msg = (
+            "valid: expected a function from a batch's inputs to its mask (n, t), got "
+            f"{type(valid).__name__}; a step has many batches, each with a mask of its own"
+        )
+        raise TypeError(msg)
+    able = [known.name for known in AVAILABLE if known.positions]
+    if estimator not in able:
+        expected = ", ".join(map(repr, able))
+        msg = f"valid: expected the estimator to be one of {expected}, got {estimator!r}, which needs no mask"
+        raise ValueError(msg)
+
+
 def check_counts(**counts: Any) -> None:
     """Raise unless each option is None or a positive whole number."""
     for name, value in counts.items():

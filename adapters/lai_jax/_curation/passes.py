@@ -86,7 +86,7 @@ class SharedPass:
         else:
             measured = Measured(self.losses, records, {use.number: tail.output_gradients(values)})
         trace = self.recorder.recorded(model, plan, measured, values)
-        return Recorded(self.losses[: model.real], trace, plan)
+        return Recorded(self.losses[: model.real], self.problem.masked(trace, batch), plan)
 
     def backward(self, weights: jax.Array) -> list[jax.Array]:
         """Run back on the rows that are kept, through what the forward pass left."""
@@ -125,7 +125,8 @@ class SeparatePass:
         """Run forward, and record."""
         self.batch = batch
         model, plan = self.problem.planned(batch)
-        return Recorded(*self.recorder.run(model, plan), plan)
+        losses, trace = self.recorder.run(model, plan)
+        return Recorded(losses, self.problem.masked(trace, batch), plan)
 
     def backward(self, weights: jax.Array) -> list[jax.Array]:
         """Run the rows that are kept forward and back."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import jax
 
+import lai_core as lai
 from lai_jax._program.losses import losses_of
 from lai_jax._program.model import Model, read
+from lai_jax._recording.masks import Valid, masked
 from lai_jax._recording.plan import Plan, make_plan
 
 Batch = tuple[Any, Any]
@@ -23,12 +25,19 @@ class Problem:
         As `trace` takes them.
     params
         The parameters.
+    valid
+        From a batch's inputs to the positions that count; None: all do.
     """
 
     apply: Callable[..., Any]
     params: Any
     loss: Callable[..., Any]
     last: str | None = None
+    valid: Valid | None = None
+
+    def masked(self, recorded: Any, batch: Batch) -> Any:
+        """Return a batch's trace with the positions that count; a chain with gates has none."""
+        return masked(recorded, self.valid, batch[0]) if isinstance(recorded, lai.Trace) else recorded
 
     def losses(self, params: Any, batch: Batch) -> jax.Array:
         """Return each sample's loss, at other parameters."""

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss
+from lai_torch._model.valid import Valid
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
@@ -28,6 +29,8 @@ class Tracer:
         Whether the estimator reads the last layer alone.
     last
         Name of the final layer, where several reach the loss side by side.
+    valid
+        From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
     """
 
     def __init__(
@@ -38,9 +41,10 @@ class Tracer:
         every_layer: bool = False,
         head_alone: bool = False,
         last: str | None = None,
+        valid: Valid | None = None,
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
-        self.head_alone = head_alone
+        self.head_alone, self.valid = head_alone, valid
         self._last: int | None = None
         self._known: Known | None = None
 
@@ -70,6 +74,7 @@ class Tracer:
             last=self.last,
             ghost_alone=self.every_layer and self.last is None,
             live=live and shortcut is not None,
+            valid=self.valid,
         )
         check_explained(recording)
         trace = assemble(recording)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core import Record
+from lai_torch._recording.masked import mask_of
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.recording import Recording
@@ -143,12 +144,14 @@ def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     if use.kind == "convolution":
         return _convolution(use, gradient, last=use is recording.last, own=own)
     kind = lai.LayerTrace if own else lai.ReadoutTrace
+    rows = by_sample(use.activations, layout, samples)
     return kind(
-        by_sample(use.activations, layout, samples),
+        rows,
         None if gradient is None else by_sample(gradient, layout, samples),
         bias=bias,
         weight=use.weight.name if own else None,
         name=use.name,
+        valid=mask_of(recording, rows),
     )
 
 

@@ -13,6 +13,8 @@ from torch.utils.checkpoint import CheckpointError
 from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
 from lai_torch._model.function import named_parameters
 from lai_torch._model.preserve import eager, preserved
+from lai_torch._model.valid import Valid, valid_positions
+from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.last_layer import is_last, last_layer
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
@@ -39,6 +41,7 @@ class _Task:
     ghost_alone: bool
     gates: bool
     trainable: frozenset[str]
+    valid: Tensor | None
 
     @property
     def samples(self) -> int:
@@ -56,6 +59,7 @@ class _Task:
             other=operation if self.every_layer else None,
             gates=self.gates,
             trainable=self.trainable,
+            valid=self.valid,
             **options,
         )
 
@@ -78,6 +82,7 @@ def record(
     ghost_alone: bool = False,
     live: bool = False,
     gates: bool = False,
+    valid: Tensor | Valid | None = None,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
@@ -87,17 +92,21 @@ def record(
     up to the plain one. A `shortcut` that turns out not to hold is not taken. Which of several final
     layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`, `live` makes it the
     forward pass of a training step: nothing is put back, and the graph stays whole. With `gates`, the
-    derivatives between one layer and the next are read off as well, of a chain.
+    derivatives between one layer and the next are read off as well, of a chain. Positions that are not
+    `valid` count for nothing, in records and in means.
     """
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
     batch = usable((inputs, targets))
-    task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable)
+    mask = valid_positions(model, batch[0], count(*batch), valid)
+    task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, mask)
     if known is not None and known.proved and known.trainable == trainable:
         found = _taken_over(task, known, shortcut, live=live)
         if found is not None:
             return found
-    return _proved(task, frozenset() if known is None else known.skipped, frozenset(names))
+    found = _proved(task, frozenset() if known is None else known.skipped, frozenset(names))
+    check_masked(found, asked=valid is not None)
+    return found
 
 
 def _taken_over(task: _Task, known: Known, shortcut: Shortcut | None, *, live: bool) -> Recording | None:
@@ -222,7 +231,7 @@ def _by_every_layer(
     ValueError
         If it finds other layers.
     """
-    every = _Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable)
+    every = _Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable, task.valid)
     proof, _ = _attempted(every, skipped)
     layers = [
         (use.signature, proof.layouts[use], certain)
@@ -275,6 +284,7 @@ def _recording(
         averaged,
         known,
         live=values if live else None,
+        valid=task.valid,
     )
 
 

@@ -84,7 +84,8 @@ def sketch_outputs(
     flat = xp.reshape(gradients, (-1, outputs))
     sketched = sketch(flat, xp.astype(signs, work.dtype), permutation, width, work)
     sketched = xp.reshape(sketched, (*gradients.shape[:-1], width))
-    return Trace([*others, ReadoutTrace(last.activations, sketched, bias=last.bias, name=last.name)])
+    readout = ReadoutTrace(last.activations, sketched, bias=last.bias, name=last.name, valid=last.valid)
+    return Trace([*others, readout])
 
 
 def sketch_variance(

@@ -53,7 +53,7 @@ class Passes:
         self.shared: Pass = self.kept
         self.by_share = backward == "auto"
         if isinstance(scorer, TraceScorer) and backward == "selective":
-            self.shared = SelectivePass(model, loss, self.kept, scorer.tracer.last)
+            self.shared = SelectivePass(model, loss, self.kept, scorer.tracer.last, scorer.tracer.valid)
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
             self.shared = WholePass(model, scorer.tracer, self.kept)
 

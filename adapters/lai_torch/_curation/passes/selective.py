@@ -21,6 +21,7 @@ from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_preci
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -42,6 +43,8 @@ class SelectivePass(Pass):
         The pass to take for a batch of one, and for one that scores itself with a loss that is not finite.
     last
         Name of the final layer, where several reach the outputs side by side.
+    valid
+        From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
 
     Attributes
     ----------
@@ -51,8 +54,10 @@ class SelectivePass(Pass):
         Whether a backward pass has been compared.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, kept: Pass, last: str | None) -> None:
-        self.model, self.loss, self.kept, self.last = model, loss, kept, last
+    def __init__(
+        self, model: nn.Module, loss: Loss, kept: Pass, last: str | None, valid: Valid | None = None
+    ) -> None:
+        self.model, self.loss, self.kept, self.last, self.valid = model, loss, kept, last, valid
         self.proved = False
         self.captured = Captured(model)
 
@@ -85,10 +90,13 @@ class SelectivePass(Pass):
         if run.pair.own is None:
             run.pair.own = self._owned([*layers, last], batch)
         owned = zip(layers, run.pair.own, strict=False)
-        records = [self._record(run, layer, None, own=own) for layer, own in owned]
-        return lai.Trace([*records, self._record(run, last, gradient, own=True)])
+        valid = valid_positions(self.model, batch[0], count(*batch), self.valid)
+        records = [self._record(run, layer, None, valid, own=own) for layer, own in owned]
+        return lai.Trace([*records, self._record(run, last, gradient, valid, own=True)])
 
-    def _record(self, run: Run, layer: Layer, gradient: Tensor | None, *, own: bool) -> lai.Record:
+    def _record(
+        self, run: Run, layer: Layer, gradient: Tensor | None, valid: Tensor | None, *, own: bool
+    ) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
         inputs = run.values[layer.inputs.name]
         record_type = lai.LayerTrace if own else lai.ReadoutTrace
@@ -99,7 +107,8 @@ class SelectivePass(Pass):
             outputs = None
             if gradient is not None:
                 outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
-            return record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
+            record = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
+            return record if valid is None else record.masked(valid.to(inputs.device))
         if axis != SampleAxis(0):
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
@@ -114,7 +123,9 @@ class SelectivePass(Pass):
     def _owned(self, layers: list[Layer], batch: Batch) -> list[bool]:
         """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of."""
         with evaluating(self.model):
-            recording = record(self.model, self.loss, *batch, every_layer=False, last=self.last)
+            recording = record(
+                self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.valid
+            )
         uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
         uses.append(recording.final)
         expected = [(set(use.weight.names), use.bias is not None) for use in uses]

@@ -1,6 +1,7 @@
 """LAI with layer weights that are calibrated on the model's own gradients."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,8 +38,8 @@ class CalibratedScorer(TraceScorer):
                 f"among the {used} it is calibrated on"
             )
             raise UnusableError(msg)
-        known, last = self._known, self.tracer.last
-        recording = record(self.model, self.loss, *part, every_layer=True, last=last, known=known)
+        options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.valid}
+        recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
         self._known = recording.known
         return _weights(recording, positions)
 

@@ -33,7 +33,7 @@ def scorer(
         return MidpointScorer(model, loss, optimizer)
     if facts.gradients is None:
         return ExactScorer(model, loss)
-    options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last")}
+    options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}
     sketch = None if options["sketch"] is None else Sketch(options["sketch"], generator)
     tracer = (GateTracer if facts.gates else Tracer)(
         model,
@@ -41,6 +41,7 @@ def scorer(
         every_layer=facts.gradients == "all",
         head_alone=facts.parameters == "last",
         last=options["last"],
+        valid=options["valid"],
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch, "cut": cut}
     match estimator:

@@ -36,10 +36,12 @@ class PreconditionedScorer(TraceScorer):
         if reading.rows is None and not bool(torch.isfinite(reading.losses).any()):
             reading = replace(reading, seen=None)
         if reading.seen is not None:
-            outputs = reading.seen.layers[-1].output_gradients
+            last = reading.seen.layers[-1]
+            outputs, valid = last.output_gradients, last.valid
             if reading.rows is None:
-                outputs = outputs[torch.isfinite(reading.losses)]
-            moment = lai.update_second_moment(moment, outputs, decay=self.decay)
+                finite = torch.isfinite(reading.losses)
+                outputs, valid = outputs[finite], None if valid is None else valid[finite]
+            moment = lai.update_second_moment(moment, outputs, decay=self.decay, valid=valid)
         product = functools.partial(self.product, second_moment=moment)
         return replace(self._scored(summary, reading, product), second_moment=moment)
 

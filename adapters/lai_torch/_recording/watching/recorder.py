@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import tensors
+from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.probes import Tap, attach
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
@@ -73,6 +74,8 @@ class Recorder(TorchFunctionMode):
         Whether to read off what each layer's output is multiplied by on its way into the next layer.
     trainable
         Names of the parameters that train; None: those that require a gradient.
+    valid
+        Which positions count in a mean, `(n, t)`; None: all.
     """
 
     def __init__(
@@ -91,13 +94,14 @@ class Recorder(TorchFunctionMode):
         live: bool = False,
         gates: bool = False,
         trainable: Iterable[str] | None = None,
+        valid: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.shortcut = shortcut
         self.known = known
         self.skipped = skipped
         self.live = live
-        self.gates = gates
+        self.gates, self.valid = gates, valid
         self.samples = samples
         self.rules = rules
         self.every_layer = every_layer
@@ -190,7 +194,7 @@ class Recorder(TorchFunctionMode):
         layout = None if known is None else fitting(known, layouts)
         if layout is None or (activations.ndim == 2 and layout.inner == 1):
             return activations
-        return by_sample(activations, layout, self.samples).mean(1, keepdim=True)
+        return masked_mean(by_sample(activations, layout, self.samples), self.valid)
 
     def known_layout(self, index: int) -> Layout | None:
         """Return where the samples were at a use in an earlier recording, if there was one."""

@@ -85,6 +85,8 @@ class Recording:
         What later recordings of the model may take over.
     live
         The losses on their graph, where it was left whole; else None.
+    valid
+        Which positions count, `(n, t)`; None: all.
     """
 
     samples: int
@@ -99,6 +101,7 @@ class Recording:
     averaged: bool
     known: Known
     live: Tensor | None = None
+    valid: Tensor | None = None
 
     @property
     def final(self) -> Use:

@@ -1,0 +1,147 @@
+"""Positions that padding added count for nothing, however many there are.
+
+The oracle is the trace that was never padded; what is in the padding is noise.
+"""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core.estimators.sketches import sketch_outputs, sketch_variance
+from tests.support.backends import BACKENDS
+
+NUMPY = BACKENDS[0]
+
+
+def sides(backend, *, padding=0, classifies=False, seed=0):
+    """Draw validation and training, of lengths of their own, padded with noise by so many positions more."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for samples in (3, 4):
+        lengths = generator.integers(1, 6, samples)
+        inputs, outputs = (generator.normal(size=(samples, 5, d)) for d in (3, 2))
+        pooled = generator.normal(size=(samples, 3)), generator.normal(size=(samples, 2))
+        valid = np.arange(5 + padding) < lengths[:, None]
+        noise = [np.random.default_rng(samples).normal(size=(samples, padding, d)) for d in (3, 2)]
+        inputs, outputs = (np.concatenate(pair, 1) for pair in zip((inputs, outputs), noise, strict=True))
+        first = lai.LayerTrace(backend.array(inputs), bias=True)
+        last = lai.LayerTrace(backend.array(inputs**2), backend.array(outputs), bias=True)
+        if classifies:
+            last = lai.LayerTrace(*map(backend.array, pooled), bias=True)
+        found.append(lai.mask_positions(lai.Trace([first, last]), backend.array(valid)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("positions", "classifies"),
+    [("tokens", False), ("mean", False), ("flatten", False), ("mean", True), ("flatten", True)],
+)
+def test_scores_do_not_depend_on_how_far_a_batch_is_padded(backend, positions, classifies):
+    short, long = (sides(backend, padding=length, classifies=classifies) for length in (0, 7))
+    expected, got = (backend.numpy(lai.lai_kernel(*pair, positions=positions)) for pair in (short, long))
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("positions", ["tokens", "mean"])
+def test_a_masked_kernel_is_that_of_each_sample_by_itself_unpadded(backend, positions):
+    """Sample by sample, cut to its own length: no mask is needed then."""
+    pair = sides(backend, padding=4)
+    expected = [
+        [
+            float(
+                lai.lai_kernel(_alone(backend, pair[0], z), _alone(backend, pair[1], j), positions=positions)[
+                    0, 0
+                ]
+            )
+            for j in range(4)
+        ]
+        for z in range(3)
+    ]
+    got = backend.numpy(lai.lai_kernel(*pair, positions=positions))
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def _alone(backend, trace, sample):
+    layers = []
+    for layer in trace.layers:
+        kept = backend.numpy(layer.valid)[sample]
+        inputs, outputs = (
+            None if array is None else backend.array(backend.numpy(array)[[sample]][:, kept])
+            for array in (layer.activations, layer.output_gradients)
+        )
+        layers.append(replace(layer, activations=inputs, output_gradients=outputs, valid=None))
+    return lai.Trace(layers)
+
+
+@pytest.mark.parametrize("positions", ["tokens", "mean"])
+def test_summaries_sketches_and_their_variance_leave_padding_out(backend, positions):
+    found = []
+    for padding in (0, 6):
+        validation, training = sides(backend, padding=padding)
+        signs, order = backend.array([1.0, -1.0]), backend.array([1, 0])
+        narrow = [sketch_outputs(side, signs, order, width=1) for side in (validation, training)]
+        summary = lai.summarize(validation, "lai", positions=positions)
+        found.append(
+            [
+                backend.numpy(scores)
+                for scores in (
+                    lai.lai_scores(summary, training),
+                    lai.lai_scores(*narrow, positions=positions),
+                    sketch_variance(summary, training, width=1),
+                )
+            ]
+        )
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_the_second_moment_is_that_of_the_positions_that_count(backend):
+    found = []
+    for padding in (0, 6):
+        last = sides(backend, padding=padding)[1].layers[-1]
+        found.append(backend.numpy(lai.update_second_moment(None, last.output_gradients, valid=last.valid)))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
+
+
+def test_what_does_not_count_may_be_nan_and_a_sample_may_have_nothing_that_counts():
+    validation, training = sides(NUMPY, padding=2)
+    head = training.layers[-1]
+    empty = head.valid.copy()
+    empty[0] = False
+    outputs = np.where(empty[..., None], head.output_gradients, np.nan)
+    layers = [replace(training.layers[0], valid=empty), replace(head, output_gradients=outputs, valid=empty)]
+    for positions in ("tokens", "mean", "flatten"):
+        kernel = lai.lai_kernel(validation, lai.Trace(layers), positions=positions)
+        assert np.isfinite(kernel).all()
+        assert not kernel[:, 0].any()
+
+
+def test_ghost_and_lli_see_what_arrives_at_any_position():
+    trace = sides(NUMPY)[1]
+    head = lai.Trace([trace.layers[-1]])
+    plain = lai.Trace([replace(head.layers[0], valid=None)])
+    for kernel in (lai.ghost_kernel, lai.lli_kernel):
+        np.testing.assert_array_equal(kernel(head, head), kernel(plain, plain))
+
+
+def test_a_mask_that_fits_no_layer_is_refused():
+    trace = sides(NUMPY)[1]
+    cases = (
+        (
+            np.ones((4, 9), bool),
+            "valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 9)",
+        ),
+    )
+    for valid, message in cases:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            lai.mask_positions(lai.Trace([replace(each, valid=None) for each in trace.layers]), valid)
+    first = replace(trace.layers[0], valid=np.ones((4, 2), bool))
+    message = "valid: expected the samples and positions of the activations, (4, 5), got (4, 2)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)
+    first = replace(trace.layers[0], valid=np.ones((4, 5)))
+    with pytest.raises(TypeError, match="valid: expected a boolean dtype, got float64"):
+        lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)

@@ -1,0 +1,198 @@
+"""The same samples, padded further, have the same scores: on BERT and GPT-2, whatever reads them."""
+
+import re
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
+
+from tests.lai_torch.support import LOSS
+
+WORDS, LENGTH, FURTHER = 31, 12, 48
+
+
+def bert():
+    """Return a classifier of pooled tokens and its loss."""
+    config = BertConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=FURTHER,
+        num_labels=3,
+    )
+    model = BertForSequenceClassification(config).double().eval()
+    return model, lambda outputs, targets: LOSS(outputs.logits, targets[:, 0] % 3)
+
+
+def gpt2():
+    """Return a language model and its loss: the mean over a sample's own tokens."""
+    config = GPT2Config(
+        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+
+    def loss(outputs, targets):
+        words = outputs.logits[:, :-1].transpose(1, 2)
+        losses = functional.cross_entropy(words, targets[:, 1:], reduction="none", ignore_index=-100)
+        return losses.sum(1) / (targets[:, 1:] != -100).sum(1)
+
+    return GPT2LMHeadModel(config).double().eval(), loss
+
+
+MODELS = {"bert": bert, "gpt2": gpt2}
+
+
+def padded(n, seed, length):
+    """Draw samples of 3 to 12 tokens, padded to a length."""
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(1, WORDS, (n, LENGTH), generator=generator)
+    lengths = torch.randint(3, LENGTH + 1, (n, 1), generator=generator)
+    mask = functional.pad((torch.arange(LENGTH) < lengths).long(), (0, length - LENGTH))
+    words = functional.pad(words, (0, length - LENGTH)) * mask
+    return {"input_ids": words, "attention_mask": mask}, words.masked_fill(mask == 0, -100)
+
+
+def scored(model, loss, length, steps=2, **options):
+    """Score one batch, the second time by what the first one taught of the model."""
+    curator = lai_torch.Curator(model, loss, None, padded(5, 1, length), **options)
+    return [curator.score(*padded(8, 2, length))[1].scores for _ in range(steps)][-1]
+
+
+ESTIMATORS = {
+    "mean": lai_torch.LAI(positions="mean"),
+    "flatten": lai_torch.LAI(positions="flatten"),
+    "tokens": lai_torch.LAI(positions="tokens"),
+    "sketch": lai_torch.LAI(positions="tokens", sketch=8),
+    "lli": "lli",
+    "ghost": "ghost",
+    "preconditioned": lai_torch.PreconditionedLAI(positions="mean", exponent=0.5),
+    "calibrated": lai_torch.CalibratedLAI(positions="mean"),
+}
+CASES = [
+    (name, kind)
+    for name in MODELS
+    for kind in ESTIMATORS
+    if (name, kind) not in {("bert", "tokens"), ("bert", "sketch")}
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.filterwarnings("ignore:positions. exact pairs")
+def test_scores_do_not_depend_on_padding(name, kind):
+    model, loss = MODELS[name]()
+    found = []
+    for length in (LENGTH, FURTHER):
+        torch.manual_seed(0)  # of the sketch's draw
+        found.append(scored(model, loss, length, estimator=ESTIMATORS[kind]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12 * float(found[0].abs().max()))
+
+
+@pytest.mark.parametrize("backward", ["whole", "selective"])
+def test_passes_that_share_the_forward_pass_leave_padding_out(backward):
+    found = []
+    for length in (LENGTH, FURTHER):
+        torch.manual_seed(0)
+        model, loss = bert()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        options = {"estimator": ESTIMATORS["mean"], "backward": backward}
+        curator = lai_torch.Curator(model, loss, optimizer, padded(5, 1, length), **options)
+        found.append(curator.step(*padded(8, 2, length)).scores)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)
+
+
+class Pooled(nn.Module):
+    """A classifier of tokens that takes its mask by another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.inner, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, words, kept):
+        hidden = self.inner(self.words(words)).relu() * kept.unsqueeze(-1)
+        return self.head(hidden.sum(1) / kept.sum(1, keepdim=True))
+
+
+def test_a_mask_may_be_passed_and_must_fit():
+    model = Pooled().double()
+
+    def batch(n, seed, length):
+        inputs, targets = padded(n, seed, length)
+        return tuple(inputs.values()), targets[:, 0] % 3
+
+    found = []
+    for length in (LENGTH, FURTHER):
+        estimator = lai_torch.LAI(valid=lambda inputs: inputs[1])
+        curator = lai_torch.Curator(model, LOSS, None, batch(5, 1, length), estimator=estimator)
+        found.append([curator.score(*batch(8, 2, length))[1].scores for _ in range(2)])
+    for short, long in zip(*found, strict=True):
+        torch.testing.assert_close(long, short)
+    inputs, targets = batch(4, 1, LENGTH)
+    traced = lai_torch.trace(model, LOSS, inputs, targets, valid=inputs[1])
+    assert torch.equal(traced.layers[0].valid, inputs[1] != 0)
+    assert lai_torch.trace(model, LOSS, inputs, targets, valid=lambda _: None).layers[0].valid is None
+    cases = (
+        ((inputs[1][:2], ValueError), "valid: expected shape (4, t), one row a sample, got (2, 12)"),
+        (
+            (inputs[1][:, :5], ValueError),
+            "valid: expected shape (n, t) with the positions of a layer, 12, got (4, 5)",
+        ),
+        (
+            ([1, 2], TypeError),
+            "valid: expected a tensor (n, t), not zero where a position counts, or a function",
+        ),
+    )
+    for (valid, error), message in cases:
+        with pytest.raises(error, match=re.escape(message)):
+            lai_torch.trace(model, LOSS, inputs, targets, valid=valid)
+    with pytest.raises(TypeError, match=re.escape("valid: expected a function from a batch's inputs")):
+        lai_torch.LAI(valid=inputs[1])
+
+
+class Lenient(Pooled):
+    """One that is also given what it does not use."""
+
+    def forward(self, words, kept, **_):
+        return super().forward(words, kept)
+
+
+class Prompted(nn.Module):
+    """A classifier that puts trained positions in front of its tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.prompt, self.pooled = nn.Parameter(torch.randn(1, 3, 8, dtype=torch.float64)), Pooled().double()
+
+    def forward(self, words, attention_mask):
+        words = torch.cat([self.prompt.expand(len(words), -1, -1), self.pooled.words(words)], 1)
+        kept = functional.pad(attention_mask, (3, 0), value=1)
+        hidden = self.pooled.inner(words).relu() * kept.unsqueeze(-1)
+        return self.pooled.head(hidden.sum(1))
+
+
+def test_a_mask_that_is_found_and_fits_no_layer_is_said():
+    inputs, targets = padded(4, 1, LENGTH)
+    with pytest.warns(
+        UserWarning, match=re.escape("attention_mask: expected the positions of a layer, 15, got")
+    ):
+        lai_torch.trace(Prompted(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
+
+
+@pytest.mark.parametrize("cause", ["additive", "encoder-decoder", "no axis", "none padded"])
+def test_what_is_no_mask_of_these_positions_is_not_taken_for_one(cause):
+    inputs, targets = padded(4, 1, LENGTH)
+    mask = inputs["attention_mask"]
+    given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": mask}
+    if cause == "additive":
+        given["attention_mask"] = torch.where(mask == 0, -1e9, 0.0)
+    elif cause == "encoder-decoder":
+        given["decoder_input_ids"] = inputs["input_ids"]
+    elif cause == "no axis":
+        given["attention_mask"] = mask[:, None, None]
+    else:
+        given["attention_mask"] = torch.ones_like(mask)
+    traced = lai_torch.trace(Lenient().double(), LOSS, given, targets[:, 0] % 3)
+    assert all(layer.valid is None for layer in traced.layers)
