@@ -107,8 +107,8 @@ class SelectivePass(Pass):
             outputs = None
             if gradient is not None:
                 outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
-            record = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
-            return record if valid is None else record.masked(valid.to(inputs.device))
+            rows = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
+            return rows if valid is None else rows.masked(valid.to(inputs.device))
         if axis != SampleAxis(0):
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
