@@ -1,7 +1,9 @@
 """Profiles of hypothesis, and the namespaces on which the core is tested."""
 
+import ctypes
 import gc
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,9 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# A program of these tests runs once or twice: what takes time is compiling it.
+# A program of these tests runs once or twice: what takes time is compiling it, half of it for loops fused.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The first example on a backend pays for its import and, on jax, for compilation: no deadlines.
@@ -63,15 +66,25 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Drop what was compiled when the tests go on elsewhere: that of all tests takes gigabytes."""
-    if nextitem is None or _shares(nextitem) != _shares(item):
-        jax.clear_caches()
-        if "torch._dynamo" in sys.modules:
-            sys.modules["torch._dynamo"].reset()
-        gc.collect()
+def pytest_runtest_teardown() -> None:
+    """Drop what was compiled whenever it takes half a gigabyte: that of all tests takes several."""
+    global _resident
+    if _now_resident() < _resident + 2**29:
+        return
+    jax.clear_caches()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+    gc.collect()
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)  # glibc keeps to itself what is freed between pages in use
+    _resident = _now_resident()
 
 
-def _shares(item: pytest.Item) -> Path:
-    """Return the folder of the core's, or the file of others, whose tests compile the same."""
-    return item.path.parent if "core" in item.path.parts else item.path
+def _now_resident() -> int:
+    """Return the bytes of memory in use; elsewhere than on Linux, the most so far."""
+    if sys.platform == "linux":
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+_resident = _now_resident()

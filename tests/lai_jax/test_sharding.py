@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("sharded.py")
 @pytest.fixture(scope="module")
 def found():
     environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
     }
     done = subprocess.run(
