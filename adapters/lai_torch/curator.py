@@ -267,9 +267,10 @@ class Curator:
         """Return what puts back, where its block raises, all that a step changes."""
         updater, generator = self._updater, self._validation.generator
         owners = [self, self._passes, self._summaries, self._validation, *self._scorer.owners()]
+        trained = self.model, self._scorer.loss
         if updater is None:
-            return Undo(self.model, owners, generator)
-        return Undo(self.model, [*owners, updater], generator, updater.optimizer, updater.scaler)
+            return Undo(*trained, owners, generator)
+        return Undo(*trained, [*owners, updater], generator, updater.optimizer, updater.scaler)
 
     def _summary(self, samples: int) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""

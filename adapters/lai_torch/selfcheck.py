@@ -150,7 +150,7 @@ def _backward_errors(
         taken.proved = True  # the comparison here is stronger than its own
     found: dict[str, float] = {}
     for weights in _weightings(count(*batch), next(model.parameters()).device):
-        with undone(model):
+        with undone(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
             if forward.name != backward:
                 msg = (
@@ -181,7 +181,7 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
-    with preserved(model):
+    with preserved(model, loss):
         values = loss(call(model, batch[0]), batch[1])
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)

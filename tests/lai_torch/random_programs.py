@@ -271,6 +271,52 @@ HEADS: dict[str, Part] = {
         lambda p, h: torch.mv(h.mean(1), p.w)[:, None] * torch.arange(3.0),
         ("w",),
     ),
+    "summed product": Part(
+        lambda t, d: {"w": torch.randn(d)},
+        lambda p, h: (h.mean(1) * p.w).sum(-1, keepdim=True) * torch.arange(3.0),
+        ("w",),
+    ),
+    "mean of products": Part(
+        lambda t, d: {"w": torch.randn(3, d)}, lambda p, h: (h.mean(1)[:, None] * p.w).mean(2), ("w",)
+    ),
+    "product of a fixed matrix": Part(
+        lambda t, d: {"w": torch.randn(d)},
+        lambda p, h: (h.mean(1) * p.w) @ torch.arange(3.0 * len(p.w), dtype=h.dtype).reshape(-1, 3).cos(),
+        ("w",),
+    ),
+    "loop over features": Part(
+        lambda t, d: {"w": torch.randn(d)},
+        lambda p, h: sum(h[:, 0, i, None] * p.w[i] for i in range(len(p.w))) * torch.arange(3.0),
+        ("w",),
+    ),
+    "differences": Part(
+        lambda t, d: {"w": torch.randn(3, d)}, lambda p, h: -(h[:, :1] - p.w).square().sum(2), ("w",)
+    ),
+    "dots": Part(
+        lambda t, d: {"w": torch.randn(d)},
+        lambda p, h: torch.vmap(lambda one: torch.dot(one, p.w))(h.mean(1))[:, None] * torch.arange(3.0),
+        ("w",),
+    ),
+    "tempered": Part(
+        lambda t, d: {"w": torch.randn(3, d), "temperature": torch.randn(())},
+        lambda p, h: functional.linear(h.mean(1), p.w) * p.temperature.exp(),
+        ("w",),
+    ),
+    "gained": Part(
+        lambda t, d: {"w": torch.randn(3, d), "gain": torch.randn(3), "offset": torch.randn(3)},
+        lambda p, h: functional.linear(h.mean(1), p.w) * p.gain + p.offset,
+        ("w",),
+    ),
+    "normed": Part(
+        lambda t, d: {"w": torch.randn(3, d), "gain": torch.randn(3)},
+        lambda p, h: functional.layer_norm(functional.linear(h.mean(1), p.w), (3,), p.gain),
+        ("w",),
+    ),
+    "mean of maps": Part(
+        lambda t, d: {"w": torch.randn(3, d, 1), "gain": torch.randn(3, 1)},
+        lambda p, h: (functional.conv1d(h.transpose(1, 2), p.w) * p.gain).mean(2),
+        ("w",),
+    ),
     "hidden": Part(lambda t, d: {"w": torch.randn(d, 3)}, lambda p, h: Squared.apply(h, p.w).mean(1), ("w",)),
 }
 

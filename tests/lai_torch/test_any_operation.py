@@ -1,6 +1,4 @@
-"""Ghost is exact for any operation; LAI names what it cannot read, and takes no wrong layer for the last."""
-
-import re
+"""Ghost is exact for any operation; LAI names what it cannot read."""
 
 import lai_torch
 import pytest
@@ -9,7 +7,6 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-import lai_core as lai
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
 from tests.lai_torch.random_programs import scripted
 
@@ -106,7 +103,7 @@ CASES = {
             weight=randn(2, 4, 4),
         ),
         randn(N, 3, 4),
-        ["weight"],
+        [],
     ),
     "distances": (
         Head(lambda m, x: torch.cdist(x, m.centres), 5, centres=randn(5, 4)),
@@ -195,45 +192,6 @@ def test_a_gradient_inside_the_forward_pass_is_exact_for_ghost_and_refused_for_l
     check_exact(model, inputs)
     with pytest.raises(ValueError, match="takes a gradient inside its forward pass"):
         lai_torch.trace(model, LOSS, inputs, labels())
-
-
-HEADS = {
-    "tensordot": (lambda hidden, weight: torch.tensordot(hidden, weight, 1), (6, 3), "tensordot"),
-    "inner": (lambda hidden, weight: torch.inner(hidden, weight), (3, 6), "torch.inner"),
-    "distances": (lambda hidden, weight: -torch.cdist(hidden, weight), (3, 6), "cdist"),
-    "einsum": (lambda hidden, weight: torch.einsum("nd,kd->nk", hidden, weight), (3, 6), "einsum"),
-    "broadcast": (lambda hidden, weight: (hidden[:, None] * weight).sum(2), (3, 6), "mul"),
-    "vector": (
-        lambda hidden, weight: torch.mv(hidden, weight)[:, None] * torch.arange(3.0),
-        (6,),
-        "torch.mv",
-    ),
-    "scripted": (scripted, (6, 3), "cannot be watched"),
-}
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("name", sorted(HEADS))
-def test_no_earlier_layer_is_taken_for_the_last(name, frozen):
-    function, shape, said = HEADS[name]
-
-    class Ending(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.weight = nn.Linear(4, 6), nn.Parameter(torch.randn(shape))
-            self.weight.requires_grad_(not frozen)
-
-        def forward(self, inputs):
-            return function(torch.tanh(self.body(inputs)), self.weight)
-
-    model = Ending().double()
-    with pytest.raises(ValueError, match=rf"the loss depends on 'weight' \(used by .*{re.escape(said)}"):
-        lai_torch.trace(model, LOSS, randn(N, 4), labels())
-    trace = check_exact(model, randn(N, 4))
-    with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
-        lai.lai_kernel(trace, trace, positions="mean")
-    with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
-        lai.lli_kernel(trace, trace)
 
 
 def test_a_matrix_in_a_function_that_cannot_be_watched_is_named():

@@ -57,6 +57,55 @@ def test_buffers_and_every_random_stream_are_put_back(name):
     assert not bool(model.calls.any() | model.hidden.any())
 
 
+class Running(nn.Module):
+    """A loss with running numbers of its own, one of them unseen by autograd's counters."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(3))
+        self.register_buffer("hidden", torch.zeros(3))
+
+    def forward(self, outputs, targets):
+        self.calls += 1
+        self.hidden.data.add_(1)
+        return LOSS(outputs, targets)
+
+
+OF_LOSSES = {
+    "trace": lambda model, loss, batch: lai_torch.trace(model, loss, *batch),
+    "trace of all": lambda model, loss, batch: lai_torch.trace(model, loss, *batch, gradients="all"),
+    "coverage": lambda model, loss, batch: lai_torch.coverage(model, loss, *batch),
+    "selfcheck": lambda model, loss, batch: lai_torch.selfcheck(model, loss, *batch),
+    "exact": lambda model, loss, batch: lai_torch.exact_scores(model, loss, batch, batch),
+    **{
+        name: lambda model, loss, batch, name=name: lai_torch.Curator(
+            model, loss, None, batch, estimator=name
+        ).score(*batch)
+        for name in ("lai", "ghost", "exact", "calibrated_lai")
+    },
+}
+
+
+@pytest.mark.parametrize("name", OF_LOSSES)
+def test_buffers_of_a_loss_are_put_back(name):
+    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), Running().double()
+    OF_LOSSES[name](model, loss, data(N))
+    assert not bool(loss.calls.any() | loss.hidden.any())
+
+
+def test_buffers_of_a_loss_are_put_back_after_an_error():
+    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), Running().double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def policy(scores):
+        raise KeyboardInterrupt
+
+    curator = lai_torch.Curator(model, loss, optimizer, data(N), estimator="lai", policy=policy)
+    with pytest.raises(KeyboardInterrupt):
+        curator.step(*data(N))
+    assert not bool(loss.calls.any() | loss.hidden.any())
+
+
 class Renormalised(nn.Module):
     """An embedding that forward cuts to a norm, before a head."""
 

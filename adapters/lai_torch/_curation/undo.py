@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lai_torch._model.preserve import modules_of
+
 BUDGET = 2**30
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps."""
 
@@ -19,8 +21,8 @@ class Undo:
 
     Parameters
     ----------
-    model
-        What is trained.
+    model, loss
+        What is trained; of the loss, what it holds if it is a module.
     owners
         Objects whose attributes hold what else a step changes. The block replaces attributes; it does not
         change the objects that they hold.
@@ -33,12 +35,13 @@ class Undo:
     def __init__(
         self,
         model: nn.Module,
+        loss: Any,
         owners: Iterable[Any],
         generator: torch.Generator,
         optimizer: Any = None,
         scaler: Any = None,
     ) -> None:
-        self.model, self.owners, self.generator = model, list(owners), generator
+        self.modules, self.owners, self.generator = modules_of(model, loss), list(owners), generator
         self.optimizer, self.scaler = optimizer, scaler
         self._restores: list[Callable[[], None]] = []
 
@@ -47,10 +50,9 @@ class Undo:
         drawn = self.generator.get_state()
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
-        modules = list(self.model.modules())
-        self._restores += [_module(module) for module in modules]
+        self._restores += [_module(module) for module in self.modules]
         # a scripted module's table can only be walked by its items
-        named = [(module, name) for module in modules for name, _ in module._buffers.items()]  # noqa: PERF102
+        named = [(module, name) for module in self.modules for name, _ in module._buffers.items()]  # noqa: PERF102
         self._restores += [_buffer(module, name) for module, name in named]
         self._restores.append(_modes())
         return self

@@ -10,6 +10,7 @@ from lai_torch._exact.graph import check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
+from lai_torch._model.preserve import modules_of
 from lai_torch._model.snapshot import Streams
 
 
@@ -80,7 +81,7 @@ class Prover:
     def _plain(self, batch: Batch) -> Plain:
         """Run the model as it is, whose errors come up here."""
         with self.function.preserved():
-            streams = Streams(list(self.function.model.modules()))
+            streams = Streams(modules_of(self.function.model, self.function.loss))
             losses = self.function(batch)
             draws = streams.moved()
             check_owned(self.function, losses, batch)

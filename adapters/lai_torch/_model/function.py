@@ -111,8 +111,7 @@ class Function:
         parameters = [one for module in self.modules for one in module.parameters()]
         gradients = [one.grad for one in parameters]
         with ExitStack() as stack:
-            for module in self.modules:
-                stack.enter_context(preserved(module, hooks=True))
+            stack.enter_context(preserved(self.model, self.loss, hooks=True))
             stack.enter_context(plain_attention())
             try:
                 for one in parameters:

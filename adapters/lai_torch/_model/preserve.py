@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from threading import RLock
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,16 +33,18 @@ def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 
 @contextmanager
-def preserved(model: nn.Module, *, hooks: bool = False) -> Iterator[None]:
+def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[None]:
     """Run the body eagerly, with gradients on and autocast off; put tensors and random state back.
+
+    So are those of a loss that is a module.
 
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     with ExitStack() as stack:
-        modules = list(model.modules())
-        tensors, streams = Tensors(model, modules), Streams(modules)
-        for kind in tensors.devices | {"cpu"}:
+        modules, tensors = modules_of(model, loss), _tensors(model, loss)
+        streams = Streams(modules)
+        for kind in {"cpu"}.union(*(each.devices for each in tensors)):
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
@@ -51,22 +53,33 @@ def preserved(model: nn.Module, *, hooks: bool = False) -> Iterator[None]:
         stack.enter_context(torch.enable_grad())
         if not hooks:
             stack.enter_context(_without_backward_hooks(modules))
-        stack.callback(tensors.restore)
+        for each in tensors:
+            stack.callback(each.restore)
         stack.callback(streams.restore)
         yield
 
 
+def modules_of(model: nn.Module, loss: Any) -> list[nn.Module]:
+    """Return the modules of a model, and those of a loss that is one."""
+    return [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
+
+
+def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:
+    roots = [model, *([loss] if isinstance(loss, nn.Module) else ())]
+    return [Tensors(root, list(root.modules())) for root in roots]
+
+
 @contextmanager
-def undone(model: nn.Module) -> Iterator[None]:
+def undone(model: nn.Module, loss: Any = None) -> Iterator[None]:
     """Run the body as the caller would, from parameters without `.grad`; then put back what it changed.
 
     Restored are `.grad`, tensors and random state, also when the body raises.
     """
     with ExitStack() as stack:
         gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-        modules = list(model.modules())
-        stack.callback(Tensors(model, modules).restore)
-        stack.callback(Streams(modules).restore)
+        for each in _tensors(model, loss):
+            stack.callback(each.restore)
+        stack.callback(Streams(modules_of(model, loss)).restore)
         stack.callback(_give_back, gradients)
         for parameter, _ in gradients:
             parameter.grad = None

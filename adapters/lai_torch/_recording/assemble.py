@@ -83,7 +83,10 @@ class _Plan:
     def __init__(self, recording: Recording) -> None:
         self.uses: dict[str, list[Use]] = defaultdict(list)
         self.biased: dict[str, list[Use]] = defaultdict(list)
+        read = {name for use in recording.uses if use.kind in READ_BY_LAI for name in use.weight.names}
         for use in recording.uses:
+            if use.kind == "direct" and use.tap.gradient is None and use.weight.name in read:
+                continue  # a product whose entries were summed at once is a layer's, and nothing more
             for name in use.weight.names:
                 self.uses[name].append(use)
             if use.bias is not None:
@@ -117,7 +120,8 @@ class _Plan:
             return False
         kinds = {(use.kind, use.transposed, str(sorted(use.options.items()))) for use in uses}
         tied = all(use.kind == "embedding" or (use.kind == "dense" and not use.transposed) for use in uses)
-        if len(kinds) > 1 and not tied:
+        shapes = {tuple(use.weight.tensor.shape) for use in uses}
+        if len(shapes) > 1 or (len(kinds) > 1 and not tied):
             return False
         if len(uses) > 1 and self.last is not None and self.last.kind == "convolution" and self.last in uses:
             return False  # a matrix on patches there, a kernel elsewhere

@@ -143,12 +143,11 @@ def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tens
 
 def _pulled(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> Tensor:
     """Pull gradients of a tensor computed from parameters back to one of them, sample by sample."""
-    if isinstance(gradients, Tensor) and source.whole:
-        return gradients
     if source.whole:
-        return torch.stack(list(gradients))
-    found = [
+        found = gradients if isinstance(gradients, Tensor) else torch.stack(list(gradients))
+        return found.reshape(-1, *parameter.shape)  # a vector may be used as a matrix of one row
+    pulled = [
         torch.autograd.grad(source.tensor, parameter, one, retain_graph=True, allow_unused=True)[0]
         for one in gradients
     ]
-    return torch.stack([torch.zeros_like(parameter) if one is None else one for one in found])
+    return torch.stack([torch.zeros_like(parameter) if one is None else one for one in pulled])

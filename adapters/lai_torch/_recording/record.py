@@ -1,5 +1,6 @@
 """From a model and a batch to a recording that is proved, or taken over from one that was."""
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
@@ -16,13 +18,14 @@ from lai_torch._model.preserve import eager, preserved
 from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proving.adding_up import wrongly_recorded
+from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
 from lai_torch._recording.proving.last_layer import is_last, last_layer
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
 from lai_torch._recording.proving.placing import Places, Unplaced, known_places, receive
 from lai_torch._recording.proving.reindexed import Reindexed, compared, reindex
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._recording.rules.operations import operation
-from lai_torch._recording.rules.unread import warn_of_unread
+from lai_torch._recording.rules.unread import HIDDEN, warn_of_unread
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch._recording.watching.sample_axis import Layout
@@ -113,14 +116,17 @@ def _taken_over(task: _Task, known: Known, shortcut: Shortcut | None, *, live: b
     """Record by what is known; None where that does not hold."""
     live = live and shortcut is not None
     options: dict[str, Any] = {"known": known.layouts, "skipped": known.skipped, "live": live}
-    with eager() if live else preserved(task.model):
+    with eager() if live else preserved(task.model, task.loss):
         recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
         if shortcut is not None and not is_last(shortcut, recorder, values):
             return None
-        final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+        if not known.behind.issuperset(parameters_behind(recorder, values)):
+            return None
+        past = dict.fromkeys(sorted(known.past), HIDDEN)
+        final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
         found = _received(task, recorder, values)
         places = known_places(recorder, known)
         if places is None:
@@ -172,7 +178,7 @@ def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
     Unplaced
         If the rows of a use lie on no axis of the samples.
     """
-    with preserved(task.model), _all_differentiable(task):
+    with preserved(task.model, task.loss), _all_differentiable(task):
         recorder = task.recorder(skipped=skipped)
         asked = task.model, task.loss, task.batch
         other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
@@ -180,15 +186,16 @@ def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
             values = task.losses()
         values = check_losses(values, recorder.samples)
         other = None if other is None else compared(other, *asked, recorder, values)
+        behind, past = _behind(task, recorder, values)
         places = Places(recorder)
         if task.every_layer and values.requires_grad:
             found = _received(task, recorder, values)
             _narrow(places, values, other)
-            final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
         else:
             if other is not None:
                 places.check_uncoupled(values, other)
-            final = last_layer(recorder, values, task.last, ghost_alone=task.ghost_alone)
+            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
             found = _received(task, recorder, values)
             _narrow(places, values, other)
         layouts, certain = places.chosen(), places.certain()
@@ -199,9 +206,32 @@ def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
             warn_of_unread(recorder, _hidden(task, recorder))
         signatures = tuple(use.signature for use in recorder.uses)
         proved = recorder.samples > 1
-        known = Known(signatures, certain, skipped, task.trainable, proved)
+        known = Known(signatures, certain, skipped, task.trainable, proved, behind, frozenset(past))
         recording = _recording(task, recorder, values, final, layouts, found, known)
         return recording, places.precision
+
+
+def _behind(task: _Task, recorder: Recorder, values: Tensor) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the parameters behind the last layer; which of them make one more, and by what functions."""
+    if task.ghost_alone:
+        return frozenset(), {}
+    names = parameters_behind(recorder, values)
+
+    # what a forward pass writes is put back, so that graphs which saved it are as good as before
+    written = (*recorder.parameters.values(), *recorder.buffers.values())
+    written = tuple(tensor for tensor in written if not tensor.is_inference())
+
+    def run(replay: Recorder) -> None:
+        with (
+            _unsafe_preserve_version_counter(written),
+            preserved(task.model, task.loss),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            with replay:
+                task.losses()
+
+    return frozenset(names), layers_in_disguise(recorder, run, tensors(task.batch), names)
 
 
 def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
@@ -298,7 +328,7 @@ def _hidden(task: _Task, recorder: Recorder) -> list[str]:
     }
     if not unseen:
         return []
-    with preserved(task.model), _unhooked(unseen.values()):
+    with preserved(task.model, task.loss), _unhooked(unseen.values()):
         total = check_losses(task.losses(), recorder.samples).sum()
         found = torch.autograd.grad(total, list(unseen.values()), allow_unused=True)
     return [name for name, gradient in zip(unseen, found, strict=True) if gradient is not None]

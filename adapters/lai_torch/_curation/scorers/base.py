@@ -129,7 +129,7 @@ class Scorer(ABC):
     def finite(self, batch: Batch) -> Batch | None:
         """Return the rows whose loss is finite; None if there are none."""
         samples = count(*batch)
-        with preserved(self.model), torch.no_grad():
+        with preserved(self.model, self.loss), torch.no_grad():
             losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)

@@ -32,7 +32,7 @@ def wrongly_recorded(
     """
     weights = _weights(recording.losses)
     # as training runs, with the hooks that may change a gradient
-    with preserved(model, hooks=True), warnings.catch_warnings():
+    with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         values = check_losses(loss(call(model, batch[0]), batch[1]), recording.samples)
         check_same(recording.losses, values.detach(), precision)

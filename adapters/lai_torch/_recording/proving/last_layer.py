@@ -1,16 +1,27 @@
 """Which layer is the last: the one whose output the losses reach without passing another layer."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from lai_torch._recording.rules.layers import READ_BY_LAI
-from lai_torch._recording.rules.unread import HIDDEN, check_last, products
-from lai_torch._recording.watching.probes import leaves, nearest
+from lai_torch._recording.rules.unread import check_last
+from lai_torch._recording.watching.probes import nearest
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
 from lai_torch._recording.watching.uses import Use
 
 
-def last_layer(recorder: Recorder, values: Tensor, last: str | None, *, ghost_alone: bool) -> Use | None:
+def last_layer(
+    recorder: Recorder,
+    values: Tensor,
+    last: str | None,
+    past: Mapping[str, str],
+    *,
+    ghost_alone: bool,
+) -> Use | None:
     """Return the last layer; None where LAI could read none and Ghost, which needs none, is recorded.
+
+    What makes one more layer, which LAI does not read, is named in `past`, and by which function.
 
     Raises
     ------
@@ -22,10 +33,8 @@ def last_layer(recorder: Recorder, values: Tensor, last: str | None, *, ghost_al
     reached = [use for tap, use in layers.items() if tap in near]
     if last is not None:
         return _named(last, reached)
-    if not reached and not recorder.every_layer:
-        past = _unread(recorder, values)
-        if past:
-            check_last(*past[0])
+    if not reached and past and not recorder.every_layer:
+        check_last(past)
     if not reached and not (recorder.every_layer and values.requires_grad):
         msg = (
             "model: expected the loss to depend on the output of a layer with a registered weight "
@@ -40,9 +49,8 @@ def last_layer(recorder: Recorder, values: Tensor, last: str | None, *, ghost_al
         if recorder.every_layer and len(names) == 1:
             return None  # no name would tell its uses apart
         raise ValueError(_several(names, len(reached)))
-    past = _unread(recorder, values)
     if past and not recorder.every_layer:
-        check_last(*past[0])
+        check_last(past)
     return reached[0] if reached and not past else None
 
 
@@ -74,27 +82,3 @@ def _several(names: list[str], uses: int) -> str:
         f"model: expected one final layer, found {uses} whose outputs reach the loss: {names}; "
         f"pass last={names[0]!r} (or another of them)"
     )
-
-
-def _unread(recorder: Recorder, values: Tensor) -> list[tuple[str, list[str]]]:
-    """Return products that the losses reach without passing a layer: parameters and functions."""
-    near = set(nearest(values))
-    found = {
-        use.weight.name: [use.options["function"]]
-        for use in recorder.uses
-        if use.kind == "operation" and use.tap in near and products(recorder, use.weight.name)
-    }
-    own = {id(parameter): name for name, parameter in recorder.parameters.items()}
-    copies = {id(use.activations): use for use in recorder.uses if use.kind == "direct"}
-    for leaf in leaves(values, past_taps=False):
-        copied = copies.get(id(leaf))
-        if copied is not None and "function" in copied.options and copied.weight.tensor.ndim > 1:
-            found[copied.weight.name] = [copied.options["function"]]
-        name = own.get(id(leaf))
-        if name is None or name in found:
-            continue
-        if functions := products(recorder, name):
-            found[name] = functions
-        elif name not in recorder.stuck and leaf.ndim > 1:
-            found[name] = [HIDDEN]
-    return list(found.items())

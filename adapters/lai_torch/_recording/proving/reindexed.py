@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, check_losses, rows, tensors
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import modules_of, preserved
 from lai_torch._model.snapshot import Streams
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, differ, magnitude
@@ -40,9 +40,9 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     if samples < 2:
         return None
     index = _drawn(samples)
-    with preserved(model), warnings.catch_warnings():
+    with preserved(model, loss), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        streams = Streams(list(model.modules()))
+        streams = Streams(modules_of(model, loss))
         inputs, targets = rows(batch, index, samples)
         other = recorder.fresh(tensors((inputs, targets)))
         try:
@@ -67,7 +67,7 @@ def compared(
     """
     precision = precision_of(recorder)
     if not alike(other.losses, values.detach()[other.index], precision):
-        with preserved(model), recorder.fresh(tensors(batch)):
+        with preserved(model, loss), recorder.fresh(tensors(batch)):
             again = check_losses(loss(call(model, batch[0]), batch[1]), recorder.samples)
         check_same(values.detach(), again.detach(), precision)
     same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]

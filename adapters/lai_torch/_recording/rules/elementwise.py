@@ -250,13 +250,16 @@ BROADCASTING: dict[Any, Rule] = {
 }
 """Rules of the functions that combine a parameter with a batch element by element."""
 
-SCALING = {
-    found
-    for owner in (torch, Tensor)
-    for name in ("mul", "multiply", "div", "divide", "true_divide", "__rmul__", "__rtruediv__")
-    for found in (getattr(owner, name, None), getattr(owner, name + "_", None))
-    if found is not None
-}
+
+def _forms(names: str) -> set[Any]:
+    forms = [form for name in names.split() for form in (name, name + "_")]
+    return {getattr(owner, form) for owner in (torch, Tensor) for form in forms if hasattr(owner, form)}
+
+
+ADDING = _forms("add sub subtract rsub __radd__ __rsub__")
+"""Functions that add a parameter to the batch, or compare both."""
+
+SCALING = _forms("mul multiply div divide true_divide __rmul__ __rtruediv__")
 """Functions that are products where they broadcast the batch over the parameter's own axes."""
 
 NORMS: dict[Any, Rule] = {

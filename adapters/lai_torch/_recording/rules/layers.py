@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS, broadcast
+from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
+from lai_torch._recording.rules.dense import as_computed, dense
+from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
 from lai_torch._recording.watching.chain import refused
 from lai_torch._recording.watching.recorder import Recorder, Rule, opened
 from lai_torch._recording.watching.uses import Source, Use
@@ -15,7 +17,7 @@ from lai_torch._recording.watching.uses import Source, Use
 
 def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     """Record `a W^T + b`."""
-    return _dense(recorder, input, weight, bias, transposed=False)
+    return dense(recorder, input, weight, bias, transposed=False)
 
 
 def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: Any) -> Any:
@@ -23,75 +25,20 @@ def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: An
     if options or not isinstance(input, Tensor) or not isinstance(other, Tensor):
         return NotImplemented
     if recorder.source(other) is not None and recorder.is_batched(input):
-        return _dense(recorder, input, other, None, transposed=True)
+        if other.ndim == 1:
+            return contracted(recorder, input, range(input.ndim), other, [input.ndim - 1])
+        return dense(recorder, input, other, None, transposed=True)
     if recorder.source(input) is not None and recorder.is_batched(other) and other.ndim >= 2:
-        out = _dense(recorder, recorder.mark(other.transpose(-1, -2)), input, None, transposed=False)
+        if input.ndim == 1:
+            return contracted(recorder, other, range(other.ndim), input, [other.ndim - 2])
+        out = dense(recorder, recorder.mark(other.transpose(-1, -2)), input, None, transposed=False)
         return out if out is NotImplemented else recorder.mark(out.transpose(-1, -2))
     return NotImplemented
 
 
 def _addmm(recorder: Recorder, func: Any, input: Any, mat1: Any, mat2: Any, **options: Any) -> Any:
     """Record `b + a W`."""
-    return NotImplemented if options else _dense(recorder, mat1, mat2, input, transposed=True)
-
-
-def _dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed: bool) -> Any:
-    """Record `a W^T + b`, or `a W + b` where the parameter is stored `transposed`."""
-    source = recorder.source(weight)
-    if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
-        return NotImplemented
-    if inputs.ndim < 2 or not inputs.numel() or weight.is_complex() or inputs.is_complex():
-        return NotImplemented
-    whole = _whole(recorder, source)
-    recorder.read_gates(inputs, whole.name.removesuffix(".weight"))
-    offset = recorder.source(bias)
-    joined = not recorder.is_source(bias) if offset is None else offset.whole
-    inputs = inputs if recorder.every_layer else recorder.cut(inputs)
-    matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
-    constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
-    output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
-    computed = _as_computed(inputs)
-    kept = recorder.kept(computed, "dense")
-    recorder.note(
-        Use(
-            "dense",
-            whole,
-            tap,
-            kept,
-            offset if joined else None,
-            transposed=transposed != (whole is not source),
-            batch_axis=recorder.batch_axis,
-            averaged_from=None if kept is computed else computed.ndim - 1,
-        )
-    )
-    if joined:
-        return output
-    added = broadcast(recorder, torch.add, (output, bias), {}) if recorder.every_layer else NotImplemented
-    return recorder.mark(output + bias if added is NotImplemented else added)
-
-
-def _whole(recorder: Recorder, source: Source) -> Source:
-    """Return the parameter itself where `source` is no more than its transpose."""
-    if source.whole or len(source.names) > 1:
-        return source
-    parameter = recorder.parameters[source.name]
-    seen = source.tensor
-    if (
-        parameter.ndim == seen.ndim == 2
-        and seen.data_ptr() == parameter.data_ptr()
-        and seen.shape == parameter.shape[::-1]
-        and seen.stride() == parameter.stride()[::-1]
-    ):
-        return Source(parameter, source.names, whole=True)
-    return source
-
-
-def _as_computed(inputs: Tensor) -> Tensor:
-    """Return the input as the layer computes with it: autocast inside the model casts it first."""
-    kind = inputs.device.type
-    if torch.is_autocast_enabled(kind) and inputs.dtype != torch.float64:
-        return inputs.detach().to(torch.get_autocast_dtype(kind))
-    return inputs.detach()
+    return NotImplemented if options else dense(recorder, mat1, mat2, input, transposed=True)
 
 
 def _convolution(
@@ -129,7 +76,7 @@ def _convolution(
         "dilation": dilation,
         "groups": groups,
     }
-    kept = recorder.kept(_as_computed(inputs), "convolution")
+    kept = recorder.kept(as_computed(inputs), "convolution")
     use = Use("convolution", source, tap, kept, offset, options=geometry)
     recorder.note(use)
     return output
@@ -246,6 +193,7 @@ def _owner(recorder: Recorder, given: dict[str, Any]) -> str:
 _PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
 
 LAYERS: dict[Any, Rule] = {
+    **CONTRACTIONS,
     functional.linear: _linear,
     **dict.fromkeys(_PRODUCTS, _matmul),
     torch.addmm: _addmm,

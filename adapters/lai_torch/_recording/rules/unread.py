@@ -1,7 +1,7 @@
 """Matrices that LAI sees nothing of: named in a warning, and refused where one of them comes last."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -64,7 +64,7 @@ def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
         )
 
 
-def check_last(name: str, functions: list[str]) -> None:
+def check_last(past: Mapping[str, str]) -> None:
     """Raise: the loss reads a product that LAI does not see, past the last layer that it does.
 
     Raises
@@ -72,8 +72,9 @@ def check_last(name: str, functions: list[str]) -> None:
     ValueError
         Always.
     """
+    name, function = next(iter(past.items()))
     msg = (
-        f"model: the loss depends on {name!r} (used by {functions[0]}) without another layer behind it: LAI "
+        f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "
         "and LLI read no such layer, and would take an earlier one for the last; use estimator 'ghost' or "
         "'exact', or write the product as nn.Linear"
     )

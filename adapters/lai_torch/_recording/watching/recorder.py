@@ -8,6 +8,7 @@ silent.
 """
 
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,8 @@ class Recorder(TorchFunctionMode):
         self.other = other
         self.uses: list[Use] = []
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
+        self._times: Counter[tuple[str, Any]] = Counter()
+        self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.batch_axis: int | None = None
         self.kinds: set[torch.dtype] = set()
         self.replaying = False
@@ -121,6 +124,7 @@ class Recorder(TorchFunctionMode):
             for name, parameter in self.parameters.items()
         }
         self._batched: Any = WeakTensorKeyDictionary()
+        self._products: Any = WeakTensorKeyDictionary()
         self._anchors: dict[torch.device, Tensor] = {}
         for tensor in batch:
             self._batched[tensor] = True
@@ -170,6 +174,34 @@ class Recorder(TorchFunctionMode):
         """Note that `value` depends on the batch."""
         self._batched[value] = True
         return value
+
+    def rearranged(self, value: Tensor, other: Tensor) -> Tensor:
+        """Note that `value` is another view of the tensor `other`, which is computed from parameters."""
+        if value is not other:
+            self._sources[id(value)] = Source(value, self._sources[id(other)].names, whole=False)
+        return value
+
+    def factors(self, product: Any) -> tuple[Tensor, Tensor] | None:
+        """Return the parameter and the tensor of the batch whose product entry by entry `product` is.
+
+        None is returned for any other tensor, and where one of the three was overwritten since.
+        """
+        found = self._products.get(product) if isinstance(product, Tensor) else None
+        if found is None or found[2] != _versions(*found[:2], product):
+            return None
+        return found[:2]
+
+    def explained(self, product: Tensor) -> None:
+        """Note that what a product entry by entry does with its parameter is understood after all."""
+        first, second, _, func = self._products[product]
+        source = self._sources[id(first if id(first) in self._sources else second)]
+        for name in source.names:
+            self._times[name, func] -= 1
+            used = self.stuck.get(name, {})
+            if func in used and not self._times[name, func]:
+                del used[func]
+            if not used:
+                self.stuck.pop(name, None)
 
     def cut(self, tensor: Tensor) -> Tensor:
         """Return `tensor` cut off from the graph, unless that is to be left whole."""
@@ -297,6 +329,10 @@ class Recorder(TorchFunctionMode):
         batched = any(tensor in self._batched for tensor in involved) or any(map(self.is_batched, involved))
         sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
+        if names and any(map(is_functorch_wrapped_tensor, involved)):
+            self.wrapped.update(names)
+        if func in _PRODUCTS and len(sources) == 1 < len(involved) == 2 and batched:
+            self._products[out] = (*involved, _versions(*involved, out), func)
         for result in results:
             if result.is_floating_point() or result.is_complex():
                 self.kinds.add(result.dtype)
@@ -311,6 +347,7 @@ class Recorder(TorchFunctionMode):
             grows = any(result.numel() > largest for result in results)
             for found in sources:
                 for name in found.names:
+                    self._times[name, func] += 1
                     self.stuck.setdefault(name, {}).setdefault(func, (found.tensor.ndim, grows))
 
     def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
@@ -327,6 +364,14 @@ def opened(func: Any) -> Any:
     copied.__kwdefaults__ = func.__kwdefaults__
     return copied
 
+
+def _versions(*tensors: Tensor) -> tuple[int, ...]:
+    """Count the writes to tensors."""
+    return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)
+
+
+_PRODUCTS = {torch.mul, torch.multiply, Tensor.mul, Tensor.multiply, Tensor.__rmul__}
+"""Functions that multiply two tensors entry by entry."""
 
 _DIFFERENTIATING = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
 """Functions that take a gradient."""

@@ -25,6 +25,10 @@ class Known:
         Names of the parameters that trained.
     proved
         Whether there were samples enough to prove anything.
+    behind
+        Names of the parameters that the losses reach without passing a layer.
+    past
+        Of these, the ones that make one more layer, which LAI does not read.
     """
 
     signatures: tuple[tuple[str, str, int], ...]
@@ -32,6 +36,8 @@ class Known:
     skipped: frozenset[str]
     trainable: frozenset[str]
     proved: bool
+    behind: frozenset[str] = frozenset()
+    past: frozenset[str] = frozenset()
 
     def state(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -41,6 +47,8 @@ class Known:
             "skipped": sorted(self.skipped),
             "trainable": sorted(self.trainable),
             "proved": self.proved,
+            "behind": sorted(self.behind),
+            "past": sorted(self.past),
         }
 
     @classmethod
@@ -52,6 +60,8 @@ class Known:
             frozenset(state["skipped"]),
             frozenset(state["trainable"]),
             state["proved"],
+            frozenset(state["behind"]),
+            frozenset(state["past"]),
         )
 
 
