@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 from lai_core._adapters import check_batch
-from lai_torch._curation.blocks import BlockScores, placed
 from lai_torch._curation.scorers.base import chunks
+from lai_torch._curation.table import Columns, placed
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, rows, tensors
 from lai_torch.options import Estimator, check_count, with_defaults
@@ -30,11 +30,11 @@ def score_dataset(
     *,
     estimator: str | Estimator = "lai",
     batch_size: int = 64,
-    blocks: int = 16,
+    parts: int | None = 16,
     checkpoints: Mapping[str, Any] | None = None,
     ids: Sequence[Any] | None = None,
     groups: Sequence[Any] | None = None,
-    part: int = 4096,
+    rows_per_file: int = 4096,
     process: tuple[int, int] | None = None,
     progress: bool = True,
 ) -> None:
@@ -43,7 +43,7 @@ def score_dataset(
     One row a sample, read by `lai_core.storage.tables.read_scores`: `id`; `score`, positive helps;
     `standard_error` of the score over the draw of the validation set; the sample's own `loss`;
     `gradient_norm`, the norm of what the estimator sees of its gradient (`lai_core.self_influence`); `group`
-    and `checkpoint` where they are given. Memory holds one batch, and the validation set's summary `blocks`
+    and `checkpoint` where they are given. Memory holds one batch, and the validation set's summary `parts`
     times.
 
     An interrupted run goes on where it stopped when it is started again with the same arguments: each part
@@ -67,16 +67,17 @@ def score_dataset(
     batch_size
         How many samples are scored, and at most traced of the validation set, at once. Scores do not depend
         on it but for rounding; those of `calibrated_lai` do, which fits its weights on so many.
-    blocks
-        Into how many parts the validation set is dealt for the standard error; each costs the products of
-        one scoring. 1: no standard error. It is taken for Ghost, LAI and LLI without a sketch.
+    parts
+        Into how many consecutive parts the validation set is cut for the standard error, as by `Curator`;
+        each costs the products of one scoring. Shuffle a set that is sorted. None: no standard
+        error. Nor is there one for `exact` and `gate_lai`.
     checkpoints
         Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
         `read_scores(folder, average=True)` averages.
     ids, groups
         What the samples are called, and to what they belong; whole numbers or text. None: the sample's
         number; no column.
-    part
+    rows_per_file
         Samples in one file: what an interruption loses at most.
     process
         Which process this is and how many there are. None: from `torch.distributed` where it is set up, else
@@ -89,12 +90,6 @@ def score_dataset(
     ValueError
         If the folder holds scores of another model, validation set, estimator or size; if an argument does
         not fit.
-
-    Notes
-    -----
-    With scores :math:`s_b` of :math:`B` blocks of :math:`m_b` of the :math:`m` validation samples,
-    :math:`s = \sum_b s_b`, and its squared standard error is :math:`\frac{B}{B-1} \sum_b (s_b -
-    \frac{m_b}{m} s)^2`, unbiased for the variance of a sum of independent draws where blocks are of one size.
 
     Examples
     --------
@@ -115,8 +110,13 @@ def score_dataset(
 
     estimator = with_defaults(estimator)
     _check_estimator(estimator)
-    for name, value in {"batch_size": batch_size, "blocks": blocks, "part": part}.items():
-        check_count(name, value, 1)
+    for name, value, least in (
+        ("batch_size", batch_size, 1),
+        ("rows_per_file", rows_per_file, 1),
+        ("parts", parts, 2),
+    ):
+        if value is not None:
+            check_count(name, value, least)
     samples, load = _loaded("dataset", dataset, batch_size)
     held_out = _whole(validation)
     columns = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
@@ -127,7 +127,7 @@ def score_dataset(
     settings = {
         "estimator": repr(estimator),
         "batch_size": batch_size,
-        "blocks": blocks,
+        "parts": parts,
         "validation": _digest(tensors(held_out)),
     }
     of_process = _process() if process is None else process
@@ -137,13 +137,13 @@ def score_dataset(
             if name:
                 model.load_state_dict(_state(state))
             named = {**columns, "checkpoint": [name] * samples} if name else columns
-            scores = BlockScores(model, loss, estimator, held_out, blocks, batch_size)
+            made = Columns(model, loss, estimator, held_out, parts=parts, size=batch_size)
             score_parts(
                 Path(folder, name),
                 settings | {"model": _digest(model.state_dict().values())},
-                partial(_rows, scores, load, named),
+                partial(_rows, made, load, named),
                 samples=samples,
-                rows=part,
+                rows=rows_per_file,
                 process=of_process,
                 progress=progress,
             )
@@ -153,10 +153,10 @@ def score_dataset(
 
 
 def _rows(
-    scores: BlockScores, load: Callable[[range], Iterable[Any]], named: Mapping[str, Any], span: range
+    columns: Columns, load: Callable[[range], Iterable[Any]], named: Mapping[str, Any], span: range
 ) -> dict[str, Any]:
     """Return the columns of consecutive samples."""
-    batches = [scores(placed(_pair("dataset", batch), scores.model)) for batch in load(span)]
+    batches = [columns(placed(_pair("dataset", batch), columns.model)) for batch in load(span)]
     found = {name: torch.cat([each[name] for each in batches]).cpu().numpy() for name in batches[0]}
     given = {name: [values[index] for index in span] for name, values in named.items()}
     return {"id": given.pop("id"), **found, **given}

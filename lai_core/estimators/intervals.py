@@ -81,6 +81,32 @@ def score_intervals(
     return score - width, score + width
 
 
+def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_train"]:
+    r"""Estimate the standard deviation of the scores `parts.sum(0)` over draws of the validation set.
+
+    Implements :eq:`part-variance`; its square is unbiased.
+
+    Parameters
+    ----------
+    parts, sizes
+        As for `score_intervals`.
+
+    Returns
+    -------
+    array
+        `(n_train,)`, in the scores' units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.estimators.intervals import standard_errors
+    >>> standard_errors(np.array([[1.0, 4.0], [3.0, 4.0]]))
+    array([2., 0.])
+    """
+    spread: Any = _spread(parts, sizes, None)
+    return spread.error
+
+
 def drop_harmful(
     parts: Array,
     *,

@@ -43,7 +43,7 @@ def test_scores_and_losses_are_those_of_a_curator_in_any_batches(tmp_path, estim
     data, validation, model = drawn(23), drawn(20, 2), network()
     curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator)
     _, report = curator.score(*data)
-    table = scored(tmp_path, data, validation, model, estimator=estimator, batch_size=5, part=8)
+    table = scored(tmp_path, data, validation, model, estimator=estimator, batch_size=5, rows_per_file=8)
     assert table["id"] == list(range(23))
     np.testing.assert_allclose(table["score"], report.scores, rtol=1e-10)
     np.testing.assert_allclose(table["loss"], report.losses, rtol=1e-12)
@@ -52,16 +52,16 @@ def test_scores_and_losses_are_those_of_a_curator_in_any_batches(tmp_path, estim
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
-def test_one_sample_a_block_gives_the_textbook_standard_error_and_the_gradients_norm(tmp_path, estimator):
+def test_one_sample_a_part_gives_the_textbook_standard_error_and_the_gradients_norm(tmp_path, estimator):
     data, validation, model = drawn(9), drawn(20, 2), network()
     sides = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in (validation, data)]
     kernel = getattr(lai, f"{estimator}_kernel")
-    table = scored(tmp_path, data, validation, model, estimator=estimator, blocks=20, batch_size=4)
+    table = scored(tmp_path, data, validation, model, estimator=estimator, parts=20, batch_size=4)
     np.testing.assert_allclose(table["standard_error"], (20 * kernel(*sides).var(0, correction=1)).sqrt())
     np.testing.assert_allclose(table["gradient_norm"], kernel(sides[1], sides[1]).diagonal().sqrt())
 
 
-def test_standard_errors_of_blocks_are_as_large_as_the_spread_over_drawn_validation_sets(tmp_path):
+def test_standard_errors_of_parts_are_as_large_as_the_spread_over_drawn_validation_sets(tmp_path):
     data, everyone = drawn(6), drawn(3600, 3)
     tables = [
         scored(tmp_path / str(draw), data, tuple(side[draw * 60 : (draw + 1) * 60] for side in everyone))
@@ -72,8 +72,9 @@ def test_standard_errors_of_blocks_are_as_large_as_the_spread_over_drawn_validat
     np.testing.assert_allclose(stated, spread, rtol=0.3)  # the spread itself is known to 1 / sqrt(118)
 
 
-def test_estimators_that_fit_something_to_the_whole_set_state_no_error(tmp_path):
-    table = scored(tmp_path, drawn(4), drawn(8, 2), estimator=lai_torch.LAI(sketch=2))
+@pytest.mark.parametrize("options", [{"parts": None}, {"estimator": "exact"}])
+def test_without_parts_no_error_is_stated(tmp_path, options):
+    table = scored(tmp_path, drawn(4), drawn(8, 2), **options)
     assert np.isnan(table["standard_error"]).all()
 
 
@@ -101,7 +102,7 @@ def test_data_sets_loaders_names_and_groups(tmp_path):
 
 def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
     data, validation = drawn(40), drawn(8, 2)
-    options = {"batch_size": 4, "part": 8, "estimator": "lai"}
+    options = {"batch_size": 4, "rows_per_file": 8, "estimator": "lai"}
     whole = scored(tmp_path / "whole", data, validation, **options)
     draws, calls = random.Random(0), []
 
@@ -122,7 +123,7 @@ def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
         assert scored(folder, data, validation, **options) == whole
 
 
-OPTIONS = {"batch_size": 4, "part": 4, "progress": False}
+OPTIONS = {"batch_size": 4, "rows_per_file": 4, "progress": False}
 KILLED = """
 import sys, time, torch, lai_torch
 sys.path.insert(0, sys.argv[2])
@@ -135,7 +136,7 @@ lai_torch.score_dataset(network(), loss, drawn(40), drawn(8, 2), sys.argv[1], **
 
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_loses_nothing(tmp_path, pytestconfig):
-    whole = scored(tmp_path / "whole", drawn(40), drawn(8, 2), batch_size=4, part=4)
+    whole = scored(tmp_path / "whole", drawn(40), drawn(8, 2), batch_size=4, rows_per_file=4)
     draws, kills = random.Random(0), 0
     while True:
         call = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(pytestconfig.rootpath)]
@@ -148,17 +149,24 @@ def test_a_run_killed_again_and_again_loses_nothing(tmp_path, pytestconfig):
         if process.returncode == 0 or kills == 4:
             break
     assert kills
-    assert scored(tmp_path / "killed", drawn(40), drawn(8, 2), batch_size=4, part=4) == whole
+    assert scored(tmp_path / "killed", drawn(40), drawn(8, 2), batch_size=4, rows_per_file=4) == whole
 
 
 def test_processes_share_the_parts(tmp_path):
     data, validation = drawn(30), drawn(8, 2)
-    whole = scored(tmp_path / "whole", data, validation, part=7)
+    whole = scored(tmp_path / "whole", data, validation, rows_per_file=7)
     for index in (0, 1):
         with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
             read_scores(tmp_path / "shared")
         lai_torch.score_dataset(
-            network(), LOSS, data, validation, tmp_path / "shared", part=7, process=(index, 2), progress=False
+            network(),
+            LOSS,
+            data,
+            validation,
+            tmp_path / "shared",
+            rows_per_file=7,
+            process=(index, 2),
+            progress=False,
         )
     assert read_scores(tmp_path / "shared").to_pydict() == whole
 
@@ -186,7 +194,7 @@ def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path):
     others = {
         "estimator": {"estimator": "ghost"},
         "batch_size": {"batch_size": 2},
-        "rows": {"part": 3},
+        "rows": {"rows_per_file": 3},
         "model": {"model": network(4)},
         "validation": {"validation": drawn(8, 3)},
         "samples": {"data": drawn(7)},
