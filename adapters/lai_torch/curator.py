@@ -14,10 +14,12 @@ from lai_torch._curation.checks import (
     check_parts,
     check_policy,
     check_together,
-    checked_weights,
 )
-from lai_torch._curation.groups import dropped_shares, with_floor
+from lai_torch._curation.outcome import gathered_groups, reported, weigh
+from lai_torch._curation.passes.base import Forward
 from lai_torch._curation.passes.choice import Passes
+from lai_torch._curation.processes.checks import check_alike, check_spread
+from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.summary_cache import SummaryCache
@@ -40,7 +42,9 @@ class Curator:
     Parameters
     ----------
     model
-        The model; a compiled one is scored eagerly and trained compiled.
+        The model; a compiled one is scored eagerly and trained compiled. One that
+        `DistributedDataParallel` wraps or `fully_shard` shards finds what one process would find on the
+        whole batch; see `group`.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
     optimizer
@@ -93,6 +97,13 @@ class Curator:
 
         `auto`: `whole` while the running mean of the share kept is above 2/3 and no BatchNorm trains,
         else `kept`.
+    group
+        The processes whose batches are one batch: a process group, or a mesh of one dimension. None: those
+        of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.
+        Without a wrapper the curator adds gradients up itself, once a step. Scores are those of one process
+        with the whole batch, and the policy sees all of them; of a report, `scores`, `weights` and
+        `losses` are of this process's rows, all else of the whole batch. What one process raises, each
+        raises.
 
     Attributes
     ----------
@@ -131,25 +142,34 @@ class Curator:
         accumulate: int = 1,
         group_floor: float = 0.0,
         backward: str | Kept = "kept",
+        group: Any = None,
     ) -> None:
-        check_model(model)
         estimator, generator = with_defaults(estimator), own_stream() if generator is None else generator
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
+        self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
+        self._group, model = self._engine.group, self._engine.model
+        check_model(model)
         self._validation = Validation(validation, share, generator)
         check_together(estimator, self._validation, optimizer, backward)
         check_parts(parts, estimator, self._validation)
         check_counts(warmup, refresh, accumulate, group_floor)
         check_optimizer(optimizer, model, {"warmup": (warmup, 0), "accumulate": (accumulate, 1)})
         check_policy(policy)
+        check_spread(self._engine, estimator, self._validation, backward, training, parts)
+        check_alike(self._engine, model, validation)
+        generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor
         self.steps = self.skipped = self.dropped = 0
         chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
         self._scorer = scorer(model, loss, optimizer, estimator, generator, parts)
+        self._scorer.group, self._scorer.one_set = self._group, isinstance(validation, tuple)
         self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
-        self._passes = Passes(model, loss, self._scorer, backward, chunk, training)
+        self._passes = Passes(model, loss, self._scorer, backward, chunk, training, self._engine)
         self._chunk = chunk
-        self._updater = None if optimizer is None else Updater(optimizer, accumulate, training.scaler)
+        self._updater = (
+            None if optimizer is None else Updater(optimizer, accumulate, training.scaler, self._engine)
+        )
 
     @alone
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
@@ -177,17 +197,14 @@ class Curator:
         if self._updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
-        samples = count(inputs, targets)
-        check_ids(ids, samples)
-        check_groups(groups, samples)
         curated = self.steps >= self.warmup
         with self._undo() as undo:
-            summary = self._summary(samples) if curated else None
-            forward = self._passes.choose(scored=curated).forward((inputs, targets), summary)
-            scored = self._scorer.score(forward.readings, summary) if curated else None
-            weights = self._weigh(scored, samples, groups)
+            samples = self._counted(inputs, targets, groups, ids)
+            forward, scored = self._score((inputs, targets), samples, steps=True, curated=curated)
+            named = gathered_groups(self._group, groups)
+            weights = self._weigh(scored, samples, named)
             update = self._updater.step(weights, forward.backward, undo)
-            report = self._report(scored, update, groups, forward.name)
+            report = self._report(scored, update, named, forward.name)
             self._count(scored, report)
         return report
 
@@ -208,15 +225,13 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        samples = count(inputs, targets)
-        check_groups(groups, samples)
         with self._undo():
-            summary = self._summary(samples)
-            forward = self._passes.kept.forward((inputs, targets), summary)
-            scored = self._scorer.score(forward.readings, summary)
-            weights = self._weigh(scored, samples, groups)
+            samples = self._counted(inputs, targets, groups)
+            forward, scored = self._score((inputs, targets), samples, steps=False)
+            named = gathered_groups(self._group, groups)
+            weights = self._weigh(scored, samples, named)
             untrained = Update(weights, scored.losses, 0, used=True, updated=False)
-            report = self._report(scored, untrained, groups, forward.name)
+            report = self._report(scored, untrained, named, forward.name)
         return weights, report
 
     def state_dict(self) -> dict[str, Any]:
@@ -272,59 +287,50 @@ class Curator:
             return Undo(*trained, owners, generator)
         return Undo(*trained, [*owners, updater], generator, updater.optimizer, updater.scaler)
 
+    def _counted(self, inputs: Any, targets: Any, groups: Any, ids: Any = None) -> int:
+        """Check what came with a batch, on all processes or on none, and count it."""
+        with self._group.agreed():
+            samples = count(inputs, targets)
+            check_ids(ids, samples)
+            check_groups(groups, samples)
+            return samples
+
+    def _score(
+        self, batch: tuple[Any, Any], samples: int, *, steps: bool, curated: bool = True
+    ) -> tuple[Forward, Any]:
+        """Run a batch forward for a step, or for scoring alone; score it if it is curated."""
+        if not curated:
+            return self._passes.kept.forward(batch, None), None
+        with self._engine.gathered():
+            summary = self._summary(samples)
+            with self._group.agreed():
+                chosen = self._passes.choose(scored=True) if steps else self._passes.kept
+                forward = chosen.forward(batch, summary)
+            return forward, self._scorer.score(forward.readings, summary)
+
     def _summary(self, samples: int) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""
+        if self.estimator.facts.fits_weights:  # on as many samples as the whole batch has
+            samples = int(self._group.totals(samples)[0])
         return self._summaries.get(min(samples, self._chunk or samples))
 
     def _weigh(self, scored: Scored | None, samples: int, groups: Tensor | None) -> Tensor:
-        """Turn scores into weights; without scores, in warm-up, all alike."""
+        """Turn all processes' scores into weights, and return this one's; in warm-up, all alike."""
         if scored is None:
-            return torch.full((samples,), 1.0 / samples, device=next(self.model.parameters()).device)
-        if scored.parts is None:
-            found = self.policy(scored.scores)
-        else:
-            found = self.policy(scored.parts, sizes=scored.sizes)
-        weights = checked_weights(found, torch.isfinite(scored.scores))
-        if groups is not None and self.group_floor > 0:
-            weights = with_floor(weights, scored.scores, groups, self.group_floor)
-        return weights
+            everyone = self._group.totals(samples)[0]
+            return torch.full((samples,), 1.0 / everyone, device=next(self.model.parameters()).device)
+        return weigh(self._group, scored, self.policy, groups, self.group_floor)
 
     def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
         """Say what became of a batch."""
-        found: dict[str, Any] = {"scores": None, "losses": update.losses}
-        dropped = update.dropped
-        if scored is not None:
-            names = [
-                "scores",
-                "losses",
-                "positions",
-                "layer_weights",
-                "cost",
-                "method",
-                "reason",
-                "parts",
-                "sizes",
-            ]
-            found = {field: getattr(scored, field) for field in names} | {"age": self._summaries.age}
-            dropped += int((~torch.isfinite(scored.scores)).sum())
-        return Report(
-            step=self.steps,
-            weights=update.weights,
-            loss=update.loss,
-            kept=int((update.weights > 0).sum()),
-            dropped=dropped,
-            skipped=not update.used,
-            updated=update.updated,
-            group_drops=None if groups is None else dropped_shares(update.weights, groups),
-            backward=name,
-            **found,
-        )
+        age = 0 if scored is None else self._summaries.age
+        return reported(self._group, scored, update, groups, step=self.steps, backward=name, age=age)
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""
         if scored is not None:
             self._scorer.take(scored)
-            self._passes.observe(report.kept / len(report.weights))
+            self._passes.observe(report.share)
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped

@@ -29,7 +29,7 @@ class Report:
     loss
         `sum_j weights_j loss_j`; NaN if nothing was kept.
     kept
-        How many samples have a positive weight.
+        How many samples have a positive weight; of several processes, on all of them.
     dropped
         How many were left out because their score or loss was not finite.
     skipped
@@ -54,6 +54,8 @@ class Report:
     parts, sizes
         The scores against each of the parts that the validation set was cut into, `(m, n)`, and how many
         samples each has, for `lai_core.score_intervals`; None where it was not cut.
+    share
+        The share of the batch, on all processes, that has a positive weight.
     """
 
     step: int
@@ -75,6 +77,7 @@ class Report:
     reason: str | None = None
     parts: Tensor | None = None
     sizes: tuple[int, ...] | None = None
+    share: float = 0.0
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
         """Return one row a sample, of plain values that JSON has: what is not finite is None.

@@ -1,72 +1,359 @@
-"""Several processes: a wrapped model is refused, and its parts of a batch are scored as the whole is."""
+"""Several processes that share a batch find what one finds; what one raises, all raise, and none waits."""
+
+import re
 
 import lai_torch
 import pytest
 import torch
 import torch.distributed as dist
-from torch import multiprocessing, nn
+from torch import nn
 
-from tests.lai_torch.support import LOSS
+import lai_core as lai
+from workloads.torch_processes import (
+    CASES,
+    ENGINES,
+    LOSS,
+    batch,
+    errors,
+    largest,
+    launch,
+    network,
+    run,
+    runs,
+    wrapped,
+)
 
+pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
+BOUND = 1e-12
 PROCESSES = 2
+QUICK = [
+    ("keep_positive", "ddp"),
+    ("keep_top: one of all", "ddp"),
+    ("AdamW, accumulate 2, refresh 3", "ddp"),
+    ("balance, uneven, broken", "ddp"),
+    ("keep_top: one of all", "fsdp2"),
+    ("tied", "fsdp2"),
+    ("rows that are not finite", "fsdp2"),
+    ("reweight", "group"),
+    ("calibrated", "group"),
+    ("the batch itself, preconditioned", "group"),
+    ("three validation samples", "group"),
+]
+REST = [
+    (case, engine) for case, made in CASES.items() for engine in made.engines if (case, engine) not in QUICK
+]
 
 
-def parts():
-    """Return a model, a validation set and a batch, the same in every process."""
-    generator = torch.Generator().manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3)).double()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, generator=generator)
-    inputs = torch.randn(20, 4, dtype=torch.float64, generator=generator)
-    targets = torch.randint(3, (20,), generator=generator)
-    return model, (inputs[:12], targets[:12]), (inputs[12:], targets[12:])
-
-
-def work(rank, folder):
-    """Score a share of the batch, then train the wrapped model on its weighted losses."""
-    store = dist.FileStore(f"{folder}/store", PROCESSES)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=PROCESSES)
-    model, validation, batch = parts()
-    wrapped = nn.parallel.DistributedDataParallel(model)
-    with pytest.raises(ValueError, match=r"got DistributedDataParallel: .* Score with Curator\(model.module"):
-        lai_torch.Curator(wrapped, LOSS, None, validation)
-    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-    curator = lai_torch.Curator(wrapped.module, LOSS, None, validation)
-    inputs, targets = (part[rank::PROCESSES] for part in batch)
-    scores = []
-    for _ in range(3):
-        weights, report = curator.score(inputs, targets)
-        scores.append(report.scores)
-        optimizer.zero_grad()
-        (LOSS(wrapped(inputs), targets) * weights).sum().backward()
-        optimizer.step()
-    torch.save({"scores": scores, "weight": model[0].weight.detach()}, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-def test_each_process_scores_its_share_as_one_process_scores_the_whole(tmp_path):
-    multiprocessing.spawn(work, (str(tmp_path),), PROCESSES)
-    found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(PROCESSES)]
-    assert torch.equal(found[0]["weight"], found[1]["weight"])
-    model, validation, (inputs, targets) = parts()
+def curated(rank, model=None, validation=None, loss=LOSS, **options):
+    """Return a curator of two processes and this one's rows of a batch."""
+    model = network() if model is None else model
+    options.setdefault("group", dist.group.WORLD)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    curator = lai_torch.Curator(model, LOSS, None, validation)
+    validation = batch(12, 1) if validation is None else validation
+    curator = lai_torch.Curator(model, loss, optimizer, validation, **options)
+    inputs, targets = batch(8, 2)
+    return curator, (inputs[rank::PROCESSES], targets[rank::PROCESSES])
+
+
+def stepped(rank, given=None, **options):
+    """Take one step; where it raises, what is trained is to be as before."""
+    curator, part = curated(rank, **options)
+    before = [parameter.detach().clone() for parameter in curator.model.parameters()]
+    try:
+        return curator.step(*part, **(given or {}))
+    except BaseException:
+        assert all(map(torch.equal, before, curator.model.parameters()))
+        assert curator.steps == 0
+        raise
+
+
+def raises_on_one(rank, error):
+    """Return what raises on process 1 alone."""
+
+    def raising(*_):
+        if rank == 1:
+            raise error
+        return torch.full((2 * 4,), 0.1)
+
+    return raising
+
+
+def a_policy_raises(rank):
+    return stepped(rank, policy=raises_on_one(rank, ArithmeticError("no weights from this policy")))
+
+
+def policies_differ(rank):
+    return stepped(rank, policy=lambda scores: lai.keep_top(scores, fraction=0.3 + 0.3 * rank))
+
+
+def a_loss_raises_when_scored(rank):
+    fails = raises_on_one(rank, RuntimeError("this loss cannot be computed"))
+    return stepped(rank, loss=lambda outputs, targets: (fails(), LOSS(outputs, targets))[1])
+
+
+def a_loss_raises_in_training(rank):
+    """Raise between the forward pass of a wrapped model and its backward pass, which communicates."""
+    model = network()
+    fails = raises_on_one(rank, RuntimeError("this loss cannot be trained on"))
+
+    def loss(outputs, targets):
+        if model.training:
+            fails()
+        return LOSS(outputs, targets)
+
+    return stepped(rank, model=nn.parallel.DistributedDataParallel(model), group=None, loss=loss)
+
+
+def a_loader_raises(rank):
+    def loader():
+        raises_on_one(rank, FileNotFoundError("this file is missing"))()
+        yield batch(6, 3)
+
+    return stepped(rank, validation=loader())
+
+
+def ids_are_wrong_on_one(rank):
+    return stepped(rank, given={"ids": range(4 - rank)})
+
+
+def groups_come_on_one(rank):
+    return stepped(rank, given={"groups": torch.zeros(4, dtype=torch.int64) if rank else None})
+
+
+def loaders_are_empty(rank):
+    return stepped(rank, validation=iter(()))
+
+
+def no_validation_row_is_finite(rank):
+    inputs, targets = batch(6, 3)
+    return stepped(rank, validation=(inputs * torch.nan, targets))
+
+
+def parameters_differ(rank):
+    return stepped(rank, model=network(rank))
+
+
+def validation_differs(rank):
+    return stepped(rank, validation=batch(6, rank))
+
+
+def no_group_is_given(rank):
+    return stepped(rank, group=None)
+
+
+def midpoint(rank):
+    return stepped(rank, estimator="midpoint")
+
+
+def exact_has_a_loader(rank):
+    return stepped(rank, estimator="exact", validation=[batch(6, 3)])
+
+
+def flatten_has_the_batch(rank):
+    return stepped(rank, estimator=lai_torch.LAI(positions="flatten"), validation="batch")
+
+
+def whole_has_shards(rank):
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    return curated(rank, model=model, group=None, backward="whole")
+
+
+def balance_has_other_shapes(rank):
+    curator, (inputs, targets) = curated(
+        rank, model=Padded(), validation=batch(6, 3), backward=lai_torch.Kept(balance=True)
+    )
+    padded = nn.functional.pad(inputs, (0, rank))
+    return curator.step(padded, targets)
+
+
+class Padded(nn.Module):
+    """A network that takes inputs of any width, of which it reads the first eight."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def forward(self, inputs):
+        return self.network(inputs[:, :8])
+
+
+ERRORS = {
+    a_policy_raises: "ArithmeticError: no weights from this policy",
+    policies_differ: "ValueError: policy: expected the same weights from the same scores on every process",
+    a_loss_raises_when_scored: "RuntimeError: this loss cannot be computed",
+    a_loss_raises_in_training: "RuntimeError: this loss cannot be trained on",
+    a_loader_raises: "FileNotFoundError: this file is missing",
+    ids_are_wrong_on_one: "ValueError: ids: expected one per sample (4), got 3",
+    groups_come_on_one: "ValueError: groups: expected them on every process, as one passed them, got None",
+    loaders_are_empty: "ValueError: validation: expected at least one batch from the loader, got none",
+    no_validation_row_is_finite: "validation: expected at least one sample with a finite loss, got none",
+    parameters_differ: "ValueError: model: expected the same parameters on every process, got others",
+    validation_differs: "ValueError: validation: expected the same (inputs, targets) on every process",
+    no_group_is_given: "ValueError: group: torch.distributed runs 2 processes and the model has no wrapper",
+    midpoint: "ValueError: estimator: 'midpoint' needs the gradient of the whole batch before it scores",
+    exact_has_a_loader: "ValueError: validation: estimator 'exact' has nothing to add up over processes",
+    flatten_has_the_batch: "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to",
+    whole_has_shards: "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'",
+    balance_has_other_shapes: "ValueError: balance: expected the processes' batches to have the same shape",
+}
+
+
+def nothing_is_finite(rank):
+    """Step on a batch without a finite row, then on one where process 1 has none."""
+    curator, (inputs, targets) = curated(rank)
+    reports = [curator.step(inputs * torch.nan, targets)]
+    reports.append(curator.step(inputs * (torch.nan if rank else 1.0), targets))
+    return [(report.skipped, report.dropped, report.kept > 0, report.share) for report in reports]
+
+
+def a_loader_runs_dry(rank):
+    """Score against a loader that has one batch on process 1 and two on process 0."""
+    inputs, targets = batch(12, 3)
+    parts = [(inputs[:4], targets[:4]), (inputs[4:7], targets[4:7])]
+    curator, part = curated(rank, validation=iter(parts if rank == 0 else [(inputs[7:], targets[7:])]))
+    return [curator.step(*part).scores for _ in range(3)]
+
+
+def each_alone(rank):
+    """Train a model of one's own beside others."""
+    return stepped(rank, group=False, model=network(rank)).updated
+
+
+def groups_are_counted_together(rank):
+    curator, part = curated(rank, group_floor=0.5)
+    return curator.step(*part, groups=torch.arange(4) % 2).group_drops
+
+
+def a_shard_goes_on_after_an_error(rank):
+    """Raise in training on one process, and then train on."""
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    broken = [rank == 1]
+
+    def loss(outputs, targets):
+        if model.training and broken[0]:
+            message = "this once"
+            raise RuntimeError(message)
+        return LOSS(outputs, targets)
+
+    curator, part = curated(rank, model=model, group=None, loss=loss)
+    with pytest.raises(RuntimeError, match="this once"):
+        curator.step(*part)
+    broken[0] = False
+    curator.step(*part)
+    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
+
+
+FOUND = (
+    nothing_is_finite,
+    a_loader_runs_dry,
+    each_alone,
+    groups_are_counted_together,
+    a_shard_goes_on_after_an_error,
+)
+
+
+def everything(rank, cases):
+    """Run all of this on one start of the processes."""
+    found = runs(rank, PROCESSES, cases)
+    for work in [*ERRORS, *FOUND]:
+        try:
+            found[work.__name__] = work(rank)
+        except Exception as error:
+            found[work.__name__] = (
+                f"{type(error).__name__}: {error}\n{''.join(getattr(error, '__notes__', []))}"
+            )
+    return found
+
+
+@pytest.fixture(scope="module")
+def found():
+    return launch(everything, PROCESSES, QUICK, timeout=120)
+
+
+def one_process(model=None, **options):
+    model = network() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
+
+
+def rows_by_process():
+    """Return the batch with process 0's rows first, as the processes see it."""
+    inputs, targets = batch(8, 2)
+    order = torch.cat([torch.arange(8)[rank::PROCESSES] for rank in range(PROCESSES)])
+    return inputs[order], targets[order]
+
+
+def check(parts, case, engine):
+    got = [part[case, engine] for part in parts]
+    assert not any(isinstance(one, str) for one in got), got
+    for name, error in errors(got, run(CASES[case])).items():
+        assert error <= (1e-7 if name == "reports" and "warmup" in case else BOUND), name
+
+
+@pytest.mark.parametrize(("case", "engine"), QUICK)
+def test_processes_find_what_one_finds(found, case, engine):
+    check(found, case, engine)
+
+
+@pytest.mark.slow
+def test_two_and_four_processes_find_what_one_finds_in_every_case():
+    for processes, cases in ((PROCESSES, REST), (4, QUICK + [("uneven batches", each) for each in ENGINES])):
+        parts = launch(runs, processes, processes, cases, timeout=400)
+        for case, engine in cases:
+            check(parts, case, engine)
+
+
+@pytest.mark.parametrize("work", ERRORS, ids=lambda work: work.__name__)
+def test_what_one_process_raises_all_raise(found, work):
+    for part in found:
+        assert ERRORS[work] in part[work.__name__]
+
+
+def test_the_error_says_where_it_happened(found):
+    notes = [part["a_policy_raises"] for part in found]
+    assert all("This happened on process 1 of 2" in note for note in notes)
+
+
+def test_a_batch_without_a_finite_row_is_skipped_by_all(found):
+    for part in found:
+        assert part["nothing_is_finite"][0] == (True, 8, False, 0.0)
+        skipped, dropped, kept, _ = part["nothing_is_finite"][1]
+        assert (skipped, dropped, kept) == (False, 4, True)
+
+
+def test_a_loader_that_runs_dry_on_one_process_leaves_the_others_batches(found):
+    inputs, targets = batch(12, 3)
+    first, second = torch.tensor([0, 1, 2, 3, 7, 8, 9, 10, 11]), torch.tensor([4, 5, 6])
+    loader = iter([(inputs[first], targets[first]), (inputs[second], targets[second])])
+    curator = one_process(validation=loader)
     for step in range(3):
-        _, report = curator.score(inputs, targets)
-        shares = [found[rank]["scores"][step] for rank in range(PROCESSES)]
-        for rank, share in enumerate(shares):
-            torch.testing.assert_close(share, report.scores[rank::PROCESSES])
-        weights = torch.zeros(len(targets), dtype=torch.float64)
-        for rank in range(PROCESSES):  # each process normalises over its own kept samples
-            kept = (report.scores[rank::PROCESSES] > 0).double()
-            weights[rank::PROCESSES] = kept / kept.sum().clamp(min=1) / PROCESSES
-        optimizer.zero_grad()
-        (LOSS(model(inputs), targets) * weights).sum().backward()
-        optimizer.step()
-    torch.testing.assert_close(found[0]["weight"], model[0].weight.detach())
+        scores = torch.cat([part["a_loader_runs_dry"][step] for part in found])
+        assert largest(scores, curator.step(*rows_by_process()).scores) <= BOUND
+
+
+def test_a_process_may_train_a_model_of_its_own(found):
+    assert all(part["each_alone"] is True for part in found)
+
+
+def test_groups_are_those_of_the_whole_batch(found):
+    groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
+    expected = one_process(group_floor=0.5).step(*rows_by_process(), groups=groups).group_drops
+    assert all(part["groups_are_counted_together"] == expected for part in found)
+
+
+def test_sharded_training_goes_on_after_an_error(found):
+    curator = one_process()
+    curator.step(*rows_by_process())
+    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
+    for part in found:
+        assert largest(part["a_shard_goes_on_after_an_error"], expected) <= BOUND
 
 
 def test_a_model_spread_over_devices_is_refused():
-    model, validation, _ = parts()
-    with pytest.raises(ValueError, match="model: expected one on this process alone, got DataParallel"):
-        lai_torch.Curator(nn.DataParallel(model), LOSS, None, validation)
+    with pytest.raises(ValueError, match=re.escape("got DataParallel; use one of those")):
+        one_process(model=nn.DataParallel(network()))
+
+
+def test_a_group_needs_processes():
+    with pytest.raises(ValueError, match=r"group: expected torch.distributed to be initialized"):
+        one_process(group=dist.group.WORLD or object())

@@ -12,22 +12,21 @@ from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.validation import Validation
 from lai_torch.options import Estimator, check_count
 
-WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
-"""Classes of torch that spread a module over processes or devices."""
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
+"""Classes of torch that spread batches or parameters, and that nothing here sees through."""
 
 PASSES = ("kept", "selective", "whole", "auto")
 
 
 def check_model(model: nn.Module) -> None:
-    """Raise if a model's parameters or batches are spread over processes, naming the class that does."""
+    """Raise if a module inside a model spreads parameters or batches over processes, naming its class."""
     for module in model.modules():
         bases = [base for base in type(module).__mro__ if base.__module__.startswith("torch.")]
         spread = [base.__name__ for base in bases if base.__name__ in WRAPPERS]
         if spread:
             msg = (
-                f"model: expected one on this process alone, got {spread[0]}: a process that keeps no sample "
-                "would deadlock the others. Score with Curator(model.module, ...).score, and train the "
-                "wrapped model on the weighted losses of every sample"
+                "model: expected one that DistributedDataParallel wraps as a whole, that fully_shard shards, "
+                f"or that nothing spreads, got {spread[0]}; use one of those"
             )
             raise ValueError(msg)
 

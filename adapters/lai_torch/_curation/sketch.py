@@ -39,13 +39,21 @@ class Sketch:
             msg = f"sketch: expected at most the last layer's {outputs} outputs, got {self.width}"
             raise ValueError(msg)
         if self._drawn is None:
-            signs = torch.randint(2, (outputs,), generator=self.generator) * 2 - 1
-            self._drawn = signs, torch.randperm(outputs, generator=self.generator)
+            self._drawn = self._draw(outputs)
         signs, permutation = (part.to(gradients.device) for part in self._drawn)
         budget = max(AT_ONCE, 64 * (outputs + self.width))  # which holds one position of float64
         return sketch_outputs(
             trace, signs.to(gradients.dtype), permutation, width=self.width, memory_budget=budget
         )
+
+    def take_up(self, drawn: list[Tensor]) -> None:
+        """Draw as another process did that had the same generator: its draw is `drawn`."""
+        self._draw(len(drawn[0]))
+        self.load_state(drawn)
+
+    def _draw(self, outputs: int) -> tuple[Tensor, Tensor]:
+        signs = torch.randint(2, (outputs,), generator=self.generator) * 2 - 1
+        return signs, torch.randperm(outputs, generator=self.generator)
 
     def state(self) -> list[Tensor] | None:
         """Return signs and permutation; None before they are drawn."""

@@ -54,8 +54,11 @@ class SummaryCache:
 
     def _make(self, size: int) -> None:
         """Make a summary of the next draw; one that is of no use leaves the last in place, with a warning."""
-        drawn = self.validation.draw()
-        if drawn is None:
+        group = self.scorer.group
+        with group.agreed():
+            drawn = self.validation.draw()
+            drawn = None if drawn is None else moved(drawn, self.model)
+        if not group.most(drawn is not None):
             if self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
@@ -63,7 +66,7 @@ class SummaryCache:
         before = self.scorer.state()
         try:
             with evaluating(self.model):
-                self._summary = self.scorer.summarize(moved(drawn, self.model), size)
+                self._summary = self.scorer.summarize(drawn, size)
         except UnusableError as error:
             if self._summary is None:
                 raise

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.passes.base import Gradient
+from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.undo import Undo
 
 
@@ -27,6 +28,8 @@ class Update:
         Whether the batch contributed a gradient.
     updated
         Whether the optimizer stepped.
+    moved
+        As for `Gradient`.
     """
 
     weights: Tensor
@@ -34,11 +37,12 @@ class Update:
     dropped: int
     used: bool
     updated: bool
+    moved: float | None = None
 
     @property
     def loss(self) -> float:
-        """The weighted loss that was minimised; NaN if there was none."""
-        return weighted_loss(self.weights, self.losses)
+        """The weighted loss that was minimised here; NaN if there was none."""
+        return weighted_loss(self.weights, self.losses) if self.moved is None else self.moved
 
 
 def weighted_loss(weights: Tensor, losses: Tensor) -> float:
@@ -60,10 +64,15 @@ class Updater:
         How many batches make a step; each counts with one part in so many.
     scaler
         A `torch.amp.GradScaler`, for half precision.
+    engine
+        Who adds gradients up.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, accumulate: int, scaler: Any) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, accumulate: int, scaler: Any, engine: Engine
+    ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
+        self.engine = engine
         self.batches = self.contributions = 0
 
     def step(self, weights: Tensor, backward: Callable[[Tensor, int], Gradient], undo: Undo) -> Update:
@@ -72,9 +81,10 @@ class Updater:
         Where a gradient is not finite nothing is stepped.
         """
         earlier = undo.set_gradients_aside(begins=self.batches == 0)
-        found = backward(weights, self.accumulate)
+        with self.engine.group.agreed():
+            found = backward(weights, self.accumulate)
         _add(earlier)
-        used = bool((found.weights > 0).any())
+        used = bool(self.engine.group.most(bool((found.weights > 0).any())))
         dropped = int((weights > 0).sum()) - int((found.weights > 0).sum())
         self.batches += 1
         self.contributions += used
@@ -86,14 +96,15 @@ class Updater:
             used = used and updated
             self.batches = self.contributions = 0
         weights = found.weights if used else torch.zeros_like(found.weights)
-        return Update(weights, found.losses, dropped, used, updated)
+        return Update(weights, found.losses, dropped, used, updated, found.moved)
 
     def _stepped(self, undo: Undo) -> bool:
         """Step if every gradient is finite; say whether they were."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self.engine.add_up(parameters)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"]]
-        finite = all(bool(torch.isfinite(gradient).all()) for gradient in gradients if gradient is not None)
+        finite = self.engine.finite([p.grad for p in parameters if p.grad is not None])
         if finite:
             undo.hold_parameters()
         if self.scaler is not None:

@@ -22,10 +22,13 @@ class Gradient:
         `(n,)`: the weights of the losses whose gradient it is; zeros where a sample was dropped.
     losses
         `(n,)`: the losses that the backward pass found; NaN where it did not look.
+    moved
+        The weighted sum of the losses of the rows that ran here, where those are not this process's own.
     """
 
     weights: Tensor
     losses: Tensor
+    moved: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from torch import nn
 from lai_torch._curation.passes.base import Pass, coupling
 from lai_torch._curation.passes.kept import KeptPass
 from lai_torch._curation.passes.selective import SelectivePass
+from lai_torch._curation.passes.synchronised import LocalPass, SynchronisedPass
 from lai_torch._curation.passes.whole import WholePass
+from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.scorers.traces import TraceScorer
@@ -32,7 +34,9 @@ class Passes:
     chunk
         How many samples to read at once for scoring alone; None: the whole batch.
     training
-        The precision in which the pass `kept` trains.
+        How the pass `kept` trains.
+    engine
+        How several processes train; None: there is one.
 
     Attributes
     ----------
@@ -45,11 +49,24 @@ class Passes:
     """
 
     def __init__(
-        self, model: nn.Module, loss: Loss, scorer: Scorer, backward: str, chunk: int | None, training: Kept
+        self,
+        model: nn.Module,
+        loss: Loss,
+        scorer: Scorer,
+        backward: str,
+        chunk: int | None,
+        training: Kept,
+        engine: Engine | None = None,
     ) -> None:
         self.model = model
         self.share: float | None = None
-        self.kept: Pass = KeptPass(model, loss, scorer, chunk, training)
+        self.kept: Pass
+        if engine is None or not (engine.group.size > 1 or engine.sharded):
+            self.kept = KeptPass(model, loss, scorer, chunk, training)
+        elif backward == "kept":
+            self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
+        else:
+            self.kept = LocalPass(model, loss, scorer, chunk, training)
         self.shared: Pass = self.kept
         self.by_share = backward == "auto"
         if isinstance(scorer, TraceScorer) and backward == "selective":

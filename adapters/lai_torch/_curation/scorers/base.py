@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lai_torch._curation.processes.group import Alone
 from lai_torch._model.batch import Loss, call, check_losses, count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import preserved
@@ -26,10 +27,13 @@ class Itself:
         Whether each sample is left out of its own score.
     positions
         How positions are to be read; None: as fits.
+    others
+        The validation side that the samples of other processes make.
     """
 
     exclude_self: bool
     positions: str | None = None
+    others: Any = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,15 @@ class Reading:
         The samples that `seen` holds.
     rows
         Which of the `n` they are. None: all.
+    squares
+        The mean of the squared output gradients over all processes' samples, where there are several.
     """
 
     losses: Tensor
     seen: Any
     batch: Batch
     rows: Tensor | None = None
+    squares: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,33 @@ class Scored:
 
 
 class Scorer(ABC):
-    """One estimator on one model. Scoring changes nothing that a later score depends on."""
+    """One estimator on one model. Scoring changes nothing that a later score depends on.
+
+    Attributes
+    ----------
+    group
+        The processes whose batches are one. `summarize` and `score` are collectives of it.
+    one_set
+        Whether each process has the whole validation set, not a part of its own.
+    """
+
+    group: Alone = Alone()
+    one_set = True
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
 
+    def summarize(self, validation: Batch | None, size: int) -> Any:
+        """Sum a validation set up, at most `size` rows at a time, without what is not finite.
+
+        On several processes `validation` may be None on some, whose loader has run dry.
+        """
+        with self.group.agreed():
+            return None if validation is None else self.summary_of(validation, size)
+
     @abstractmethod
-    def summarize(self, validation: Batch, size: int) -> Any:
-        """Sum a validation set up, at most `size` rows at a time, without what is not finite."""
+    def summary_of(self, validation: Batch, size: int) -> Any:
+        """Return the summary that this process finds by itself."""
 
     def fits(self, summary: Any) -> bool:
         """Say whether a summary made earlier is still one of this model."""
@@ -100,11 +126,17 @@ class Scorer(ABC):
 
     def score(self, readings: Iterator[Reading], summary: Any) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
-        # not a loop, whose variable would hold one part's trace while the next is made
-        found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
-        finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
-        parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
-        return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
+        readings, summary = self.told(readings, summary)
+        with self.group.agreed():
+            # not a loop, whose variable would hold one part's trace while the next is made
+            found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
+            finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
+            parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
+            return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
+
+    def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
+        """Add to readings and summary what only the other processes know."""
+        return readings, summary
 
     @abstractmethod
     def score_part(self, summary: Any, reading: Reading) -> Scored:

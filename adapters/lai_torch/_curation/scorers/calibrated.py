@@ -21,9 +21,9 @@ class CalibratedScorer(TraceScorer):
 
     _known: Known | None = None
 
-    def summarize(self, validation: Batch, size: int) -> ValidationSide:
+    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""
-        side = super().summarize(validation, size)
+        side = super().summary_of(validation, size)
         weights = self._fitted(validation, max(size, 2), str(side.positions))
         return replace(side, layer_weights=weights)
 

@@ -19,7 +19,7 @@ class ExactScorer(Scorer):
         self.function = Function(model, loss)
         self.prover = Prover(self.function)
 
-    def summarize(self, validation: Batch, size: int) -> Point:
+    def summary_of(self, validation: Batch, size: int) -> Point:
         """Return the gradient of the summed validation loss.
 
         Raises
@@ -49,7 +49,7 @@ class ExactScorer(Scorer):
 
     def read(self, batch: Batch, summary: Point | Itself) -> Reading:
         """Return the directional derivatives along the gradient; its own, where a batch scores itself."""
-        direction = self.summarize(batch, count(*batch)) if isinstance(summary, Itself) else summary
+        direction = self.summary_of(batch, count(*batch)) if isinstance(summary, Itself) else summary
         found = self.prover(direction, batch)
         return Reading(found.losses, found, batch)
 
@@ -66,7 +66,7 @@ class MidpointScorer(ExactScorer):
         super().__init__(model, loss)
         self.optimizer = optimizer
 
-    def summarize(self, validation: Batch, size: int) -> Any:
+    def summary_of(self, validation: Batch, size: int) -> Any:
         """Keep the set: its gradient is taken at a point that depends on the batch.
 
         Raises
@@ -92,7 +92,7 @@ class MidpointScorer(ExactScorer):
             for name, parameter in self.function.parameters().items():
                 middle[name] -= 0.5 * rates.get(id(parameter), 0.0) * step[name]
         with self.function.at(middle):
-            direction = super().summarize(validation, size)
+            direction = super().summary_of(validation, size)
         return super().read(batch, direction)
 
     def fits(self, summary: Any) -> bool:

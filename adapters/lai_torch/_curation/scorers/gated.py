@@ -14,7 +14,7 @@ from lai_torch.trace import GateTrace
 class GateScorer(TraceScorer):
     """LAI with every layer's product corrected by the gains of the gates above it."""
 
-    def summarize(self, validation: Batch, size: int) -> ValidationSide:
+    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
         """Keep the traces of the set's parts: the gains are each pair's own, so that nothing sums up."""
         traces = (trace for _, trace, _ in self.finite_traces(validation, size))
         # column norms are those of the weights as they are when a batch is scored, not of now

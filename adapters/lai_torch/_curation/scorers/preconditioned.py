@@ -1,6 +1,7 @@
 """LAI with the output gradients preconditioned by their running second moment."""
 
 import functools
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,18 +33,41 @@ class PreconditionedScorer(TraceScorer):
 
     def score_part(self, summary: Any, reading: Reading) -> Scored:
         """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
-        moment = self.second_moment
-        if reading.rows is None and not bool(torch.isfinite(reading.losses).any()):
+        moment, outputs = self.second_moment, _outputs(reading)
+        if outputs is None:
             reading = replace(reading, seen=None)
-        if reading.seen is not None:
-            last = reading.seen.layers[-1]
-            outputs, valid = last.output_gradients, last.valid
-            if reading.rows is None:
-                finite = torch.isfinite(reading.losses)
-                outputs, valid = outputs[finite], None if valid is None else valid[finite]
-            moment = lai.update_second_moment(moment, outputs, decay=self.decay, valid=valid)
+        if reading.squares is not None:
+            moment = _moved(moment, reading.squares.to(reading.losses), self.decay)
+        elif outputs is not None:
+            gradients, valid = outputs
+            moment = lai.update_second_moment(moment, gradients, decay=self.decay, valid=valid)
         product = functools.partial(self.product, second_moment=moment)
         return replace(self._scored(summary, reading, product), second_moment=moment)
+
+    def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
+        """Add the mean square over all processes' samples, so that the second moment is that of all."""
+        readings, summary = super().told(readings, summary)
+        if self.group.size == 1:
+            return readings, summary
+        with self.group.agreed():
+            (reading,) = readings  # this estimator reads a batch in one part
+            outputs, total = _outputs(reading), None
+            if outputs is not None:
+                gradients, valid = outputs
+                mean = lai.update_second_moment(None, gradients, valid=valid).double()
+                positions = gradients.shape[:-1].numel() if valid is None else int(valid.sum())
+                total = torch.cat([mean * positions, mean.new_tensor([positions])])
+        total = self._added(total)
+        squares = None if total is None else total[:-1] / total[-1]
+        return iter([replace(reading, squares=squares)]), summary
+
+    def _added(self, total: Tensor | None) -> Tensor | None:
+        """Return the sum over the processes, of which some have nothing to add."""
+        width = self.group.most(0 if total is None else len(total))
+        if not width:
+            return None
+        blank = torch.zeros(width, dtype=torch.float64, device=next(self.model.parameters()).device)
+        return self.group.summed([blank if total is None else total])[0]
 
     def state(self) -> dict[str, Any]:
         """Return the second moment too."""
@@ -53,3 +77,20 @@ class PreconditionedScorer(TraceScorer):
         """Take up what `state` returned."""
         super().load_state(state)
         self.second_moment = state["second_moment"]
+
+
+def _outputs(reading: Reading) -> tuple[Tensor, Tensor | None] | None:
+    """Return the last output gradients of the finite rows, and which positions count; None if none is."""
+    if reading.seen is None:
+        return None
+    last = reading.seen.layers[-1]
+    outputs, valid = last.output_gradients, last.valid
+    if reading.rows is None:
+        finite = torch.isfinite(reading.losses)
+        outputs, valid = outputs[finite], None if valid is None else valid[finite]
+    return (outputs, valid) if outputs.shape[0] else None
+
+
+def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:
+    """Return the running mean after one more."""
+    return mean if moment is None else decay * moment.to(mean) + (1.0 - decay) * mean

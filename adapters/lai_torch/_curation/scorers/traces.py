@@ -1,6 +1,6 @@
 """Ghost, LAI and LLI in the loop, from traces."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,10 @@ from lai_torch._curation.scorers.base import (
     cut_evenly,
     nothing_finite,
 )
+from lai_torch._curation.scorers.joined import joined, others
 from lai_torch._curation.sketch import Sketch
 from lai_torch._curation.tracer import Tracer
-from lai_torch._model.batch import Loss, rows
+from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
@@ -86,21 +87,80 @@ class TraceScorer(Scorer):
         self.positions, self.sketch, self.cut = positions, sketch, cut
         self._cost = TokenCost(model)
 
-    def summarize(self, validation: Batch, size: int) -> ValidationSide:
-        """Sum the set up, or each of the parts that it is cut into."""
+    def summarize(self, validation: Batch | None, size: int) -> ValidationSide:
+        """Sum the set up, or each of the parts that it is cut into; several processes share the work."""
         if self.sketch is not None:
             self.sketch.forget()
-        if self.cut is None:
-            return self._summed(validation, size)
-        sides = []
-        for part in cut_evenly(validation, self.cut):
-            try:
-                sides.append(self._summed(part, size))
-            except UnusableError:  # nothing finite: the other parts may do
-                continue
-        if not sides:
+        if not self._adds_up:
+            side: ValidationSide = super().summarize(validation, size)
+            return side
+        return self._all_parts(self._share_of(part, size) for part in self._cut(validation))
+
+    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+        """Sum each part up that the set is cut into."""
+        return self._all_parts(self._found(part, size) for part in self._cut(validation))
+
+    def _cut(self, validation: Any) -> Iterable[Any]:
+        return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
+
+    def _all_parts(self, sides: Iterable[ValidationSide | None]) -> ValidationSide:
+        """Return the sides of parts as one; those without a finite loss are None, and left out."""
+        found = [side for side in sides if side is not None]
+        if not found:
             raise nothing_finite()
-        return ValidationSide(tuple(part for side in sides for part in side.parts), sides[0].positions)
+        return ValidationSide(tuple(part for side in found for part in side.parts), found[0].positions)
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether several processes add up what each finds on its part of a set."""
+        sums = self.facts.summary is not None and self.positions != "flatten" and not self.facts.fits_weights
+        return self.group.size > 1 and sums
+
+    def _share_of(self, validation: Batch | None, size: int) -> ValidationSide | None:
+        """Return the sum over all processes, of which each traces its share of the rows."""
+        with self.group.agreed():
+            own, share = None, validation
+            if validation is not None and self.one_set:
+                samples, ranks = count(*validation), (self.group.rank, self.group.rank + 1)
+                start, end = (rank * samples // self.group.size for rank in ranks)
+                share = rows(validation, slice(start, end), samples) if end > start else None
+            if share is not None:
+                own = self._found(share, size)
+        return self._joined(own)
+
+    def _joined(self, own: ValidationSide | None) -> ValidationSide | None:
+        device = next(self.model.parameters()).device
+        side: ValidationSide | None = joined(own, self.group, self.sketch, device)
+        return side
+
+    def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
+        """Add the validation side that the other processes' samples make, where a batch scores itself."""
+        if self.group.size == 1 or not isinstance(summary, Itself):
+            return readings, summary
+        if self.sketch is not None:
+            self.sketch.forget()
+        with self.group.agreed():
+            (reading,) = readings  # such a batch is read in one part
+            own, trace = None, reading.seen
+            if trace is not None:
+                positions = self._positions_for(trace)
+                own = ValidationSide((self._summary(trace, positions),), positions)
+        total = self._joined(own)
+        if total is not None and own is not None:
+            summary = replace(summary, others=others(total, own))
+        return iter([reading]), summary
+
+    def _found(self, validation: Batch, size: int) -> ValidationSide | None:
+        """Return what can be summed of a set; None where no loss is finite."""
+        try:
+            return self._summed(validation, size)
+        except UnusableError:
+            return None
+
+    def _summary(self, trace: lai.Trace, positions: str | None) -> lai.ValidationSummary:
+        """Sum one chunk up."""
+        name = str(self.facts.summary)
+        return lai.summarize(self._sketched(trace), name, positions=positions or "tokens")
 
     def _summed(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the chunks' summaries, or keep their traces where there is no such sum."""
@@ -112,9 +172,7 @@ class TraceScorer(Scorer):
                 traces.append(self._sketched(trace))
                 continue
             self._forwards(trace, positions, part)
-            one = lai.summarize(
-                self._sketched(trace), str(self.facts.summary), positions=positions or "tokens"
-            )
+            one = self._summary(trace, positions)
             total = one if total is None else total + one
         return ValidationSide(tuple(traces) if total is None else (total,), positions)
 
@@ -159,7 +217,7 @@ class TraceScorer(Scorer):
             nothing = torch.full_like(reading.losses, torch.nan)
             parts = nothing.expand(len(self._sizes(summary) or ()), -1)
             return self._result(summary, nothing, reading, parts, summary.positions, weights)
-        if itself and self.sketch is not None:
+        if itself and self.sketch is not None and self.group.size == 1:
             self.sketch.forget()
         positions = self._positions_for(trace) if itself else summary.positions
         cost = self._forwards(trace, positions, reading.batch)
@@ -168,7 +226,10 @@ class TraceScorer(Scorer):
         if weights is not None:
             options["layer_weights"] = weights
         if isinstance(summary, Itself):
-            parts = product(trace, trace, exclude_self=summary.exclude_self, **options)[None]
+            scores = product(trace, trace, exclude_self=summary.exclude_self, **options)
+            if summary.others is not None:
+                scores = scores + product(summary.others, trace, **options)
+            parts = scores[None]
         else:
             parts = torch.stack([product(part, trace, **options) for part in summary.parts])
         if reading.rows is not None:

@@ -1,0 +1,76 @@
+"""From all processes' scores to this one's weights, and from what each did to one report."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lai_torch._curation.checks import checked_weights
+from lai_torch._curation.groups import dropped_shares, with_floor
+from lai_torch._curation.processes.group import Alone, digest
+from lai_torch._curation.scorers.base import Scored
+from lai_torch._curation.update import Update
+from lai_torch.options import Policy
+from lai_torch.report import Report
+
+
+def weigh(group: Alone, scored: Scored, policy: Policy, groups: Tensor | None, floor: float) -> Tensor:
+    """Return the weights of this process's samples, of which the policy sees the whole batch's.
+
+    So no policy needs another form on several processes: they gather n numbers, not what it is made of.
+    """
+    scores, slices = group.gathered(scored.scores)
+    parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
+    with group.agreed():
+        found = policy(scores) if parts is None else policy(parts, sizes=scored.sizes)
+        weights = checked_weights(found, torch.isfinite(scores))
+        if groups is not None and floor > 0:
+            weights = with_floor(weights, scores, groups, floor)
+    if group.size > 1 and not group.alike(digest([weights, weights.cumsum(0)])):
+        msg = (
+            "policy: expected the same weights from the same scores on every process, got others; let it "
+            "draw from a generator that is seeded alike, and read nothing else"
+        )
+        raise ValueError(msg)
+    return weights[slices[group.rank]]
+
+
+def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
+    """Return the groups of all processes' samples, which either all pass or none."""
+    if group.size == 1 or not group.most(groups is not None):
+        return groups
+    with group.agreed():
+        if groups is None:
+            msg = "groups: expected them on every process, as one passed them, got None"
+            raise ValueError(msg)
+        own = groups.to(group.device, torch.int64)
+    return group.gathered(own)[0]
+
+
+def reported(
+    group: Alone, scored: Scored | None, update: Update, groups: Tensor | None, **told: Any
+) -> Report:
+    """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
+    found: dict[str, Any] = {"scores": None, "losses": update.losses}
+    dropped = update.dropped
+    if scored is not None:
+        shared = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
+        found = {name: getattr(scored, name) for name in shared}
+        dropped += int((~torch.isfinite(scored.scores)).sum())
+    weights, _ = group.gathered(update.weights)
+    kept = int((weights > 0).sum())
+    loss, all_dropped = group.totals(0.0 if math.isnan(update.loss) else update.loss, dropped)
+    return Report(
+        weights=update.weights,
+        loss=loss if kept else math.nan,
+        kept=kept,
+        share=kept / len(weights),
+        dropped=int(all_dropped),
+        skipped=not update.used,
+        updated=update.updated,
+        group_drops=None if groups is None else dropped_shares(weights, groups),
+        **told,
+        **found,
+    )

@@ -1,0 +1,111 @@
+"""The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
+
+import torch
+from torch import Tensor
+
+from lai_torch._curation.passes.base import Gradient, coupling
+from lai_torch._curation.passes.kept import KeptPass
+from lai_torch._curation.processes.balance import balanced
+from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.scorers.base import Batch, Scorer
+from lai_torch._model.batch import Loss, call, check_losses, count, mapped, rows
+from lai_torch.options import Kept
+
+
+class SynchronisedPass(KeptPass):
+    """Scores as `kept` does; what is decided of the kept rows is decided by all processes.
+
+    Parameters
+    ----------
+    engine
+        What runs forward, and with whom.
+    """
+
+    def __init__(self, engine: Engine, loss: Loss, scorer: Scorer, chunk: int | None, training: Kept) -> None:
+        super().__init__(engine.model, loss, scorer, chunk, training)
+        self.engine, self.balance = engine, training.balance
+
+    def _backward(self, batch: Batch, weights: Tensor, parts: int) -> Gradient:
+        """Run the kept rows forward and backward.
+
+        The weight of rows whose loss is not finite is spread over all others, on every process.
+        """
+        group, losses, used = self.engine.group, torch.full_like(weights, torch.nan), weights
+        if not group.most(bool((weights > 0).any())):
+            return Gradient(weights, losses)
+        moves = self.balance and bool(group.most(not bool((weights > 0).all())))
+        trained, own = balanced(batch, weights, group) if moves else (batch, weights)
+        for attempts in reversed(range(2 + moves)):
+            kept, values, buffers = self._run(trained, own)
+            finite = torch.isfinite(values.detach()[: len(kept)])
+            if not group.most(not bool(finite.all())):
+                break
+            if not attempts:
+                return Gradient(torch.zeros_like(weights), losses)
+            if trained is batch:
+                used = torch.zeros_like(used).index_copy(0, kept[finite], used[kept[finite]])
+            trained, own = batch, used
+        wanted, left = group.totals(float(weights.sum()), float(used.sum()))
+        if left != wanted:
+            used, own = used * (wanted / left), own * (wanted / left)
+        moved = None
+        if trained is batch:
+            losses[kept] = values.detach()[: len(kept)].to(losses)
+        total = (values[: len(kept)] * own[kept].to(values)).sum()
+        if trained is not batch:
+            moved = float(total.detach())
+        if values.numel():
+            total = total * (self.engine.factor / parts) + 0.0 * values[len(kept) :].nan_to_num().sum()
+            (total if self.scaler is None else self.scaler.scale(total)).backward()
+        for buffer, before in buffers:
+            buffer.data.copy_(before)
+        return Gradient(used, losses, moved)
+
+    def _run(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+        """Run the rows with a positive weight, or rows that count for nothing; raise everywhere or nowhere.
+
+        Returns the rows, the losses, those of rows that count for nothing behind them, and the buffers
+        to put back where nothing else ran.
+        """
+        kept = (weights > 0).nonzero().squeeze(1)
+        buffers: list[tuple[Tensor, Tensor]] = []
+        try:
+            with self.engine.group.agreed():
+                part, size = self._part(batch, kept)
+                if size and not kept.numel():
+                    buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
+                values = weights[:0]
+                if size:
+                    with self._autocasting(weights.device):
+                        values = check_losses(self.loss(call(self.engine.trained, part[0]), part[1]), size)
+        except BaseException:
+            self.engine.reset()
+            raise
+        return kept, values, buffers
+
+    def _part(self, batch: Batch, kept: Tensor) -> tuple[Batch, int]:
+        """Return the rows to run, and how many: BatchNorm needs two, and a wrapper one from every process."""
+        samples = count(*batch)
+        least = (2 if coupling(self.model) else 1) if kept.numel() or self.engine.lockstep else 0
+        size = max(len(kept), least)
+        if size == samples == len(kept):
+            return batch, samples
+        if kept.numel():
+            return rows(batch, torch.cat([kept, kept[:1].expand(size - len(kept))]), samples), size
+        first = rows(batch, kept.new_zeros(size), samples)
+        return mapped(first, lambda one: torch.zeros_like(one) if one.is_floating_point() else one), size
+
+
+class LocalPass(KeptPass):
+    """The pass `kept` beside one that goes around a wrapper: gradients are added up later."""
+
+    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Run the rows `kept`; what is to be dropped cannot be spread over the others from here."""
+        found, values = super()._finite(batch, kept, losses)
+        if len(found) < len(kept):
+            msg = (
+                "backward: a kept row has a loss in training that is not finite, though it was when it was "
+                "scored; on several processes use backward='kept', which drops it everywhere"
+            )
+            raise ValueError(msg)
+        return found, values

@@ -1,0 +1,190 @@
+"""What a model's wrapper means to a curator: what is scored, what trains, who adds the gradients up."""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lai_torch._curation.processes.group import Alone, Together
+
+
+class Engine:
+    """A model as its user handed it over, and the processes that share its batches.
+
+    Parameters
+    ----------
+    given
+        The model: wrapped by `DistributedDataParallel`, sharded by `fully_shard`, or neither.
+    loss
+        Which may be a module with parameters that are sharded, too.
+    group
+        What the user said of the processes; see `Curator`.
+    own
+        Whether gradients are added up here whatever the wrapper does: the pass goes around it, or they
+        accumulate first.
+
+    Attributes
+    ----------
+    model
+        What is scored.
+    trained
+        What runs forward in training.
+    group
+        The processes.
+    sharded
+        Whether the parameters lie in parts on the processes.
+    lockstep
+        Whether the training pass communicates, so that every process has to run one.
+    """
+
+    def __init__(self, given: nn.Module, loss: Any, group: Any, *, own: bool) -> None:
+        wrapper: Any = getattr(given, "_orig_mod", given)  # torch.compile of a wrapper
+        wrapped = isinstance(wrapper, nn.parallel.DistributedDataParallel)
+        self.model: nn.Module = wrapper.module if wrapped else given
+        self.loss = loss
+        self.sharded = any(map(_is_sharded, self.model.modules()))
+        self.group = group_of(wrapper, group, sharded=self.sharded)
+        self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
+        self.trained: nn.Module = given if self.lockstep else self.model
+
+    @property
+    def factor(self) -> float:
+        """What a process's part of the loss is multiplied by: wrappers average, and a sum is meant."""
+        return float(self.group.size) if self.lockstep else 1.0
+
+    def add_up(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients over the processes where no wrapper has: one all-reduce per type of number.
+
+        A parameter that no process has a gradient of is left without.
+        """
+        if self.lockstep or self.group.size == 1:
+            return
+        held = [parameter for parameter in parameters if parameter.requires_grad]
+        with self.group.agreed():
+            sparse = [p for p in held if p.grad is not None and p.grad.layout != torch.strided]
+            if sparse:
+                msg = (
+                    "model: expected dense gradients to add up over the processes, got sparse ones; pass "
+                    "sparse=False to the embedding"
+                )
+                raise ValueError(msg)
+        given = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
+        flags = torch.tensor([p.grad is not None for p in held]).to(held[0])
+        *sums, flags = self.group.summed([*given, flags])
+        for parameter, total, found in zip(held, sums, flags.tolist(), strict=True):
+            parameter.grad = total if found else None
+
+    def finite(self, gradients: Sequence[Tensor]) -> bool:
+        """Say whether every gradient is finite, on every process where each holds its own part."""
+        own = all(bool(torch.isfinite(local(gradient)).all()) for gradient in gradients)
+        return not self.group.most(not own) if self.sharded else own
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Have whole parameters in the model while the block runs, and nothing that communicates.
+
+        All are gathered before the block, rather than layer by layer as it runs: what the block does may
+        depend on each process's rows (how often it runs the model, whether it raises), and the numbers
+        are in the parameters' own type, whatever that of training.
+        """
+        if not self.sharded:
+            yield
+            return
+        modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
+        self.reset()
+        whole: dict[int, nn.Parameter] = {}
+        held: list[tuple[dict[str, Any], str, Any]] = []
+        hooks: list[tuple[nn.Module, str, Any]] = []
+        try:
+            for module in modules:
+                for name, parameter in module._parameters.items():
+                    if hasattr(parameter, "full_tensor"):
+                        if id(parameter) not in whole:  # tied ones stay one
+                            full = parameter.detach().full_tensor().contiguous()
+                            whole[id(parameter)] = nn.Parameter(full, parameter.requires_grad)
+                        held.append((module._parameters, name, parameter))
+                for table in ("_forward_pre_hooks", "_forward_hooks"):
+                    registered = getattr(module, table)
+                    if any(map(_shards, registered.values())):
+                        hooks.append((module, table, registered))
+                        kept = ((key, hook) for key, hook in registered.items() if not _shards(hook))
+                        setattr(module, table, OrderedDict(kept))
+            for parameters, name, parameter in held:
+                parameters[name] = whole[id(parameter)]
+            yield
+        finally:
+            for parameters, name, parameter in held:
+                parameters[name] = parameter
+            for module, table, registered in hooks:
+                setattr(module, table, registered)
+
+    def reset(self) -> None:
+        """Leave every module with its own part: what runs forward alone keeps the root's whole."""
+        for module in self.model.modules():
+            if _is_sharded(module):
+                module.reshard()  # type: ignore[operator]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this process's part of a tensor."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def _is_sharded(module: Any) -> bool:
+    """Whether `fully_shard` was called on a module. Nothing is imported for it, which takes a second."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FSDPModule)
+
+
+def _shards(hook: Any) -> bool:
+    """Whether a hook gathers parameters, or lets go of them."""
+    named = getattr(hook, "__func__", hook)
+    return str(getattr(named, "__module__", "")).startswith("torch.distributed.fsdp")
+
+
+def group_of(model: nn.Module, given: Any, *, sharded: bool) -> Alone:
+    """Return the processes that share a batch: those given, else those that the wrapper is spread over."""
+    device = next((local(parameter).device for parameter in model.parameters()), torch.device("cpu"))
+    running = dist.is_available() and dist.is_initialized()
+    if given is not None and given is not False:
+        if not running:
+            msg = "group: expected torch.distributed to be initialized, it is not; leave it out"
+            raise ValueError(msg)
+        group = given.get_group() if hasattr(given, "get_group") else given
+        if not isinstance(group, dist.ProcessGroup):
+            msg = f"group: expected a process group, a mesh of one dimension, False or None, got {given!r}"
+            raise TypeError(msg)
+        return Together(group, device)
+    if isinstance(model, nn.parallel.DistributedDataParallel) or sharded:
+        if given is False:
+            msg = "group: expected the processes of the model's wrapper, got False; leave it out"
+            raise ValueError(msg)
+        return Together(_wrapper_group(model), device)
+    if given is None and running and dist.get_world_size() > 1:
+        msg = (
+            f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "
+            "so that their models would drift apart; pass group=torch.distributed.group.WORLD (one batch, "
+            "spread over them), or group=False (each process trains a model of its own)"
+        )
+        raise ValueError(msg)
+    return Alone()
+
+
+def _wrapper_group(model: nn.Module) -> Any:
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return model.process_group
+    meshes = {parameter.device_mesh for parameter in model.parameters() if hasattr(parameter, "device_mesh")}
+    mesh = next(iter(meshes))
+    if len(meshes) > 1 or mesh.ndim > 1:
+        msg = (
+            f"group: the parameters lie on a mesh of {mesh.ndim} dimensions {mesh.mesh_dim_names}; pass the "
+            "group of the processes that have different rows, for example group=mesh['dp']"
+        )
+        raise ValueError(msg)
+    return mesh.get_group()

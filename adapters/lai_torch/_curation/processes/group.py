@@ -1,0 +1,181 @@
+"""The processes that share one batch: what they add up, and what they tell each other."""
+
+import builtins
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+TOLD = "_on_every_process"
+"""Attribute of errors that every process raises."""
+
+
+class Alone:
+    """One process: nothing to add, nobody to tell. What `Together` does, for a group of one."""
+
+    size, rank = 1, 0
+    device: torch.device = torch.device("cpu")
+
+    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return each tensor's sum over the processes."""
+        return list(tensors)
+
+    def totals(self, *numbers: float) -> list[float]:
+        """Return each number's sum over the processes."""
+        return list(numbers)
+
+    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
+        """Return the processes' rows one behind the other, and where each process's own lie."""
+        return vector, [slice(0, len(vector))]
+
+    def most(self, number: int) -> int:
+        """Return the largest of the processes' numbers: of flags, whether any is set."""
+        return int(number)
+
+    def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
+        """Write into `taken` what the others give: `gives` rows of `given` to each, `takes` from each."""
+        del takes, gives
+        taken.copy_(given)
+
+    def objects(self, value: Any) -> list[Any]:
+        """Return every process's value, in order: for what is rare, since it is pickled."""
+        return [value]
+
+    def alike(self, value: str) -> bool:
+        """Say whether every process has the same string."""
+        del value
+        return True
+
+    def agreed(self) -> AbstractContextManager[None]:
+        """Run a block that communicates with nobody; raise on every process if it raised on one."""
+        return nullcontext()
+
+
+class Together(Alone):
+    """The processes of a torch process group.
+
+    Each method is one collective or two, which all processes have to enter. So whatever may raise on one
+    of them alone runs in `agreed`, and what data decide is decided by `most`.
+
+    Parameters
+    ----------
+    group
+        The process group.
+    device
+        Where what is told lies.
+    """
+
+    def __init__(self, group: Any, device: torch.device) -> None:
+        self.group, self.device = group, device
+        self.size, self.rank = group.size(), dist.get_rank(group)
+
+    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """One all-reduce per type of number, however many tensors there are."""
+        found = list(tensors)
+        for kind in dict.fromkeys(tensor.dtype for tensor in found):
+            places = [index for index, tensor in enumerate(found) if tensor.dtype == kind]
+            flat = torch.cat([found[index].reshape(-1) for index in places])
+            dist.all_reduce(flat, group=self.group)
+            parts = flat.split([found[index].numel() for index in places])
+            for index, part in zip(places, parts, strict=True):
+                found[index] = part.view(found[index].shape)
+        return found
+
+    def totals(self, *numbers: float) -> list[float]:
+        """One all-reduce in double precision, in which counts stay whole."""
+        (found,) = self.summed([torch.tensor(numbers, dtype=torch.float64, device=self.device)])
+        listed: list[float] = found.tolist()
+        return listed
+
+    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
+        """Two small all-gathers: the lengths, then the vectors, filled up to the longest."""
+        lengths = self._listed(len(vector))
+        padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
+        padded[: len(vector)] = vector
+        parts = zip(self._all(padded), lengths, strict=True)
+        starts = [sum(lengths[:rank]) for rank in range(self.size)]
+        slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        return torch.cat([row[:length] for row, length in parts]), slices
+
+    def _listed(self, number: int) -> list[int]:
+        listed: list[int] = torch.cat(self._all(torch.tensor([number], device=self.device))).tolist()
+        return listed
+
+    def _all(self, own: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(found, own, group=self.group)
+        return found
+
+    def most(self, number: int) -> int:
+        """One all-reduce of one number."""
+        found = torch.tensor(int(number), device=self.device)
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
+        return int(found)
+
+    def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
+        """One all-to-all of rows."""
+        dist.all_to_all_single(taken, given, takes, gives, group=self.group)
+
+    def objects(self, value: Any) -> list[Any]:
+        """Two all-gathers of pickled values."""
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value, group=self.group)
+        return found
+
+    def alike(self, value: str) -> bool:
+        """One all-gather of a checksum."""
+        mark = zlib.crc32(value.encode())
+        return len(set(self._listed(mark))) == 1
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """One flag after the block: who raised says so, and everyone raises."""
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as found:  # an interruption, too: the others would wait
+            if getattr(found, TOLD, False):  # a block within this one has told them
+                raise
+            error = found
+        if self.most(error is not None):
+            raise self._of_all(error)
+
+    def _of_all(self, error: BaseException | None) -> BaseException:
+        """Return this process's error; of one that has none, the first of the others'."""
+        told = self.objects(None if error is None else (_builtin(error), str(error)))
+        ranks = [rank for rank, one in enumerate(told) if one is not None]
+        rank = ranks[0] if error is None else self.rank
+        if error is None:
+            kind, text = told[rank]
+            error = getattr(builtins, kind)(text)
+        error.add_note(f"This happened on process {rank} of {self.size}; every process raises an error.")
+        setattr(error, TOLD, True)
+        return error
+
+
+def _builtin(error: BaseException) -> str:
+    """Return the closest class that every process has and that can be made of a text."""
+    for kind in type(error).__mro__:
+        if issubclass(kind, UnicodeError | KeyError | BaseExceptionGroup) or not issubclass(kind, Exception):
+            continue
+        if getattr(builtins, kind.__name__, None) is kind:
+            return kind.__name__
+    return "RuntimeError"
+
+
+def digest(tensors: Sequence[Tensor]) -> str:
+    """Return a string that differs where tensors do: their shapes, sums and norms."""
+    marks = []
+    for tensor in tensors:
+        tensor = tensor.detach()
+        exact = torch.float64 if tensor.is_floating_point() else torch.int64
+        if tensor.is_complex():
+            tensor, exact = torch.view_as_real(tensor.resolve_conj()), torch.float64
+        total = tensor.sum(dtype=exact).item()
+        norm = tensor.norm(dtype=exact).item() if exact is torch.float64 else 0
+        marks.append((tuple(tensor.shape), str(tensor.dtype), total, norm))
+    return repr(marks)

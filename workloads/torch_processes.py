@@ -1,0 +1,269 @@
+"""Curated runs on several processes, and the same on one: who holds which rows must not matter."""
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import lai_torch
+import torch
+import torch.distributed as dist
+from torch import Tensor, multiprocessing, nn
+
+import lai_core as lai
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+ENGINES = ("ddp", "fsdp2", "group")
+STEPS, SAMPLES, VALIDATION = 4, 32, 47
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    """Return a small network in double precision."""
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[nn.Module] = [nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 5)]
+    model = nn.Sequential(*layers).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5, generator=generator)
+    return model
+
+
+class Tied(nn.Module):
+    """A language model of one block whose last matrix is its embedding."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5, generator=generator)
+        self.double()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of every position."""
+        hidden = self.embedding(tokens)
+        logits: Tensor = self.head(hidden + self.block(hidden))
+        return logits
+
+
+def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return each sequence's summed loss."""
+    return nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").sum(1)
+
+
+def batch(samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets of the network."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 8, dtype=torch.float64, generator=generator)
+    return inputs, torch.randint(5, (samples,), generator=generator)
+
+
+def token_batch(samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return tokens and the next ones."""
+    tokens = torch.randint(11, (samples, 7), generator=torch.Generator().manual_seed(seed))
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: what the curator is given, and what the batches are like."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    adam: bool = False
+    tied: bool = False
+    validation: int = VALIDATION
+    source: str | None = None
+    broken: bool = False
+    parts: Callable[[int, int], list[int]] | None = None
+    engines: tuple[str, ...] = ENGINES
+    distributed: dict[str, Any] = field(default_factory=dict)
+
+
+def uneven(step: int, processes: int) -> list[int]:
+    """Return how many rows each process holds: not alike, and other ones each step."""
+    sizes = [1 + (3 * rank + step) % 5 for rank in range(processes - 1)]
+    return [*sizes, SAMPLES - sum(sizes)]
+
+
+def nothing_at_times(scores: Tensor) -> Tensor:
+    """Keep what helps, unless the first score is large: a policy that keeps nothing at some steps."""
+    weights = lai.keep_positive(scores)
+    return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
+
+
+AROUND = ("ddp", "group")
+SHARED_OUT = {"backward": lai_torch.Kept(balance=True)}
+
+CASES = {
+    "keep_positive": Case(),
+    "keep_positive over the batch": Case({"policy": partial(lai.keep_positive, normalize="batch")}),
+    "keep_top .3": Case({"policy": partial(lai.keep_top, fraction=0.3)}),
+    "keep_top: one of all": Case({"policy": partial(lai.keep_top, fraction=0.03)}),
+    "reweight": Case({"policy": lai.reweight}),
+    "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
+    "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
+    "parts": Case({"parts": 4, "policy": lai.KeepCertain()}),
+    "share .5": Case({"share": 0.5}),
+    "sketch": Case({"estimator": lai_torch.LAI(sketch=3)}),
+    "lli": Case({"estimator": "lli"}),
+    "ghost": Case({"estimator": "ghost"}),
+    "preconditioned": Case({"estimator": "preconditioned_lai"}, adam=True),
+    "calibrated": Case({"estimator": "calibrated_lai"}),
+    "gate": Case({"estimator": "gate_lai"}),
+    "exact": Case({"estimator": "exact"}),
+    "warmup 2, chunk 3": Case({"warmup": 2, "estimator": lai_torch.LAI(chunk=3)}),
+    "three validation samples": Case({"estimator": lai_torch.LAI(sketch=3)}, validation=3),
+    "the batch itself": Case(source="batch"),
+    "the batch itself, preconditioned": Case({"estimator": "preconditioned_lai"}, source="batch+self"),
+    "rows that are not finite": Case(broken=True),
+    "uneven batches": Case({"policy": lai.reweight}, parts=uneven),
+    "whole": Case({"backward": "whole"}, engines=AROUND),
+    "selective": Case({"backward": "selective"}, engines=AROUND),
+    "balance": Case(distributed=SHARED_OUT),
+    "balance, uneven, broken": Case(broken=True, parts=uneven, distributed=SHARED_OUT, adam=True),
+    "tied": Case(tied=True, adam=True),
+    "tied, mean": Case({"estimator": lai_torch.LAI(positions="mean")}, tied=True),
+    "tied, flatten": Case({"estimator": lai_torch.LAI(positions="flatten")}, tied=True),
+    "tied, ghost": Case({"estimator": "ghost"}, tied=True),
+}
+
+
+def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, dict[str, Any]]:
+    """Return a model as an engine trains it, and what the curator has to be told of it."""
+    if engine == "ddp":
+        return nn.parallel.DistributedDataParallel(model), {}
+    if engine == "group":
+        return model, {"group": dist.group.WORLD}
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (processes,))
+    for module in list(model.modules()):
+        if isinstance(module, nn.Linear) and len(module.weight) == 16:
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh), {}
+
+
+@dataclass
+class Run:
+    """What a run found: parameters; per step scores, weights and the numbers of the report."""
+
+    parameters: Tensor
+    scores: list[Tensor]
+    weights: list[Tensor]
+    told: list[tuple[Any, ...]]
+    bytes_per_step: float = 0.0
+
+
+def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
+    """Train on this process's rows of every batch; on all of them where there is no engine."""
+    torch.manual_seed(rank)  # processes are seeded apart, as for augmentation
+    model: nn.Module = Tied() if case.tied else network()
+    drawn, loss = (token_batch, token_loss) if case.tied else (batch, LOSS)
+    more: dict[str, Any] = {}
+    if engine is not None:
+        model, more = wrapped(model, engine, processes)
+        more |= case.distributed
+    parameters = list(model.parameters())
+    optimizer: Any = torch.optim.SGD(parameters, lr=0.05)
+    if case.adam:
+        optimizer = torch.optim.AdamW(parameters, lr=0.01)
+    generator = torch.Generator().manual_seed(5)
+    source = case.source or drawn(case.validation, 7)
+    curator = lai_torch.Curator(
+        model, loss, optimizer, source, generator=generator, **{**case.options, **more}
+    )
+    found = Run(torch.empty(0), [], [], [])
+    for step in range(STEPS):
+        inputs, targets = drawn(SAMPLES, 100 + step)
+        if case.broken and step % 2:
+            inputs[::7] = torch.nan
+        sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
+        part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        report = curator.step(inputs[part], targets[part])
+        missing = torch.full_like(report.weights, torch.nan)
+        found.scores.append(missing if report.scores is None else report.scores)
+        found.weights.append(report.weights)
+        found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
+    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
+    found.parameters = torch.cat(whole)
+    return found
+
+
+def largest(found: Tensor, expected: Tensor) -> float:
+    """Return the largest error over the largest entry; infinite where what is not finite differs."""
+    if not torch.equal(torch.isfinite(found), torch.isfinite(expected)):
+        return float("inf")
+    found, expected = found.double().nan_to_num(), expected.double().nan_to_num()
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
+
+
+def errors(parts: list[Run], expected: Run) -> dict[str, float]:
+    """Return how far the processes' run is from one process's; what reports say counts too."""
+    found = {"parameters": max(largest(part.parameters, expected.parameters) for part in parts)}
+    for name in ("scores", "weights"):
+        steps = zip(*(getattr(part, name) for part in parts), getattr(expected, name), strict=True)
+        found[name] = max(largest(torch.cat(step[:-1]), step[-1]) for step in steps)
+    told = [torch.tensor(part.told, dtype=torch.float64) for part in (*parts, expected)]
+    found["reports"] = max(largest(one, told[-1]) for one in told)
+    return found
+
+
+def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
+    """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
+
+    A process that has not ended in time is ended, and counts as hanging.
+    """
+    with TemporaryDirectory() as folder:
+        context = multiprocessing.get_context("spawn")
+        started = [
+            context.Process(target=_enter, args=(rank, processes, folder, work, arguments))
+            for rank in range(processes)
+        ]
+        for process in started:
+            process.start()
+        end = time.monotonic() + timeout
+        found: list[Any] = []
+        for rank, process in enumerate(started):
+            process.join(max(0.1, end - time.monotonic()))
+            path = Path(folder) / f"{rank}.pt"
+            if process.is_alive():
+                process.kill()
+                found.append("hangs")
+            elif path.exists():
+                found.append(torch.load(path, weights_only=False))
+            else:
+                found.append(f"ended with {process.exitcode}")
+        return found
+
+
+def _enter(rank: int, processes: int, folder: str, work: Callable[..., Any], arguments: Any) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.FileStore(f"{folder}/store", processes)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=processes)
+    try:
+        found = work(rank, *arguments)
+    except BaseException:
+        found = traceback.format_exc()
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def runs(rank: int, processes: int, names: list[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+    """Run cases on engines, one after the other."""
+    found: dict[tuple[str, str], Any] = {}
+    for case, engine in names:
+        try:
+            found[case, engine] = run(CASES[case], engine, rank, processes)
+        except Exception:
+            found[case, engine] = traceback.format_exc()
+    return found
