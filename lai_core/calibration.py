@@ -10,7 +10,7 @@ A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.arrays import checked
 
@@ -114,10 +114,10 @@ def least_squares_weights(
     # with one row of X and one entry of w for each layer, and one column for each pair.
     X = xp.reshape(alpha * beta[-1:, ...], (depth, -1))
     y = xp.reshape(xp.sum(alpha * beta, axis=0), (-1, 1))
-    gram = xp.matmul(X, xp.matrix_transpose(X))
+    gram = matmul(xp, X, xp.matrix_transpose(X))
     pull = (float(ridge) / depth) * xp.sum(X * X)
     identity = xp.tril(xp.triu(xp.ones_like(gram)))  # eye would ask a traced array for its device
-    return xp.linalg.solve(gram + pull * identity, xp.matmul(X, y) + pull)[:, 0]
+    return xp.linalg.solve(gram + pull * identity, matmul(xp, X, y) + pull)[:, 0]
 
 
 @checked
@@ -200,5 +200,5 @@ def model_weights(
     """
     xp = xp_of(mean_products)
     # tr(M S_j S_z) = sum of M * (S_z S_j), as S_j and S_z are symmetric
-    both = xp.matmul(validation_moment, training_moment)
+    both = matmul(xp, validation_moment, training_moment)
     return xp.sum(mean_products * both, axis=(1, 2)) / xp.sum(validation_moment * training_moment)

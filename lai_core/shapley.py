@@ -16,7 +16,7 @@ from operator import add
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import checked
 
 __all__ = [
@@ -177,7 +177,7 @@ def midpoint_scores(
     check_number("learning_rate", learning_rate, above=0.0)
     xp, eta = xp_of(gradients), float(learning_rate)
     moves = gradients * eta
-    return xp.matmul(moves, gradient(parameters - xp.sum(moves, axis=0) / 2.0)) / eta
+    return matmul(xp, moves, gradient(parameters - xp.sum(moves, axis=0) / 2.0)) / eta
 
 
 @checked

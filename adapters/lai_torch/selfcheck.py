@@ -117,7 +117,8 @@ def selfcheck(
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:
-    return torch.stack([part @ part.T for part in gradients]).sum(0)
+    with torch.autocast(gradients[0].device.type, enabled=False):
+        return torch.stack([part @ part.T for part in gradients]).sum(0)
 
 
 def _error(kernel: Tensor, exact: Tensor, floor: float) -> float:

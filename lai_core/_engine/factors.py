@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, cast
+from lai_core._engine.namespace import Array, cast, matmul
 
 
 def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:
@@ -36,7 +36,7 @@ def built(
     """Build the rows `part` (of every group) of each sample's gradient `sum_t rows_t columns_t^T`."""
     xp = work.xp
     left = by_sample(rows, samples, groups, work)[..., part]
-    product = xp.matmul(xp.matrix_transpose(left), by_sample(columns, samples, groups, work))
+    product = matmul(xp, xp.matrix_transpose(left), by_sample(columns, samples, groups, work))
     return xp.reshape(product, (product.shape[0], -1))
 
 

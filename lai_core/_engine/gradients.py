@@ -19,7 +19,7 @@ from typing import Any
 from jaxtyping import Float
 
 from lai_core._engine.checks import over_budget
-from lai_core._engine.namespace import Array, DType, Namespace, cast, itemsize
+from lai_core._engine.namespace import Array, DType, Namespace, cast, itemsize, matmul
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class VectorGradient(ParameterGradient):
             right = work.xp.matrix_transpose(cast(work.xp, training.values[column, ...], work.dtype))
             for row in spans(self.samples, rows):
                 left = cast(work.xp, self.values[row, ...], work.dtype)
-                yield row, column, work.xp.matmul(left, right)
+                yield row, column, matmul(work.xp, left, right)
 
     def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`."""
@@ -180,7 +180,7 @@ class VectorGradient(ParameterGradient):
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of every sample's gradient with a `total`."""
-        return work.xp.matmul(cast(work.xp, self.values, work.dtype), direction[0])
+        return matmul(work.xp, cast(work.xp, self.values, work.dtype), direction[0])
 
     def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
         """Return the sum of the uses' gradients."""

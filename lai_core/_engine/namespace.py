@@ -14,6 +14,7 @@ from array_api_compat import (
     is_array_api_obj,
     is_jax_array,
     is_torch_array,
+    is_torch_namespace,
     to_device,
 )
 
@@ -118,3 +119,11 @@ def itemsize(xp: Namespace, dtype: DType) -> int:
 def cast(xp: Namespace, array: Array, dtype: DType) -> Array:
     """Return `array` as `dtype`, itself where it already is: nothing is written to."""
     return array if array.dtype == dtype else xp.astype(array, dtype)
+
+
+def matmul(xp: Namespace, left: Array, right: Array) -> Array:
+    """Return the matrix product in the arrays' own type, under torch's autocast too."""
+    if is_torch_namespace(xp) and xp.is_autocast_enabled(left.device.type):
+        with xp.autocast(left.device.type, enabled=False):
+            return xp.matmul(left, right)
+    return xp.matmul(left, right)

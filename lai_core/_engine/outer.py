@@ -13,7 +13,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import over_budget
 from lai_core._engine.factors import built, by_group, by_sample, of_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, itemsize
+from lai_core._engine.namespace import Array, cast, itemsize, matmul
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ class OuterGradient(ParameterGradient):
             for left, right, scale in self._paired_columns(training):
                 own = built(self.rows, left, chunk, part, self.groups, work)
                 other = built(training.rows, right, training_chunk, part, self.groups, work)
-                product = _scaled(xp.matmul(own, xp.matrix_transpose(other)), scale)
+                product = _scaled(matmul(xp, own, xp.matrix_transpose(other)), scale)
                 kernel = product if kernel is None else kernel + product
         if (constant := self._constant_product(training)) is not None:
             pairs = ((self, chunk), (training, training_chunk))
             left, right = (xp.sum(side.rows[part, ...], axis=1, dtype=work.dtype) for side, part in pairs)
-            kernel = kernel + constant * xp.matmul(left, xp.matrix_transpose(right))
+            kernel = kernel + constant * matmul(xp, left, xp.matrix_transpose(right))
         return kernel
 
     def paired(self, training: "OuterGradient", work: Workspace) -> Float[Array, " n"]:
@@ -210,7 +210,7 @@ class OuterGradient(ParameterGradient):
         for chunk in spans(self.samples, self._chunk(self.factor_entries(), work)):
             rows = xp.matrix_transpose(by_group(self.rows, chunk, self.groups, work))
             for index, block in enumerate(self.columns):
-                product = xp.matmul(rows, by_group(block, chunk, self.groups, work))
+                product = matmul(xp, rows, by_group(block, chunk, self.groups, work))
                 product = xp.reshape(product, (self.height, product.shape[-1]))
                 totals[index : index + 1] = [product if chunk.start == 0 else totals[index] + product]
         if self.constant is not None:
@@ -240,7 +240,7 @@ class OuterGradient(ParameterGradient):
         pulled: Array = None
         for index, block in enumerate(self.columns):
             matrix = xp.reshape(cast(xp, direction[index], work.dtype), shape)
-            product = xp.matmul(by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
+            product = matmul(xp, by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
             product = _scaled(product, None if self.scales is None else self.scales[index])
             pulled = product if pulled is None else pulled + product
         if self.constant is not None:
@@ -338,7 +338,7 @@ def _products(
     left, right = (
         laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
     )
-    return work.xp.matmul(left, work.xp.matrix_transpose(right))
+    return matmul(work.xp, left, work.xp.matrix_transpose(right))
 
 
 def _scaled(product: Array, scale: Array | float | None) -> Array:

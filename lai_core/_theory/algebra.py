@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.namespace import Array, Namespace, matmul
 
 
 def apply(xp: Namespace, matrix: Array, vector: Array) -> Array:
     """Multiply `(..., m, n)` by `(..., n)`: `(..., m)`."""
-    return xp.matmul(matrix, vector[..., None])[..., 0]
+    return matmul(xp, matrix, vector[..., None])[..., 0]
 
 
 def dot(xp: Namespace, left: Array, right: Array) -> Array:
@@ -17,7 +17,7 @@ def dot(xp: Namespace, left: Array, right: Array) -> Array:
 
 def transposed_product(xp: Namespace, left: Array, right: Array) -> Array:
     """Return `left^T right` of matrices."""
-    return xp.matmul(xp.matrix_transpose(left), right)
+    return matmul(xp, xp.matrix_transpose(left), right)
 
 
 def quotient(xp: Namespace, numerator: Array, denominator: Array, otherwise: float) -> Array:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, Namespace, cast
+from lai_core._engine.namespace import Array, Namespace, cast, matmul
 from lai_core.records.base import Record, Trace, where
 from lai_core.records.compatible import check_pair
 from lai_core.records.dense import LayerTrace
@@ -113,4 +113,4 @@ def _norm(xp: Namespace, vectors: Array) -> Array:
 
 
 def _products(xp: Namespace, left: list[Array], right: list[Array]) -> Array:
-    return xp.stack([xp.matmul(x, xp.matrix_transpose(y)) for x, y in zip(left, right, strict=True)])
+    return xp.stack([matmul(xp, x, xp.matrix_transpose(y)) for x, y in zip(left, right, strict=True)])

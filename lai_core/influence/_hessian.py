@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import checked
 
 
@@ -52,7 +52,7 @@ def removal_influence(
     """
     xp = xp_of(hessian)
     preconditioned = xp.linalg.solve(_damped(hessian, damping), xp.sum(validation_gradients, axis=0))
-    return xp.matmul(training_gradients, preconditioned)
+    return matmul(xp, training_gradients, preconditioned)
 
 
 def printed_influence(
@@ -150,7 +150,7 @@ def inner_product_scores(
     array([ 3., -2.])
     """
     xp = xp_of(validation_gradients)
-    return xp.matmul(training_gradients, xp.sum(validation_gradients, axis=0))
+    return matmul(xp, training_gradients, xp.sum(validation_gradients, axis=0))
 
 
 @checked

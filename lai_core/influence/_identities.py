@@ -2,7 +2,7 @@
 
 from jaxtyping import Float, Integer
 
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import checked
 
 
@@ -74,7 +74,7 @@ def softmax_feedback(
     xp = xp_of(validation_probabilities)
     alike = validation_labels[:, None] == training_labels[None, :]
     return (
-        xp.matmul(validation_probabilities, xp.matrix_transpose(training_probabilities))
+        matmul(xp, validation_probabilities, xp.matrix_transpose(training_probabilities))
         - xp.take(validation_probabilities, training_labels, axis=1)
         - xp.matrix_transpose(xp.take(training_probabilities, validation_labels, axis=1))
         + xp.astype(alike, validation_probabilities.dtype)

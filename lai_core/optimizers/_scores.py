@@ -3,7 +3,7 @@
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import checked
 from lai_core.optimizers._adam import Adam, clipped_backwards, moments, used_gradient
 
@@ -103,7 +103,7 @@ def adam_derivative_scores(
     curved = (1.0 - adam.beta2) / (1.0 - adam.beta2**step) * used * mean
     curved = curved / (xp.where(seen, root, xp.ones_like(root)) * divisor * divisor)
     Q = frozen - xp.where(seen, curved, xp.zeros_like(curved))
-    return xp.matmul(training_gradients, clipped_backwards(xp, Q * validation_gradient, gradient, adam))
+    return matmul(xp, training_gradients, clipped_backwards(xp, Q * validation_gradient, gradient, adam))
 
 
 @checked
@@ -148,7 +148,7 @@ def adam_direction_scores(
     check_number("epsilon", epsilon, above=0.0)
     xp = xp_of(second_moment)
     summed = xp.sum(validation_gradients, axis=0)
-    return xp.matmul(training_gradients, summed / (xp.sqrt(second_moment) + float(epsilon)))
+    return matmul(xp, training_gradients, summed / (xp.sqrt(second_moment) + float(epsilon)))
 
 
 @checked
@@ -185,7 +185,7 @@ def preconditioned_ghost_kernel(
     xp = xp_of(preconditioner)
     feedback = validation_output_gradients[:, None, :] * training_output_gradients[None, :, :]
     embedding = validation_activations[:, None, :] * training_activations[None, :, :]
-    return xp.sum(xp.matmul(feedback, preconditioner) * embedding, axis=-1)
+    return xp.sum(matmul(xp, feedback, preconditioner) * embedding, axis=-1)
 
 
 @checked
@@ -215,6 +215,6 @@ def preconditioned_ghost_scores(
         Positive helps.
     """
     xp = xp_of(preconditioner)
-    summed = xp.matmul(xp.matrix_transpose(validation_output_gradients), validation_activations)
-    scaled = xp.matmul(training_output_gradients, preconditioner * summed)
+    summed = matmul(xp, xp.matrix_transpose(validation_output_gradients), validation_activations)
+    scaled = matmul(xp, training_output_gradients, preconditioner * summed)
     return xp.sum(scaled * training_activations, axis=-1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, Namespace, xp_of
+from lai_core._engine.namespace import Array, Namespace, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
 from lai_core._theory.arrays import checked
 from lai_core.propagation._perturbation import first_order_norm_bound
@@ -49,8 +49,8 @@ def propagated_moments(
         # h' = J h with J = M + D independent of h:  Cov h' = M Cov(h) M' + E[D E[h h'] D']
         average, rests = _centred(xp, matrices, probabilities)
         second = covariance + mean[:, None] * mean[None, :]
-        carried = xp.matmul(average, xp.matmul(covariance, xp.matrix_transpose(average)))
-        added = xp.matmul(rests, xp.matmul(second, xp.matrix_transpose(rests)))
+        carried = matmul(xp, average, matmul(xp, covariance, xp.matrix_transpose(average)))
+        added = matmul(xp, rests, matmul(xp, second, xp.matrix_transpose(rests)))
         covariance = carried + xp.sum(probabilities[:, None, None] * added, axis=0)
         mean = apply(xp, average, mean)
     return mean, covariance

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width
 from lai_core._theory.arrays import checked
 
@@ -96,7 +96,7 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
     check_chain("jacobians", jacobians)
     product = jacobians[0]
     for jacobian in jacobians[1:]:
-        product = xp.matmul(product, jacobian)
+        product = matmul(xp, product, jacobian)
     return product
 
 
@@ -138,7 +138,7 @@ def separating_operator(
         total: Array = edges.get((start, last))
         for stop in range(start + 1, last):
             if (start, stop) in edges and stop in reached:
-                path = xp.matmul(edges[start, stop], reached[stop])
+                path = matmul(xp, edges[start, stop], reached[stop])
                 total = path if total is None else total + path
         if total is not None:
             reached[start] = total

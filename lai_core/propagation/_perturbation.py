@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import check_chain
 from lai_core._theory.arrays import checked
 from lai_core.propagation._operators import Jacobian
@@ -192,6 +192,6 @@ def _replaced_one_by_one(before: Sequence[Array], changed: Sequence[Array], afte
     # With P = before[:t] and S the sum so far, one matrix more gives S' = S after[t] + P changed[t].
     total, product = changed[0], before[0]
     for left, middle, right in zip(before[1:], changed[1:], after[1:], strict=True):
-        total = xp.matmul(total, right) + xp.matmul(product, middle)
-        product = xp.matmul(product, left)
+        total = matmul(xp, total, right) + matmul(xp, product, middle)
+        product = matmul(xp, product, left)
     return total

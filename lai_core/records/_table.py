@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, Namespace, cast, device_of
+from lai_core._engine.namespace import Array, Namespace, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 
 
@@ -40,7 +40,7 @@ class ReadGradient:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
         xp = work.xp
         (ids, gradients), (other_ids, others) = self.flat(work), other.flat(work)
-        product = xp.matmul(gradients, xp.matrix_transpose(others))
+        product = matmul(xp, gradients, xp.matrix_transpose(others))
         same = xp.expand_dims(ids, axis=1) == xp.expand_dims(other_ids, axis=0)
         return _summed_pairs(xp, xp.where(same, product, xp.zeros_like(product[:1, :1])), self.ids, other.ids)
 
@@ -51,7 +51,7 @@ class ReadGradient:
         ids, gradients = self.flat(work)
         activations = cast(xp, xp.reshape(layer.columns[0], (m * u, -1)), work.dtype)
         read = cast(xp, xp.take(xp.reshape(layer.rows, (m * u, height)), ids, axis=1), work.dtype)
-        product = xp.matmul(activations, xp.matrix_transpose(gradients)) * read
+        product = matmul(xp, activations, xp.matrix_transpose(gradients)) * read
         return xp.matrix_transpose(_summed_pairs(xp, product, layer.rows, self.ids))
 
     def total(self, work: Workspace) -> Array:

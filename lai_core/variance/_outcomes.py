@@ -2,7 +2,7 @@
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import dot
 from lai_core._theory.arrays import checked
 
@@ -51,7 +51,7 @@ def covariances(
     """
     xp = xp_of(left)
     from_mean = [variables - dot(xp, variables, probabilities)[:, None] for variables in (left, right)]
-    return xp.matmul(from_mean[0] * probabilities, xp.matrix_transpose(from_mean[1]))
+    return matmul(xp, from_mean[0] * probabilities, xp.matrix_transpose(from_mean[1]))
 
 
 @checked

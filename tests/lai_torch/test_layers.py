@@ -129,7 +129,8 @@ def test_autocast_outside_is_off_and_inside_is_followed():
             return self.head(hidden.float())
 
     inputs = torch.randn(N, 8)
-    check_exact(Cast(), inputs, tolerance=0.05)
+    with pytest.warns(UserWarning, match="switches on autocast"):
+        check_exact(Cast(), inputs, tolerance=0.05)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")

@@ -10,6 +10,7 @@ from lai_torch._exact.graph import check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
+from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import modules_of
 from lai_torch._model.snapshot import Streams
 
@@ -82,7 +83,8 @@ class Prover:
         """Run the model as it is, whose errors come up here."""
         with self.function.preserved():
             streams = Streams(modules_of(self.function.model, self.function.loss))
-            losses = self.function(batch)
+            with OwnAutocast():
+                losses = self.function(batch)
             draws = streams.moved()
             check_owned(self.function, losses, batch)
             return Plain(losses.detach(), draws, precision(losses))

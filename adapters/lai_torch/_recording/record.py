@@ -14,6 +14,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
 from lai_torch._model.function import named_parameters
+from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import eager, preserved
 from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._recording.masked import check_masked
@@ -182,7 +183,7 @@ def _attempted(task: _Task, skipped: frozenset[str]) -> tuple[Recording, float]:
         recorder = task.recorder(skipped=skipped)
         asked = task.model, task.loss, task.batch
         other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
-        with recorder:
+        with OwnAutocast(), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
         other = None if other is None else compared(other, *asked, recorder, values)

@@ -3,7 +3,7 @@ r"""What a layer's gates say of its similarity's gain, and how far off that may 
 from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import dot
 from lai_core._theory.arrays import checked
 from lai_core.estimators.gates._inputs import check_dense
@@ -85,7 +85,7 @@ def gate_factors(
         A pure number for each pair.
     """
     xp = xp_of(training)
-    return xp.matmul(validation * column_norms, xp.matrix_transpose(training)) / width
+    return matmul(xp, validation * column_norms, xp.matrix_transpose(training)) / width
 
 
 @checked
@@ -118,11 +118,11 @@ def gate_step_error(
         The error and its bound.
     """
     xp, gates = xp_of(weight), validation_gates * training_gates
-    operator = xp.matmul(weight * gates[..., None, :], xp.matrix_transpose(weight))
+    operator = matmul(xp, weight * gates[..., None, :], xp.matrix_transpose(weight))
     gamma = xp.sum(xp.sum(weight * weight, axis=0) * gates, axis=-1) / weight.shape[0]
     ones = xp.ones_like(operator)
     identity = xp.tril(ones) - xp.tril(ones, k=-1)  # `eye` would have to be told the device
     rest = operator - gamma[..., None, None] * identity
-    error = xp.abs(dot(xp, validation, xp.matmul(rest, training[..., None])[..., 0]))
+    error = xp.abs(dot(xp, validation, matmul(xp, rest, training[..., None])[..., 0]))
     norms = xp.sqrt(dot(xp, validation, validation) * dot(xp, training, training))
     return error, xp.linalg.matrix_norm(rest, ord=2) * norms

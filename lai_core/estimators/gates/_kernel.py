@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import spans
-from lai_core._engine.namespace import Array, cast
+from lai_core._engine.namespace import Array, cast, matmul
 from lai_core._theory.algebra import dot
 from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
 from lai_core.estimators.gates._trace import GateTrace
@@ -112,7 +112,7 @@ def _block(inputs: GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
 
     def products(validation: Array, training: Array) -> Array:
         right = cast(xp, training[columns, ...], dtype)
-        return xp.matmul(cast(xp, validation, dtype), xp.matrix_transpose(right))
+        return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
 
     return _corrected(inputs, products)
 

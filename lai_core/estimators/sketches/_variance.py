@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import by_group
 from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cast, itemsize
+from lai_core._engine.namespace import Array, Namespace, cast, itemsize, matmul
 from lai_core._engine.outer import OuterGradient
 
 
@@ -124,10 +124,10 @@ def _pulled_by(
     xp = work.xp
 
     def products(left: Array, right: Array) -> Array:
-        return xp.matmul(by_group(right, part, 1, work), xp.matrix_transpose(by_group(left, span, 1, work)))
+        return matmul(xp, by_group(right, part, 1, work), xp.matrix_transpose(by_group(left, span, 1, work)))
 
     alpha = validation.alpha(products, training)
-    return xp.matmul(alpha, by_group(validation.rows, span, 1, work))[0, ...]
+    return matmul(xp, alpha, by_group(validation.rows, span, 1, work))[0, ...]
 
 
 def _off_diagonal(
@@ -152,7 +152,7 @@ def _off_diagonal(
     found = -2.0 * xp.sum(diagonal * diagonal, axis=-1)
     for a, b, c, d in (square, crossed):
         for rows in spans(min(t, size), slab):
-            one = xp.matmul(a[:, rows, :], xp.matrix_transpose(b))
-            other = xp.matmul(c[:, rows, :], xp.matrix_transpose(d))
+            one = matmul(xp, a[:, rows, :], xp.matrix_transpose(b))
+            other = matmul(xp, c[:, rows, :], xp.matrix_transpose(d))
             found = found + xp.sum(one * other, axis=(1, 2))
     return found
