@@ -2,13 +2,13 @@
 
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
+from lai_jax.dataset import score_dataset
 from lai_jax.exact import exact_scores
-from lai_jax.gates import GateTrace, trace_gates
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.summarize import summarize
-from lai_jax.trace import trace
+from lai_jax.trace import GateTrace, trace, trace_gates
 from lai_jax.validation import Sketch, Validation, draw_sketch
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "exact_scores",
     "register_record",
     "routes",
+    "score_dataset",
     "selfcheck",
     "summarize",
     "trace",

@@ -1,10 +1,8 @@
 """Which samples are bad? Score a whole data set once, into a table that survives the process."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -106,7 +104,7 @@ def score_dataset(
     >>> read_scores(folder).column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import score_parts  # needs pyarrow, which nothing else here does
+    from lai_core.storage.tables import digest, score_parts  # needs pyarrow, which nothing else here does
 
     estimator = with_defaults(estimator)
     _check_estimator(estimator)
@@ -119,47 +117,39 @@ def score_dataset(
             check_count(name, value, least)
     samples, load = _loaded("dataset", dataset, batch_size)
     held_out = _whole(validation)
-    columns = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
-    for name, values in columns.items():
-        if len(values) != samples:
-            msg = f"{name}s: expected one per sample, {samples}, got {len(values)}"
-            raise ValueError(msg)
     settings = {
         "estimator": repr(estimator),
         "batch_size": batch_size,
         "parts": parts,
-        "validation": _digest(tensors(held_out)),
+        "validation": digest(_bytes(tensors(held_out))),
     }
-    of_process = _process() if process is None else process
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
     try:
         for name, state in ({"": begun} if checkpoints is None else checkpoints).items():
             if name:
                 model.load_state_dict(_state(state))
-            named = {**columns, "checkpoint": [name] * samples} if name else columns
-            made = Columns(model, loss, estimator, held_out, parts=parts, size=batch_size)
+            columns = Columns(model, loss, estimator, held_out, parts=parts, size=batch_size)
             score_parts(
-                Path(folder, name),
-                settings | {"model": _digest(model.state_dict().values())},
-                partial(_rows, made, load, named),
+                folder,
+                settings | {"model": digest(_bytes(tensors(model.state_dict())))},
+                partial(_rows, columns, load),
                 samples=samples,
                 rows=rows_per_file,
-                process=of_process,
+                process=_process() if process is None else process,
                 progress=progress,
+                checkpoint=name,
+                ids=ids,
+                groups=groups,
             )
     finally:
         if checkpoints is not None:
             model.load_state_dict(begun, strict=False)  # but for what is no tensor
 
 
-def _rows(
-    columns: Columns, load: Callable[[range], Iterable[Any]], named: Mapping[str, Any], span: range
-) -> dict[str, Any]:
+def _rows(columns: Columns, load: Callable[[range], Iterable[Any]], span: range) -> dict[str, Any]:
     """Return the columns of consecutive samples."""
     batches = [columns(placed(_pair("dataset", batch), columns.model)) for batch in load(span)]
-    found = {name: torch.cat([each[name] for each in batches]).cpu().numpy() for name in batches[0]}
-    given = {name: [values[index] for index in span] for name, values in named.items()}
-    return {"id": given.pop("id"), **found, **given}
+    return {name: torch.cat([each[name] for each in batches]).cpu().numpy() for name in batches[0]}
 
 
 def _loaded(role: str, dataset: Any, size: int) -> tuple[int, Callable[[range], Iterable[Any]]]:
@@ -221,11 +211,7 @@ def _process() -> tuple[int, int]:
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if spread else (0, 1)
 
 
-def _digest(values: Iterable[Any]) -> str:
-    """Return what tells one set of tensors from another."""
-    found = sha256()
+def _bytes(values: Iterable[Tensor]) -> Iterator[tuple[str, Any]]:
     for value in values:
-        if isinstance(value, Tensor):
-            found.update(f"{value.dtype}{tuple(value.shape)}".encode())
-            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        bits = value.detach().cpu().contiguous().flatten().view(torch.uint8)
+        yield f"{value.dtype}{tuple(value.shape)}", bits.numpy().data

@@ -5,7 +5,8 @@ Needs `pip install "lai-core[dataset]"`.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +24,52 @@ RUN = "run.json"
 
 
 def score_parts(
-    folder: Path,
+    folder: str | os.PathLike[str],
     settings: Mapping[str, Any],
     score: Callable[[range], Columns],
     *,
     samples: int,
     rows: int,
-    process: tuple[int, int],
-    progress: bool,
+    process: tuple[int, int] = (0, 1),
+    progress: bool = True,
+    checkpoint: str = "",
+    ids: Sequence[Any] | None = None,
+    groups: Sequence[Any] | None = None,
 ) -> None:
     """Score what is missing of a data set's parts, and write each as one Parquet file.
+
+    What `score_dataset` of both adapters stands on; for scores of one's own.
 
     Parameters
     ----------
     folder
         Of the parts, made where it is missing.
     settings
-        What the scores are of; a run that goes on must have the same.
+        What the scores are of, as plain values; a run that goes on must have the same.
     score
-        From consecutive sample numbers to their columns.
+        From consecutive sample numbers to their columns, `score` among them.
     samples, rows
         Of the data set, and of one part.
     process
         Which process this is, and how many there are: part k is written by process `k mod count`.
     progress
         Whether to show a bar.
+    checkpoint
+        What the parameters are called: a folder of its own, and a column.
+    ids, groups
+        What the samples are called, and to what they belong; None: their numbers, no column.
+
+    Raises
+    ------
+    ValueError
+        If there is not one id or group per sample, or the folder holds scores of other settings.
     """
+    named = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
+    for name, values in named.items():
+        if len(values) != samples:
+            msg = f"{name}s: expected one per sample, {samples}, got {len(values)}"
+            raise ValueError(msg)
+    folder = Path(folder, checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
     _check_run(folder / RUN, {"samples": samples, "rows": rows, **settings})
     index, count = process
@@ -59,8 +80,21 @@ def score_parts(
     total = sum(map(len, spans.values()))
     with tqdm(total=total, initial=done, unit=" samples", disable=not progress) as bar:
         for part in missing:
-            _replaced(_path(folder, part), pq.write_table, pa.table(dict(score(spans[part]))))
+            given = {name: [values[index] for index in spans[part]] for name, values in named.items()}
+            columns = {"id": given.pop("id"), **score(spans[part]), **given}
+            if checkpoint:
+                columns["checkpoint"] = [checkpoint] * len(spans[part])
+            _replaced(_path(folder, part), pq.write_table, pa.table(columns))
             bar.update(len(spans[part]))
+
+
+def digest(arrays: Iterable[tuple[str, Any]]) -> str:
+    """Return what tells one set of arrays from another, from their kinds and bytes."""
+    found = sha256()
+    for kind, content in arrays:
+        found.update(kind.encode())
+        found.update(content)
+    return found.hexdigest()
 
 
 def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.Table:

@@ -1,0 +1,171 @@
+"""Which samples are bad? Score a whole data set once, into a table that survives the process."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from os import PathLike
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lai_core as lai
+from lai_core.estimators.catalogue import find_estimator
+from lai_core.estimators.intervals import standard_errors
+from lai_core.estimators.scores import SUMMED
+from lai_jax._curation.estimators import Moment, scored_in_parts, sound_scores
+from lai_jax._curation.options import check_counts, estimator_of
+from lai_jax._curation.problem import Problem
+from lai_jax._program.losses import batch_size as count
+from lai_jax._program.losses import check_targets, is_array, take
+from lai_jax._recording.masks import Valid
+from lai_jax.summarize import summarize
+from lai_jax.validation import Validation
+
+
+def score_dataset(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    dataset: tuple[Any, Any],
+    validation: tuple[Any, Any],
+    folder: str | PathLike[str],
+    *,
+    estimator: str = "lai",
+    positions: str | None = None,
+    batch_size: int = 64,
+    parts: int | None = 16,
+    checkpoints: Mapping[str, Any] | None = None,
+    ids: Sequence[Any] | None = None,
+    groups: Sequence[Any] | None = None,
+    rows_per_file: int = 4096,
+    process: tuple[int, int] | None = None,
+    progress: bool = True,
+    last: str | None = None,
+    valid: Valid | None = None,
+) -> None:
+    """Score every sample of a data set against a validation set, into a folder of Parquet files.
+
+    The same table, read by `lai_core.storage.tables.read_scores`, as of `lai_torch.score_dataset`: `id`;
+    `score`, positive helps; `standard_error` of the score over the draw of the validation set; the sample's
+    own `loss`; `gradient_norm`, the norm of what the estimator sees of its gradient; `group` and `checkpoint`
+    where they are given. An interrupted run goes on where it stopped when it is started again. One program
+    is compiled, for batches of one size.
+
+    Parameters
+    ----------
+    apply, params, loss, last, valid
+        As for `summarize`.
+    dataset, validation
+        `(inputs, targets)`: pytrees of arrays, of which numpy's and memory maps stay where they are.
+    folder
+        Where the table is written; made where it is missing.
+    estimator, positions
+        As for `summarize`; not `preconditioned_lai`, which is of a training run.
+    batch_size
+        How many samples are scored at once.
+    parts
+        Into how many consecutive parts the validation set is cut for the standard error. Shuffle a set that
+        is sorted. None: no standard error. Nor is there one for `exact` and `gate_lai`.
+    checkpoints
+        Names, and parameters in the place of `params`, with each of which the data set is scored.
+    ids, groups
+        What the samples are called, and to what they belong; whole numbers or text. None: the sample's
+        number; no column.
+    rows_per_file
+        Samples in one file: what an interruption loses at most.
+    process
+        Which process this is and how many there are. None: those of `jax.distributed`.
+    progress
+        Whether to show a bar.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds scores of another model, validation set, estimator or size; if an argument does
+        not fit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import jax, jax.numpy as jnp
+    >>> import lai_jax
+    >>> from lai_core.storage.tables import read_scores
+    >>> data, validation = ((jax.random.normal(jax.random.key(n), (n, 4)), jnp.ones(n)) for n in (50, 32))
+    >>> loss = lambda outputs, targets: (outputs - targets) ** 2
+    >>> folder = tempfile.mkdtemp()
+    >>> lai_jax.score_dataset(jnp.dot, jnp.ones(4), loss, data, validation, folder, progress=False)
+    >>> read_scores(folder).column_names
+    ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
+    """
+    from lai_core.storage.tables import digest, score_parts  # needs pyarrow, which nothing else here does
+
+    chosen, facts = estimator_of(estimator), find_estimator(estimator)
+    if estimator == "preconditioned_lai":
+        msg = (
+            "estimator: expected one that scores a sample by itself, got 'preconditioned_lai', which depends "
+            "on the training run's past; use 'lai', 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+    for batch in (dataset, validation):
+        check_targets(*batch)
+    check_counts(batch_size=batch_size, rows_per_file=rows_per_file, parts=parts)
+    samples, held_out = count(dataset[0]), count(validation[0])
+    cut = min(parts, held_out) if parts and facts.summary and held_out > 1 else None
+    shared: dict[str, Any] = {"estimator": estimator, "positions": positions, "last": last, "valid": valid}
+
+    @jax.jit
+    def summed(params: Any, inputs: Any, targets: Any) -> Validation:
+        return summarize(apply, params, loss, inputs, targets, parts=cut, **shared)
+
+    @jax.jit
+    def columns(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
+        problem = Problem(apply, params, loss, last, valid)
+        recorded = chosen.choose_pass(problem, None, recompute=False).forward(batch)
+        scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
+        nothing = jnp.full_like(scored.scores, jnp.nan)
+        found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
+        if scored.parts is not None:
+            found["standard_error"] = standard_errors(scored.parts, sizes=scored.sizes)
+        squared = jnp.square(nothing)
+        if estimator in SUMMED:
+            positions = getattr(side.side, "positions", None) or side.positions or "tokens"
+            squared = lai.self_influence(recorded.trace, estimator, positions=positions)
+        return found | {"gradient_norm": jnp.sqrt(squared)}
+
+    settings = {**shared, "valid": valid is not None, "batch_size": batch_size, "parts": parts}
+    settings["validation"] = digest(_bytes(validation))
+    for name, state in ({"": params} if checkpoints is None else checkpoints).items():
+        side = cache(partial(summed, state, *validation))  # made where anything is missing
+
+        def score(
+            span: range, state: Any = state, side: Callable[[], Validation] = side
+        ) -> dict[str, np.ndarray]:
+            batches = []
+            for start in range(span.start, span.stop, batch_size):
+                index = np.minimum(np.arange(start, start + batch_size), samples - 1)  # one size: one program
+                found = columns(state, side(), take(dataset, index))
+                batches.append({name: np.asarray(values, float) for name, values in found.items()})
+            return {
+                name: np.concatenate([each[name] for each in batches])[: len(span)] for name in batches[0]
+            }
+
+        score_parts(
+            folder,
+            settings | {"model": digest(_bytes(state))},
+            score,
+            samples=samples,
+            rows=rows_per_file,
+            process=(jax.process_index(), jax.process_count()) if process is None else process,
+            progress=progress,
+            checkpoint=name,
+            ids=ids,
+            groups=groups,
+        )
+
+
+def _bytes(tree: Any) -> Iterator[tuple[str, Any]]:
+    for leaf in jax.tree.leaves(tree):
+        if is_array(leaf):
+            array = np.asarray(leaf, order="C")
+            yield f"{array.dtype}{array.shape}", array.reshape(-1).view(np.uint8).data

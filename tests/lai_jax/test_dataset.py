@@ -1,0 +1,99 @@
+"""A table of a data set's scores: those of the core, with honest errors, taken up where it stopped."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core.storage.tables import read_scores
+
+
+def apply(params, inputs):
+    return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
+
+
+def loss(outputs, targets):
+    return ((outputs - targets) ** 2).sum(-1)
+
+
+def drawn(samples, seed):
+    draws = np.random.default_rng(seed)
+    return draws.normal(size=(samples, 5)), draws.normal(size=(samples, 3))
+
+
+def weights(seed=0):
+    draws = np.random.default_rng(seed)
+    return {"hidden": jnp.asarray(draws.normal(size=(5, 7))), "out": jnp.asarray(draws.normal(size=(7, 3)))}
+
+
+DATA, VALIDATION = drawn(11, 1), drawn(6, 2)
+
+
+def scored(folder, params=None, **options):
+    params = weights() if params is None else params
+    options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
+    lai_jax.score_dataset(apply, params, loss, DATA, VALIDATION, folder, **options)
+    return read_scores(folder).to_pydict()
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path, estimator):
+    traced = [
+        lai_jax.trace(apply, weights(), loss, *map(jnp.asarray, side), gradients="all")
+        for side in (VALIDATION, DATA)
+    ]
+    kernel = getattr(lai, f"{estimator}_kernel")
+    pairs = np.asarray(kernel(*traced))
+    table = scored(tmp_path, estimator=estimator, parts=6)
+    np.testing.assert_allclose(table["score"], pairs.sum(0), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(table["standard_error"], np.sqrt(6 * pairs.var(0, ddof=1)))
+    np.testing.assert_allclose(table["gradient_norm"], np.sqrt(np.diag(kernel(traced[1], traced[1]))))
+    np.testing.assert_allclose(table["loss"], loss(apply(weights(), DATA[0]), DATA[1]))
+
+
+@pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
+def test_other_estimators_score_as_a_step_does(tmp_path, estimator):
+    params, (inputs, targets) = weights(), DATA
+    side = lai_jax.summarize(apply, params, loss, *VALIDATION, estimator=estimator)
+    optimizer = lai_jax.curated_update(apply, loss, _Nothing, estimator=estimator)
+    report = optimizer(params, (), side, inputs, targets)[2]
+    table = scored(tmp_path, estimator=estimator, parts=None)
+    np.testing.assert_allclose(table["score"], report.scores, rtol=1e-9)
+    assert np.isnan(table["standard_error"]).all()
+
+
+class _Nothing:
+    """An optimizer that moves nothing."""
+
+    @staticmethod
+    def init(params):
+        return ()
+
+    @staticmethod
+    def update(gradients, state, params=None):
+        return jax.tree.map(jnp.zeros_like, gradients), state
+
+
+def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
+    checkpoints = {"a": weights(3), "b": weights(4)}
+    whole = scored(tmp_path / "whole", checkpoints=checkpoints)
+    folder = tmp_path / "shared"
+    for index in (0, 1):
+        options = {"checkpoints": checkpoints, "process": (index, 2)}
+        if index == 0:
+            with pytest.raises(ValueError, match="1 are missing"):
+                scored(folder, **options)
+        else:
+            assert scored(folder, **options) == whole
+    averaged = read_scores(folder, average=True).to_pydict()
+    np.testing.assert_allclose(averaged["score"], np.reshape(whole["score"], (2, 11)).mean(0))
+    with pytest.raises(ValueError, match=r"^model: expected .*pass another folder"):
+        scored(folder, checkpoints={"a": weights(5)})
+
+
+def test_what_depends_on_a_training_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected one that scores a sample by itself"):
+        scored(tmp_path / "new", estimator="preconditioned_lai")
+    assert not (tmp_path / "new").exists()
