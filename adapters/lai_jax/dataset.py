@@ -92,9 +92,10 @@ def score_dataset(
     >>> import lai_jax
     >>> from lai_core.storage.tables import read_scores
     >>> data, validation = ((jax.random.normal(jax.random.key(n), (n, 4)), jnp.ones(n)) for n in (50, 32))
-    >>> loss = lambda outputs, targets: (outputs - targets) ** 2
+    >>> apply = lambda params, inputs: inputs @ params
+    >>> loss = lambda outputs, targets: (outputs[:, 0] - targets) ** 2
     >>> folder = tempfile.mkdtemp()
-    >>> lai_jax.score_dataset(jnp.dot, jnp.ones(4), loss, data, validation, folder, progress=False)
+    >>> lai_jax.score_dataset(apply, jnp.ones((4, 1)), loss, data, validation, folder, progress=False)
     >>> read_scores(folder).column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
