@@ -147,9 +147,8 @@ def score_dataset(
                 index = np.minimum(np.arange(start, start + batch_size), samples - 1)  # one size: one program
                 found = columns(state, side(), take(dataset, index))
                 batches.append({name: np.asarray(values, float) for name, values in found.items()})
-            return {
-                name: np.concatenate([each[name] for each in batches])[: len(span)] for name in batches[0]
-            }
+            names = ("score", "standard_error", "loss", "gradient_norm")
+            return {name: np.concatenate([each[name] for each in batches])[: len(span)] for name in names}
 
         score_parts(
             folder,

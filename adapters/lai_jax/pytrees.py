@@ -38,8 +38,9 @@ def register_record(kind: Kind) -> Kind:
     ... @dataclass(frozen=True, eq=False)
     ... class MyTrace(lai.LayerTrace):
     ...     pass
-    >>> jax.tree.map(jnp.shape, MyTrace(jnp.ones((2, 3)), jnp.ones((2, 1)), name="mine"))
-    MyTrace(activations=(2, 3), output_gradients=(2, 1), bias=False, weight=None, groups=1, name='mine')
+    >>> mapped = jax.tree.map(jnp.shape, MyTrace(jnp.ones((2, 3)), jnp.ones((2, 1)), name="mine"))
+    >>> mapped.name, mapped.activations, mapped.output_gradients
+    ('mine', (2, 3), (2, 1))
     """
     _register(kind, tuple(kind.array_fields), kind.static_fields())
     return kind
