@@ -49,6 +49,12 @@ def routes() -> None:
 
 
 @main.command()
+def processes() -> None:
+    """Compare curated runs on 2 and 4 processes with one process on the whole batch."""
+    _run("processes")
+
+
+@main.command()
 def selective() -> None:
     """Check torch's selective backward against the masked gradient, architecture by architecture."""
     _run("selective_torch")
@@ -74,6 +80,7 @@ def everything() -> None:
         "cost_torch",
         "routes_torch",
         "selective_torch",
+        "processes",
         "exactness_jax",
         "cost_jax",
     ):

@@ -162,6 +162,33 @@ class Run:
     bytes_per_step: float = 0.0
 
 
+class Sent:
+    """Counts the bytes that a process hands to collectives, those of a wrapper's own training aside."""
+
+    def __init__(self, *, shards: bool, parameters: list[nn.Parameter]) -> None:
+        self.bytes = 0
+        own: list[Any] = parameters
+        self.gathered = sum(p.to_local().nbytes for p in own) if shards else 0
+
+    def __enter__(self) -> None:
+        """Put counting functions in the place of torch's."""
+        self.functions = {
+            name: getattr(dist, name) for name in ("all_reduce", "all_gather", "all_to_all_single")
+        }
+        self.bytes += self.gathered
+        for name, function in self.functions.items():
+            setattr(dist, name, partial(self._count, function, name != "all_reduce"))
+
+    def _count(self, function: Any, second: bool, *arguments: Any, **options: Any) -> Any:
+        self.bytes += arguments[int(second)].nbytes
+        return function(*arguments, **options)
+
+    def __exit__(self, *_: object) -> None:
+        """Put torch's functions back."""
+        for name, function in self.functions.items():
+            setattr(dist, name, function)
+
+
 def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
     """Train on this process's rows of every batch; on all of them where there is no engine."""
     torch.manual_seed(rank)  # processes are seeded apart, as for augmentation
@@ -181,19 +208,22 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
         model, loss, optimizer, source, generator=generator, **{**case.options, **more}
     )
     found = Run(torch.empty(0), [], [], [])
+    sent = Sent(shards=engine == "fsdp2", parameters=parameters)
     for step in range(STEPS):
         inputs, targets = drawn(SAMPLES, 100 + step)
         if case.broken and step % 2:
             inputs[::7] = torch.nan
         sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
         part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-        report = curator.step(inputs[part], targets[part])
+        with sent:
+            report = curator.step(inputs[part], targets[part])
         missing = torch.full_like(report.weights, torch.nan)
         found.scores.append(missing if report.scores is None else report.scores)
         found.weights.append(report.weights)
         found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
     whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
     found.parameters = torch.cat(whole)
+    found.bytes_per_step = sent.bytes / STEPS
     return found
 
 

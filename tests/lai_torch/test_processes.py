@@ -177,6 +177,36 @@ class Padded(nn.Module):
         return self.network(inputs[:, :8])
 
 
+def summing(_, bucket):
+    """Add gradients up and divide by nothing."""
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def silent(_, bucket):
+    """Leave gradients as each process has them."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def hooked(rank, hook):
+    model = nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(None, hook)
+    curator, part = curated(rank, model=model, group=None)
+    for _ in range(2):
+        curator.step(*part)
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def a_wrapper_that_sums(rank):
+    return hooked(rank, summing)
+
+
+def a_wrapper_that_does_nothing(rank):
+    return hooked(rank, silent)
+
+
 ERRORS = {
     a_policy_raises: "ArithmeticError: no weights from this policy",
     policies_differ: "ValueError: policy: expected the same weights from the same scores on every process",
@@ -194,6 +224,7 @@ ERRORS = {
     exact_has_a_loader: "ValueError: validation: estimator 'exact' has nothing to add up over processes",
     flatten_has_the_batch: "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to",
     whole_has_shards: "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'",
+    a_wrapper_that_does_nothing: "ValueError: model: expected its wrapper to average gradients over the 2",
     balance_has_other_shapes: "ValueError: balance: expected the processes' batches to have the same shape",
 }
 
@@ -224,6 +255,17 @@ def groups_are_counted_together(rank):
     return curator.step(*part, groups=torch.arange(4) % 2).group_drops
 
 
+def shards_that_are_summed(rank):
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    for module in model.modules():
+        if hasattr(module, "set_gradient_divide_factor"):
+            module.set_gradient_divide_factor(1.0)
+    curator, part = curated(rank, model=model, group=None)
+    for _ in range(2):
+        curator.step(*part)
+    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
+
+
 def a_shard_goes_on_after_an_error(rank):
     """Raise in training on one process, and then train on."""
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
@@ -249,6 +291,8 @@ FOUND = (
     each_alone,
     groups_are_counted_together,
     a_shard_goes_on_after_an_error,
+    a_wrapper_that_sums,
+    shards_that_are_summed,
 )
 
 
@@ -347,6 +391,16 @@ def test_sharded_training_goes_on_after_an_error(found):
     expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
     for part in found:
         assert largest(part["a_shard_goes_on_after_an_error"], expected) <= BOUND
+
+
+@pytest.mark.parametrize("work", [a_wrapper_that_sums, shards_that_are_summed])
+def test_a_wrapper_that_sums_is_found_out(found, work):
+    curator = one_process()
+    for _ in range(2):
+        curator.step(*rows_by_process())
+    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
+    for part in found:
+        assert largest(part[work.__name__], expected) <= BOUND
 
 
 def test_a_model_spread_over_devices_is_refused():

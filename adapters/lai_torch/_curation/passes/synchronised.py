@@ -7,8 +7,10 @@ from lai_torch._curation.passes.base import Gradient, coupling
 from lai_torch._curation.passes.kept import KeptPass
 from lai_torch._curation.processes.balance import balanced
 from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.processes.proof import check_synchronised, compared
 from lai_torch._curation.scorers.base import Batch, Scorer
 from lai_torch._model.batch import Loss, call, check_losses, count, mapped, rows
+from lai_torch._model.preserve import preserved
 from lai_torch.options import Kept
 
 
@@ -35,11 +37,13 @@ class SynchronisedPass(KeptPass):
             return Gradient(weights, losses)
         moves = self.balance and bool(group.most(not bool((weights > 0).all())))
         trained, own = balanced(batch, weights, group) if moves else (batch, weights)
+        expected = None if self.engine.proved else self._expected(trained, own, parts)
         for attempts in reversed(range(2 + moves)):
             kept, values, buffers = self._run(trained, own)
             finite = torch.isfinite(values.detach()[: len(kept)])
             if not group.most(not bool(finite.all())):
                 break
+            expected = None
             if not attempts:
                 return Gradient(torch.zeros_like(weights), losses)
             if trained is batch:
@@ -59,7 +63,24 @@ class SynchronisedPass(KeptPass):
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         for buffer, before in buffers:
             buffer.data.copy_(before)
+        if expected is not None:
+            check_synchronised(self.engine, *expected)
         return Gradient(used, losses, moved)
+
+    def _expected(self, batch: Batch, weights: Tensor, parts: int) -> tuple[str, Tensor]:
+        """Return the name of a parameter, and its gradient added up without a wrapper."""
+        group = self.engine.group
+        with self.engine.gathered(), preserved(self.model, self.loss), group.agreed():
+            kept = (weights > 0).nonzero().squeeze(1)
+            part, size = self._part(batch, kept)
+            values = check_losses(self.loss(call(self.model, part[0]), part[1]), size)
+            total = (values[: len(kept)] * weights[kept].to(values)).sum() / parts
+            named = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
+            name = compared(named)
+            (found,) = torch.autograd.grad(total, [named[name]], allow_unused=True)
+        found = torch.zeros_like(named[name]) if found is None else found.nan_to_num()
+        scale = 1.0 if self.scaler is None else self.scaler.get_scale()
+        return name, group.summed([found])[0] * scale
 
     def _run(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
         """Run the rows with a positive weight, or rows that count for nothing; raise everywhere or nowhere.

@@ -40,6 +40,10 @@ class Engine:
         Whether the parameters lie in parts on the processes.
     lockstep
         Whether the training pass communicates, so that every process has to run one.
+    divides
+        Whether the wrapper divides gradients by the number of processes.
+    proved
+        Whether a step has shown what the wrapper does to gradients, if there is one.
     """
 
     def __init__(self, given: nn.Module, loss: Any, group: Any, *, own: bool) -> None:
@@ -51,11 +55,12 @@ class Engine:
         self.group = group_of(wrapper, group, sharded=self.sharded)
         self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
+        self.divides, self.proved = self.lockstep, not self.lockstep
 
     @property
     def factor(self) -> float:
         """What a process's part of the loss is multiplied by: wrappers average, and a sum is meant."""
-        return float(self.group.size) if self.lockstep else 1.0
+        return float(self.group.size) if self.divides else 1.0
 
     def add_up(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients over the processes where no wrapper has: one all-reduce per type of number.
