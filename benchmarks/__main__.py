@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -58,6 +59,30 @@ def processes() -> None:
 def selective() -> None:
     """Check torch's selective backward against the masked gradient, architecture by architecture."""
     _run("selective_torch")
+
+
+@main.command()
+@click.option("--rounds", default=12, show_default=True, help="Measurements of each method; 0: count alone.")
+@click.option("--model", "models", multiple=True, help="Again for several; none: all of them.")
+def seconds(rounds: int, models: tuple[str, ...]) -> None:
+    """Time curated steps beside plain ones and one written by hand, in turn in one process."""
+    from benchmarks.seconds import command, jax_steps
+    from benchmarks.seconds import models as torch_models
+
+    known = (*torch_models.MODELS, *jax_steps.MODELS)
+    if unknown := set(models) - set(known):
+        raise click.BadParameter(f"expected among {', '.join(known)}, got {', '.join(sorted(unknown))}")
+    command.run(rounds, models or known)
+
+
+@main.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+def compare(before: Path, after: Path) -> None:
+    """Show what changed between two `build/seconds.json`; fail where a count got worse, never for seconds."""
+    from benchmarks.seconds import command
+
+    command.compare(before, after)
 
 
 @main.command()

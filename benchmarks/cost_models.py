@@ -57,7 +57,7 @@ def resnet() -> Work:
 
 def bert_small() -> Work:
     """BERT for classification: 4 layers of width 128, 32 positions."""
-    _hide_unfit_torchvision()
+    hide_unfit_torchvision()
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(
@@ -78,7 +78,7 @@ def bert_small() -> Work:
 
 def gpt_neo_small() -> Work:
     """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
-    _hide_unfit_torchvision()
+    hide_unfit_torchvision()
     from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
     config = GPTNeoConfig(
@@ -103,7 +103,7 @@ def gpt_neo_small() -> Work:
     return Work(GPTNeoForCausalLM(config), next_token, *sides, positions="mean")
 
 
-def _hide_unfit_torchvision() -> None:
+def hide_unfit_torchvision() -> None:
     """Keep transformers from a torchvision built for another torch, such as BackPACK may bring."""
     try:
         import torchvision  # noqa: F401

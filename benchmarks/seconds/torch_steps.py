@@ -1,0 +1,130 @@
+"""Torch's methods on one model: what each step counts, and what it takes, all in turn in one process."""
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import lai_torch
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from benchmarks.cost_models import Work
+from benchmarks.meters_torch import HALF, PeakBytes, bytes_of, plain_step
+from benchmarks.seconds.hand import Hand
+from benchmarks.seconds.models import MODELS
+from workloads.launches import counted
+from workloads.operations import Operations
+
+CACHED = 10**9
+PASSES = ("kept", "selective", "whole")
+STABLE = ("flops", "memory", "waits", "launches")
+ROUND = 0.05
+"""Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
+
+
+def measure(names: Iterable[str], rounds: int) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
+    torch.set_num_threads(1)
+    return {name: _ratios(MODELS[name], rounds) for name in names}
+
+
+def _ratios(build: Callable[[], Work], rounds: int) -> dict[str, dict[str, float | None]]:
+    torch.manual_seed(0)
+    work = build()
+    work.model.train()
+    steps, held = _steps(work)
+    counts = {name: _counts(work, step, held[name]) for name, step in steps.items()}
+    timed = _timed(steps, rounds)
+    plain = counts["plain"]
+    found: dict[str, dict[str, float | None]] = {}
+    for name, row in counts.items():
+        ratios: dict[str, float | None] = {
+            f"{key}_ratio": row[key] / plain[key] for key in ("flops", "memory")
+        }
+        ratios |= {key: row[key] for key in ("waits", "launches")}
+        for key in ("seconds", "cpu"):
+            ratios[f"{key}_ratio"] = timed[name][key] / timed["plain"][key] if rounds else None
+        ratios["hand_ratio"] = timed[name]["cpu"] / timed["hand"]["cpu"] if rounds else None
+        found[name] = ratios
+    return found
+
+
+def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
+    """Return the step of each method that applies, and the bytes of what it holds beside the model."""
+    optimizer = work.optimizer()
+    steps: dict[str, Callable[[], Any]] = {"plain": lambda: plain_step(work, optimizer)}
+    held = {"plain": 0}
+    coupled = any(isinstance(module, _BatchNorm) for module in work.model.modules())
+    for name in PASSES[:1] if coupled else PASSES:
+        curator = lai_torch.Curator(
+            work.model,
+            work.loss,
+            work.optimizer(),
+            work.validation,
+            estimator=lai_torch.LAI(positions=work.positions),
+            policy=HALF,
+            refresh=CACHED,
+            backward=name,
+        )
+        steps[name] = lambda curator=curator: curator.step(*work.batch)
+        steps[name]()
+        held[name] = _bytes(curator._summaries._summary)
+    own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other method's calls down
+    hand = Hand(own, own.optimizer())
+    steps["hand"] = hand.step
+    held["hand"] = _bytes((hand.total, hand.offset))
+    for step in steps.values():  # the first steps prove and capture: a user pays them once
+        step()
+        step()
+    return steps, held
+
+
+def _bytes(tree: Any) -> int:
+    """Return the bytes of the tensors in a summary."""
+    if isinstance(tree, Tensor):
+        return tree.numel() * tree.element_size()
+    if is_dataclass(tree):
+        return sum(_bytes(getattr(tree, field.name)) for field in fields(tree))
+    return sum(map(_bytes, tree)) if isinstance(tree, list | tuple) else 0
+
+
+def _counts(work: Work, step: Callable[[], Any], held: int) -> dict[str, float]:
+    """Return what does not depend on the clock."""
+    tracker = PeakBytes()
+    with Operations() as counter, tracker:
+        step()
+    found = counted(step)
+    memory = bytes_of(work, work.optimizer()) + held + tracker.peak
+    return {"flops": counter.total, "memory": memory, "waits": found.waits, "launches": found.launches}
+
+
+def _timed(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
+    """Return each method's median seconds, by the clock and of this process, the methods in turn."""
+    names = list(steps)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    repeats = dict.fromkeys(names, 1)
+    for name in names if rounds else ():
+        repeats[name] = max(1, round(ROUND / _once(steps[name], 1)[1]))
+    for index in range(rounds):
+        shift = index % len(names)
+        for name in names[shift:] + names[:shift]:
+            found[name].append(_once(steps[name], repeats[name]))
+    return {
+        name: {
+            key: statistics.median(one[place] for one in taken)
+            for place, key in enumerate(("seconds", "cpu"))
+        }
+        for name, taken in found.items()
+        if taken
+    }
+
+
+def _once(step: Callable[[], Any], repeats: int) -> tuple[float, float]:
+    clock, cpu = time.perf_counter(), time.process_time()
+    for _ in range(repeats):
+        step()
+    return (time.perf_counter() - clock) / repeats, (time.process_time() - cpu) / repeats
