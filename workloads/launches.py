@@ -26,6 +26,8 @@ READS = {
 """Operations whose result, or its shape, is a number that the host has to have."""
 INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
 """Operations that look for the true entries of a mask among their indices."""
+LISTS = ("tolist", "numpy")
+"""Methods that do the same without being operations."""
 NO_KERNEL = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
 """Operations that make memory and fill it with nothing."""
 
@@ -52,6 +54,26 @@ class Launches(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.launches = self.waits = 0
+
+    def __enter__(self) -> "Launches":
+        """Count `tolist` and `numpy` too, which read a tensor on the host without an operation."""
+        for name in LISTS:
+            setattr(Tensor, name, self._counting(getattr(torch._C.TensorBase, name)))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop counting."""
+        super().__exit__(*error)
+        for name in LISTS:
+            delattr(Tensor, name)
+
+    def _counting(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(tensor: Tensor, *args: Any, **options: Any) -> Any:
+            self.waits += tensor.dtype != torch.uint8  # random states live on the host
+            return read(tensor, *args, **options)
+
+        return counted
 
     @classmethod
     def is_infra_mode(cls) -> bool:

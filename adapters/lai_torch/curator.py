@@ -15,6 +15,7 @@ from lai_torch._curation.checks import (
     check_policy,
     check_together,
 )
+from lai_torch._curation.doubts import expected_count, is_pure
 from lai_torch._curation.outcome import gathered_groups, reported, weigh
 from lai_torch._curation.passes.base import Forward
 from lai_torch._curation.passes.choice import Passes
@@ -167,16 +168,19 @@ class Curator:
         self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
         self._passes = Passes(model, loss, self._scorer, backward, chunk, training, self._engine)
         self._chunk = chunk
-        self._updater = (
-            None if optimizer is None else Updater(optimizer, accumulate, training.scaler, self._engine)
-        )
+        self._doubts = self._scorer.doubts
+        self._updater = None
+        if optimizer is not None:
+            self._updater = Updater(optimizer, accumulate, training.scaler, self._engine, self._doubts)
 
     @alone
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
 
         Where something raises, an interruption from the keyboard too, model, optimizer and counters are
-        as before the step.
+        as before the step. Parameters and optimizer state of more than a MiB are not copied for that: an
+        interruption while the optimizer steps is then raised after the step, which has happened, and an
+        optimizer that raises halfway leaves what it did.
 
         Parameters
         ----------
@@ -194,17 +198,24 @@ class Curator:
         Report
             Scores, weights, what was kept and dropped, the loss.
         """
-        if self._updater is None:
+        updater = self._updater
+        if updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
         curated = self.steps >= self.warmup
         with self._undo() as undo:
+            self._doubts.begin(later=False)
             samples = self._counted(inputs, targets, groups, ids)
-            forward, scored = self._score((inputs, targets), samples, steps=True, curated=curated)
             named = gathered_groups(self._group, groups)
-            weights = self._weigh(scored, samples, named)
-            update = self._updater.step(weights, forward.backward, undo)
-            report = self._report(scored, update, named, forward.name)
+
+            def attempt() -> tuple[Scored | None, Update, str]:
+                forward, scored = self._score((inputs, targets), samples, steps=True, curated=curated)
+                weights = self._weigh(scored, samples, named)
+                return scored, updater.step(weights, forward.backward, undo), forward.name
+
+            together, expected = self._taken_for_granted(samples, groups, curated=curated)
+            scored, update, name = self._doubts.settled(attempt, undo, later=together, expected=expected)
+            report = self._report(scored, update, named, name)
             self._count(scored, report)
         return report
 
@@ -226,11 +237,13 @@ class Curator:
             The weights `(n,)` with which to train, and the report.
         """
         with self._undo():
+            self._doubts.begin(later=False)
             samples = self._counted(inputs, targets, groups)
             forward, scored = self._score((inputs, targets), samples, steps=False)
             named = gathered_groups(self._group, groups)
             weights = self._weigh(scored, samples, named)
-            untrained = Update(weights, scored.losses, 0, used=True, updated=False)
+            kept = int((weights > 0).sum())
+            untrained = Update(weights, scored.losses, kept, 0, used=True, updated=False)
             report = self._report(scored, untrained, named, forward.name)
         return weights, report
 
@@ -312,19 +325,29 @@ class Curator:
         """Return what a batch is scored against, made no more samples at a time than it has."""
         if self.estimator.facts.fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        return self._summaries.get(min(samples, self._chunk or samples))
+        return self._summaries.get(min(samples, self._chunk or samples), again=self._doubts.again)
 
     def _weigh(self, scored: Scored | None, samples: int, groups: Tensor | None) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; in warm-up, all alike."""
         if scored is None:
             everyone = self._group.totals(samples)[0]
             return torch.full((samples,), 1.0 / everyone, device=next(self.model.parameters()).device)
-        return weigh(self._group, scored, self.policy, groups, self.group_floor)
+        return weigh(self._group, scored, self.policy, groups, self.group_floor, self._doubts)
+
+    def _taken_for_granted(self, samples: int, groups: Any, *, curated: bool) -> tuple[bool, int | None]:
+        """Say whether a step reads its questions together, and how many samples it will keep, if known."""
+        if self._group.size > 1 or self._engine.sharded:  # each process would have to be taken back
+            return False, None
+        if not curated:
+            return True, samples
+        floor = groups is not None and self.group_floor > 0
+        together = is_pure(self.policy) and not self._validation.is_batch
+        return together, None if floor else expected_count(self.policy, samples)
 
     def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
         """Say what became of a batch."""
-        age = 0 if scored is None else self._summaries.age
-        return reported(self._group, scored, update, groups, step=self.steps, backward=name, age=age)
+        told = {"step": self.steps, "backward": name, "age": 0 if scored is None else self._summaries.age}
+        return reported(self._group, scored, update, groups, self._doubts, **told)
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,8 +27,6 @@ class Report:
         `(n,)`: the update minimised `sum_j weights_j loss_j`.
     losses
         `(n,)`, each sample's loss when it was scored; in warm-up, when it was trained on.
-    loss
-        `sum_j weights_j loss_j`; NaN if nothing was kept.
     kept
         How many samples have a positive weight; of several processes, on all of them.
     dropped
@@ -56,13 +55,16 @@ class Report:
         samples each has, for `lai_core.score_intervals`; None where it was not cut.
     share
         The share of the batch, on all processes, that has a positive weight.
+    trained_losses
+        `(n,)`, the losses that were minimised, NaN where a sample was not trained on; None: `losses`.
+    total
+        The sum of the weighted losses on all processes; None where there is one.
     """
 
     step: int
     scores: Tensor | None
     weights: Tensor
     losses: Tensor
-    loss: float
     kept: int
     dropped: int
     skipped: bool
@@ -78,6 +80,16 @@ class Report:
     parts: Tensor | None = None
     sizes: tuple[int, ...] | None = None
     share: float = 0.0
+    trained_losses: Tensor | None = None
+    total: float | None = None
+
+    @cached_property
+    def loss(self) -> float:
+        """`sum_j weights_j loss_j`; NaN if nothing was kept. Computed when it is first read."""
+        if self.total is not None:
+            return self.total
+        losses = self.losses if self.trained_losses is None else self.trained_losses
+        return weighted_loss(self.weights, losses)
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
         """Return one row a sample, of plain values that JSON has: what is not finite is None.
@@ -107,6 +119,14 @@ class Report:
             }
             for name, score, loss, weight in zip(*columns, strict=True)
         ]
+
+
+def weighted_loss(weights: Tensor, losses: Tensor) -> float:
+    """Return the sum of the losses with a positive weight, weighted; NaN if there is none."""
+    kept = weights > 0
+    if not bool(kept.any()):
+        return float("nan")
+    return float((weights[kept] * losses[kept].to(weights)).sum())
 
 
 def check_ids(ids: Any, samples: int) -> None:

@@ -69,12 +69,30 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     check_number("fraction", fraction, above=0.0, at_most=1.0)
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores, otherwise=-math.inf)
-    # A hair less, so that rounding 0.07 * 100 up to 7.000000000000001 does not keep an eighth sample.
-    kept = max(1, math.ceil(float(str(fraction)) * values.shape[0] * (1 - 2.0**-50)))
+    kept = top_count(fraction, values.shape[0])
     order = xp.argsort(-values, stable=True)
     rank = xp.argsort(order, stable=True)  # the inverse of a permutation
     taken = (rank < kept) & xp.isfinite(scores)
     return normalized(xp, xp.astype(taken, values.dtype), normalize)
+
+
+def top_count(fraction: float, samples: int) -> int:
+    """Return how many of so many samples `keep_top` keeps, if all their scores are finite.
+
+    Parameters
+    ----------
+    fraction
+        The share to keep.
+    samples
+        How many there are.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    # A hair less, so that rounding 0.07 * 100 up to 7.000000000000001 does not keep an eighth sample.
+    return max(1, math.ceil(float(str(fraction)) * samples * (1 - 2.0**-50)))
 
 
 def reweight(scores: Array) -> Float[Array, " n"]:

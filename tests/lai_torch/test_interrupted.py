@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,3 +170,18 @@ def test_what_is_too_large_to_copy_is_not_copied(monkeypatch):
     before = parts[0].state_dict()["0.weight"].clone()
     parts[2].step(*batch)
     assert not torch.equal(parts[0].state_dict()["0.weight"], before)
+
+
+def test_a_signal_while_a_large_optimizer_steps_comes_after_the_step(monkeypatch):
+    monkeypatch.setattr("lai_torch._curation.undo.BUDGET", 0)
+    *parts, batch = started("lai, adam")
+    parts[2].step(*batch)
+    expected = everything(*parts)
+    *parts, batch = started("lai, adam")
+    handler = signal.getsignal(signal.SIGINT)
+    hook = parts[1].register_step_pre_hook(lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        parts[2].step(*batch)
+    hook.remove()
+    assert everything(*parts) == expected
+    assert signal.getsignal(signal.SIGINT) is handler

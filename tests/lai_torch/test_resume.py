@@ -111,14 +111,15 @@ def stepped(curator, batches, start):
     found = []
     for number, batch in enumerate(batches[start:], start):
         torch.manual_seed(number)
-        found.append(plain(vars(curator.step(*batch))))
+        report = curator.step(*batch)
+        found.append(plain({**vars(report), "loss": report.loss}))
     return found
 
 
 def plain(tree):
     """Return nested containers with lists for tensors, which compare bit for bit."""
     if isinstance(tree, torch.Tensor):
-        return str(tree.dtype), tree.tolist()
+        return str(tree.dtype), str(tree.tolist())  # in words NaN is NaN
     if isinstance(tree, dict):
         return {key: plain(value) for key, value in tree.items()}
     return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.validation import Validation
 from lai_torch.options import Estimator, check_count
 
@@ -160,7 +161,7 @@ def check_groups(groups: Any, samples: int) -> None:
         raise TypeError(msg)
 
 
-def checked_weights(weights: Any, finite: Tensor) -> Tensor:
+def checked_weights(weights: Any, finite: Tensor, doubts: Doubts) -> Tensor:
     """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
     name = "policy: expected weights as a floating-point tensor"
     if not isinstance(weights, Tensor):
@@ -174,8 +175,9 @@ def checked_weights(weights: Any, finite: Tensor) -> Tensor:
         msg = f"{name} of shape {tuple(finite.shape)}, got {tuple(weights.shape)}"
         raise ValueError(msg)
     weights = torch.where(finite, weights.to(finite.device), 0.0)
-    if not bool(((weights >= 0) & torch.isfinite(weights)).all()):
-        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
+    sound = (weights >= 0) & torch.isfinite(weights)
+    if not doubts.holds(sound.all()):
+        worst = weights[~sound][0]
         msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
         raise ValueError(msg)
     return weights

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.checks import checked_weights
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.groups import dropped_shares, with_floor
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
@@ -16,7 +17,9 @@ from lai_torch.options import Policy
 from lai_torch.report import Report
 
 
-def weigh(group: Alone, scored: Scored, policy: Policy, groups: Tensor | None, floor: float) -> Tensor:
+def weigh(
+    group: Alone, scored: Scored, policy: Policy, groups: Tensor | None, floor: float, doubts: Doubts
+) -> Tensor:
     """Return the weights of this process's samples, of which the policy sees the whole batch's.
 
     So no policy needs another form on several processes: they gather n numbers, not what it is made of.
@@ -25,8 +28,9 @@ def weigh(group: Alone, scored: Scored, policy: Policy, groups: Tensor | None, f
     parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
     with group.agreed():
         found = policy(scores) if parts is None else policy(parts, sizes=scored.sizes)
-        weights = checked_weights(found, torch.isfinite(scores))
+        weights = checked_weights(found, torch.isfinite(scores), doubts)
         if groups is not None and floor > 0:
+            doubts.settle()
             weights = with_floor(weights, scores, groups, floor)
     if group.size > 1 and not group.alike(digest([weights, weights.cumsum(0)])):
         msg = (
@@ -50,7 +54,7 @@ def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
 
 
 def reported(
-    group: Alone, scored: Scored | None, update: Update, groups: Tensor | None, **told: Any
+    group: Alone, scored: Scored | None, update: Update, groups: Tensor | None, doubts: Doubts, **told: Any
 ) -> Report:
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
@@ -58,19 +62,25 @@ def reported(
     if scored is not None:
         shared = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
         found = {name: getattr(scored, name) for name in shared}
-        dropped += int((~torch.isfinite(scored.scores)).sum())
-    weights, _ = group.gathered(update.weights)
-    kept = int((weights > 0).sum())
-    loss, all_dropped = group.totals(0.0 if math.isnan(update.loss) else update.loss, dropped)
+        if not doubts.later:  # else all of them are finite
+            dropped += int((~torch.isfinite(scored.scores)).sum())
+    weights, kept, loss = update.weights, update.kept, None
+    if group.size > 1:
+        weights, _ = group.gathered(update.weights)
+        kept = int((weights > 0).sum())
+        loss, everyone = group.totals(0.0 if math.isnan(update.loss) else update.loss, dropped)
+        dropped = int(everyone)
+        loss = loss if kept else math.nan
     return Report(
         weights=update.weights,
-        loss=loss if kept else math.nan,
         kept=kept,
         share=kept / len(weights),
-        dropped=int(all_dropped),
+        dropped=dropped,
         skipped=not update.used,
         updated=update.updated,
         group_drops=None if groups is None else dropped_shares(weights, groups),
+        trained_losses=update.losses,
+        total=loss,
         **told,
         **found,
     )

@@ -43,10 +43,15 @@ class SummaryCache:
         """How many steps ago the summary was made."""
         return max(self._served - 1, 0)
 
-    def get(self, size: int) -> Any:
-        """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old."""
+    def get(self, size: int, *, again: bool = False) -> Any:
+        """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old.
+
+        A step that asks `again` gets what it got before.
+        """
         if self._given is not None:
             return self._given
+        if again:
+            return self._summary
         if self._summary is None or self._served >= self.refresh or not self.scorer.fits(self._summary):
             self._make(size)
         self._served += 1

@@ -1,5 +1,7 @@
 """A step happens as a whole or not at all: what it changed is put back where it does not come to its end."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
@@ -8,16 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.preserve import modules_of
+from lai_torch._model.snapshot import Streams
 
-BUDGET = 2**30
-"""Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps."""
+BUDGET = 2**20
+"""Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps.
+
+Copying a large model's takes longer than the optimizer itself, and half the memory of training again."""
 
 
 class Undo:
     """Runs its block and puts back what it changed if it raises.
 
     Put back are attributes of `owners`, buffers, the gradients of earlier batches of a step and, within
-    `BUDGET`, parameters, optimizer and scaler. A step that had no earlier batch is left without gradients.
+    `BUDGET`, parameters, optimizer and scaler. Beyond it a signal that comes while the optimizer steps is
+    handled after the block: the step has then happened as a whole. A step that had no earlier batch is left
+    without gradients.
 
     Parameters
     ----------
@@ -44,17 +51,17 @@ class Undo:
         self.modules, self.owners, self.generator = modules_of(model, loss), list(owners), generator
         self.optimizer, self.scaler = optimizer, scaler
         self._restores: list[Callable[[], None]] = []
+        self._streams: Streams | None = None
+        self._first = self._marked = 0
+        self._signals = Signals()
 
     def __enter__(self) -> "Undo":
         """Remember attributes and buffers."""
         drawn = self.generator.get_state()
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
-        self._restores += [_module(module) for module in self.modules]
-        # a scripted module's table can only be walked by its items
-        named = [(module, name) for module in self.modules for name, _ in module._buffers.items()]  # noqa: PERF102
-        self._restores += [_buffer(module, name) for module, name in named]
-        self._restores.append(_modes())
+        self._first = len(self._restores)
+        self._restores += [_modules(self.modules), _buffers(self.modules), _modes()]
         return self
 
     def __exit__(
@@ -65,6 +72,19 @@ class Undo:
         if kind is not None:
             for restore in reversed(restores):
                 restore()
+        self._signals.deliver()
+
+    def mark(self) -> None:
+        """Remember the random streams, so that what the model and its gradients go through can be rewound."""
+        self._streams, self._marked = Streams(self.modules), len(self._restores)
+
+    def rewind(self) -> None:
+        """Put model, gradients and random streams back where they were at the mark; the block goes on."""
+        for restore in reversed(self._restores[self._first :]):
+            restore()
+        del self._restores[self._marked :]
+        if self._streams is not None:
+            self._streams.restore()
 
     def _set_generator(self, state: Tensor) -> None:
         self.generator.set_state(state)
@@ -85,6 +105,7 @@ class Undo:
         values = [value for state in states.values() for value in state.values()]
         tensors = [value for value in values if isinstance(value, Tensor)]
         if sum(tensor.numel() * tensor.element_size() for tensor in (*stepped, *tensors)) > BUDGET:
+            self._signals.hold()
             return
         copies = _copies([*stepped, *tensors])
         options = [{name: value for name, value in group.items() if name != "params"} for group in groups]
@@ -114,11 +135,12 @@ def _attributes(owner: Any) -> Callable[[], None]:
     return restore
 
 
-def _module(module: nn.Module) -> Callable[[], None]:
-    flag, hooks, pre_hooks = module.training, module._backward_hooks, module._backward_pre_hooks
+def _modules(modules: list[nn.Module]) -> Callable[[], None]:
+    saved = [(one, one.training, one._backward_hooks, one._backward_pre_hooks) for one in modules]
 
     def restore() -> None:
-        module.training, module._backward_hooks, module._backward_pre_hooks = flag, hooks, pre_hooks
+        for module, flag, hooks, pre_hooks in saved:
+            module.training, module._backward_hooks, module._backward_pre_hooks = flag, hooks, pre_hooks
 
     return restore
 
@@ -135,14 +157,17 @@ def _modes() -> Callable[[], None]:
     return restore
 
 
-def _buffer(module: nn.Module, name: str) -> Callable[[], None]:
-    before = module._buffers[name]
-    copy = None if before is None else before.detach().clone()
+def _buffers(modules: list[nn.Module]) -> Callable[[], None]:
+    # a scripted module's table can only be walked by its items
+    held = [(module, name, buffer) for module in modules for name, buffer in module._buffers.items()]
+    present = [buffer for _, _, buffer in held if buffer is not None]
+    copies = _copies(present)
 
     def restore() -> None:
-        module._buffers[name] = before
-        if before is not None and copy is not None:
-            before.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
+        for module, name, buffer in held:
+            module._buffers[name] = buffer
+        for buffer, copy in zip(present, copies, strict=True):
+            buffer.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
 
     return restore
 
@@ -161,6 +186,34 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
         if clone is None or not tensors:
             return [tensor.detach().clone() for tensor in tensors]
         return list(clone(tensors))
+
+
+class Signals:
+    """Interruptions from the keyboard, held back and delivered later; in the main thread, where they come."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._caught: tuple[Any, ...] | None = None
+
+    def hold(self) -> None:
+        """Hold back what comes from now on."""
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(handler):
+            self._handler = handler
+            signal.signal(signal.SIGINT, self._catch)
+
+    def _catch(self, *given: Any) -> None:
+        self._caught = given
+
+    def deliver(self) -> None:
+        """Let what came be handled as it would have been."""
+        if self._handler is None:
+            return
+        handler, self._handler = self._handler, None
+        signal.signal(signal.SIGINT, handler)
+        caught, self._caught = self._caught, None
+        if caught is not None:
+            handler(*caught)
 
 
 def _attributes_of_scaler(scaler: Any) -> dict[str, Any]:

@@ -7,9 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.undo import Undo
+from lai_torch._model.finite import witness
+from lai_torch.report import weighted_loss
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Update:
         `(n,)`: the weights it was trained with; zeros where a sample was dropped.
     losses
         `(n,)`: the losses of the rows the model was trained on, NaN elsewhere.
+    kept
+        How many weights are positive.
     dropped
         How many rows with a positive weight were left out, their loss being not finite.
     used
@@ -34,6 +39,7 @@ class Update:
 
     weights: Tensor
     losses: Tensor
+    kept: int
     dropped: int
     used: bool
     updated: bool
@@ -43,14 +49,6 @@ class Update:
     def loss(self) -> float:
         """The weighted loss that was minimised here; NaN if there was none."""
         return weighted_loss(self.weights, self.losses) if self.moved is None else self.moved
-
-
-def weighted_loss(weights: Tensor, losses: Tensor) -> float:
-    """Return the sum of the losses with a positive weight, weighted; NaN if there is none."""
-    kept = weights > 0
-    if not bool(kept.any()):
-        return float("nan")
-    return float((weights[kept] * losses[kept].to(weights)).sum())
 
 
 class Updater:
@@ -66,13 +64,20 @@ class Updater:
         A `torch.amp.GradScaler`, for half precision.
     engine
         Who adds gradients up.
+    doubts
+        What the step asked about values: all is read before anything of the optimizer changes.
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, accumulate: int, scaler: Any, engine: Engine
+        self,
+        optimizer: torch.optim.Optimizer,
+        accumulate: int,
+        scaler: Any,
+        engine: Engine,
+        doubts: Doubts,
     ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
-        self.engine = engine
+        self.engine, self.doubts = engine, doubts
         self.batches = self.contributions = 0
 
     def step(self, weights: Tensor, backward: Callable[[Tensor, int], Gradient], undo: Undo) -> Update:
@@ -84,27 +89,44 @@ class Updater:
         with self.engine.group.agreed():
             found = backward(weights, self.accumulate)
         _add(earlier)
-        used = bool(self.engine.group.most(bool((found.weights > 0).any())))
-        dropped = int((weights > 0).sum()) - int((found.weights > 0).sum())
+        kept, dropped = _counts(weights, found)
+        used = bool(self.engine.group.most(kept > 0))
+        ends = self.batches + 1 >= self.accumulate
+        seen = self._settled(ask=ends)
         self.batches += 1
         self.contributions += used
         updated = False
-        if self.batches >= self.accumulate:
-            updated = self.contributions > 0 and self._stepped(undo)
+        if ends:
+            updated = self.contributions > 0 and self._stepped(undo, seen)
             if not updated:
                 self.optimizer.zero_grad(set_to_none=True)
             used = used and updated
             self.batches = self.contributions = 0
         weights = found.weights if used else torch.zeros_like(found.weights)
-        return Update(weights, found.losses, dropped, used, updated, found.moved)
+        kept = kept if used else 0
+        return Update(weights, found.losses, kept, dropped, used, updated, found.moved)
 
-    def _stepped(self, undo: Undo) -> bool:
+    def _settled(self, *, ask: bool) -> bool | None:
+        """Read what waits to be read, and whether the gradients' sums are finite if that is asked."""
+        # scaled ones may be infinite yet fine, and those of several processes are still to be added up
+        asked = ask and self.scaler is None and self.engine.group.size == 1 and not self.engine.sharded
+        number = witness(self._gradients()) if asked else None
+        if number is None:
+            self.doubts.settle()
+            return None
+        return bool(self.doubts.settle(torch.isfinite(number))[0])
+
+    def _gradients(self) -> list[Tensor]:
+        held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
+        return [gradient for gradient in held if gradient is not None]
+
+    def _stepped(self, undo: Undo, seen: bool | None) -> bool:
         """Step if every gradient is finite; say whether they were."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.engine.add_up(parameters)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        finite = self.engine.finite([p.grad for p in parameters if p.grad is not None])
+        finite = self.engine.finite(self._gradients(), seen)
         if finite:
             undo.hold_parameters()
         if self.scaler is not None:
@@ -113,6 +135,14 @@ class Updater:
         elif finite:
             self.optimizer.step()
         return finite
+
+
+def _counts(weights: Tensor, found: Gradient) -> tuple[int, int]:
+    """Return how many rows were kept, and how many of those with a positive weight were not."""
+    if found.kept is not None:
+        return found.kept, found.dropped
+    kept = int((found.weights > 0).sum())
+    return kept, int((weights > 0).sum()) - kept
 
 
 def _add(earlier: list[tuple[Tensor, Tensor]]) -> None:

@@ -24,11 +24,17 @@ class Gradient:
         `(n,)`: the losses that the backward pass found; NaN where it did not look.
     moved
         The weighted sum of the losses of the rows that ran here, where those are not this process's own.
+    kept
+        How many weights are positive; None where that is still to be read.
+    dropped
+        How many rows with a positive weight were left out, their loss being not finite.
     """
 
     weights: Tensor
     losses: Tensor
     moved: float | None = None
+    kept: int | None = None
+    dropped: int = 0
 
 
 @dataclass(frozen=True)

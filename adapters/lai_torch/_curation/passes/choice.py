@@ -70,9 +70,10 @@ class Passes:
         self.shared: Pass = self.kept
         self.by_share = backward == "auto"
         if isinstance(scorer, TraceScorer) and backward == "selective":
-            self.shared = SelectivePass(model, loss, self.kept, scorer.tracer.last, scorer.tracer.valid)
+            last, valid = scorer.tracer.last, scorer.tracer.valid
+            self.shared = SelectivePass(model, loss, self.kept, last, valid, doubts=scorer.doubts)
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, scorer.tracer, self.kept)
+            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.doubts)
 
     def choose(self, *, scored: bool) -> Pass:
         """Return the pass of the next step, whose batch is scored or not."""

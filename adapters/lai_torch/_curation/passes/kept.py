@@ -50,15 +50,17 @@ class KeptPass(Pass):
 
         Rows whose loss is not finite are dropped, and their weight is spread over the others.
         """
-        positive = weights > 0
+        positive = self.scorer.doubts.rows(weights > 0)
         losses = torch.full_like(weights, torch.nan)
-        kept, values = self._finite(batch, positive.nonzero().squeeze(1), losses)
-        used = torch.zeros_like(weights)
-        if values is not None:
+        kept, values = self._finite(batch, positive, losses)
+        used, dropped = weights, positive.numel() - kept.numel()
+        if dropped:
+            used = torch.zeros_like(weights)
             used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
+        if values is not None:
             total = (values * used[kept].to(values)).sum() / parts
             (total if self.scaler is None else self.scaler.scale(total)).backward()
-        return Gradient(used, losses)
+        return Gradient(used, losses, kept=kept.numel(), dropped=dropped)
 
     def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Tensor | None]:
         """Run the model on the rows `kept`, once more without those whose loss is not finite."""
@@ -77,7 +79,7 @@ class KeptPass(Pass):
                 break
             losses[kept] = values.detach().to(losses)
             finite = torch.isfinite(values.detach())
-            if bool(finite.all()):
+            if self.scorer.doubts.holds(finite.all()):
                 return kept, values
             kept = kept[finite]
         return kept[:0], None

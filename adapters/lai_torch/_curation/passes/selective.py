@@ -17,6 +17,7 @@ from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import Layer, vjp_through
 from lai_torch._captured.run import Run
 from lai_torch._captured.sample_axis import SampleAxis
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
@@ -45,6 +46,8 @@ class SelectivePass(Pass):
         Name of the final layer, where several reach the outputs side by side.
     valid
         From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
+    doubts
+        What the step asks about values.
 
     Attributes
     ----------
@@ -55,9 +58,17 @@ class SelectivePass(Pass):
     """
 
     def __init__(
-        self, model: nn.Module, loss: Loss, kept: Pass, last: str | None, valid: Valid | None = None
+        self,
+        model: nn.Module,
+        loss: Loss,
+        kept: Pass,
+        last: str | None,
+        valid: Valid | None = None,
+        *,
+        doubts: Doubts,
     ) -> None:
         self.model, self.loss, self.kept, self.last, self.valid = model, loss, kept, last, valid
+        self.doubts = doubts
         self.proved = False
         self.captured = Captured(model)
 
@@ -75,7 +86,9 @@ class SelectivePass(Pass):
             found = [one for one in _leaves(outputs) if one.requires_grad]
             gradients = torch.autograd.grad(losses.sum(), found, allow_unused=True) if found else ()
         run, losses = self.captured.read(found, self.last), losses.detach()
-        if isinstance(summary, Itself) and not bool(torch.isfinite(losses).all()):  # it spoils every score
+        if isinstance(summary, Itself) and not self.doubts.holds(
+            torch.isfinite(losses).all()
+        ):  # it spoils every score
             return self.kept.forward(batch, summary)
         ordered = [gradients[index] for index in run.order]
         reading = Reading(losses, self._trace(run, ordered, batch), batch)
@@ -142,13 +155,15 @@ class SelectivePass(Pass):
         self, run: Run, gradients: Sequence[Tensor | None], losses: Tensor, weights: Tensor, parts: int
     ) -> Gradient:
         """Run the backward graph on the kept rows; compare it when a sample is first dropped."""
-        kept, everyone = (weights > 0).nonzero().squeeze(1), torch.isfinite(losses).nonzero().squeeze(1)
+        kept = self.doubts.rows(weights > 0)
         if not kept.numel():
-            return Gradient(weights, losses)
+            return Gradient(weights, losses, kept=0)
         shares = weights / parts
         masked = None
-        if not self.proved and kept.numel() < everyone.numel():  # else both are the same computation
-            masked = run.vjp(gradients, shares, everyone)
+        if not self.proved:
+            everyone = torch.isfinite(losses).nonzero().squeeze(1)
+            if kept.numel() < everyone.numel():  # else both are the same computation
+                masked = run.vjp(gradients, shares, everyone)
         try:
             found = run.vjp(gradients, shares, kept, release=True)
         except (IndexError, RuntimeError) as error:
@@ -166,7 +181,7 @@ class SelectivePass(Pass):
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
-        return Gradient(weights, losses)
+        return Gradient(weights, losses, kept=kept.numel())
 
 
 def _check_unhooked(model: nn.Module) -> None:

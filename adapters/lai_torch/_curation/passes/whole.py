@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._curation.tracer import Tracer
@@ -23,10 +24,12 @@ class WholePass(Pass):
         Reads the trace off the forward pass.
     kept
         The pass to take for a batch with a loss that is not finite: its row would spoil the gradient.
+    doubts
+        What the step asks about values.
     """
 
-    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass) -> None:
-        self.model, self.tracer, self.kept = model, tracer, kept
+    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass, doubts: Doubts) -> None:
+        self.model, self.tracer, self.kept, self.doubts = model, tracer, kept, doubts
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
@@ -42,13 +45,14 @@ class WholePass(Pass):
                 "backward='kept'"
             )
             raise ValueError(msg)
-        if not bool(torch.isfinite(losses).all()):
+        if not self.doubts.holds(torch.isfinite(losses).all()):
             return self.kept.forward(batch, summary)
         reading = Reading(losses.detach(), trace, batch)
         return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
 
     def backward(self, losses: Tensor, weights: Tensor, parts: int) -> Gradient:
         """Go back through the whole batch."""
-        if bool((weights > 0).any()):
+        kept = self.doubts.rows(weights > 0).numel()
+        if kept:
             (losses * (weights / parts).to(losses)).sum().backward()
-        return Gradient(weights, losses.detach())
+        return Gradient(weights, losses.detach(), kept=kept)

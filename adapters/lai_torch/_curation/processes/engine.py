@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from lai_torch._curation.processes.group import Alone, Together
+from lai_torch._model.finite import all_finite
 
 
 class Engine:
@@ -84,9 +85,12 @@ class Engine:
         for parameter, total, found in zip(held, sums, flags.tolist(), strict=True):
             parameter.grad = total if found else None
 
-    def finite(self, gradients: Sequence[Tensor]) -> bool:
-        """Say whether every gradient is finite, on every process where each holds its own part."""
-        own = all(bool(torch.isfinite(local(gradient)).all()) for gradient in gradients)
+    def finite(self, gradients: Sequence[Tensor], seen: bool | None = None) -> bool:
+        """Say whether every gradient is finite, on every process where each holds its own part.
+
+        `seen` is what their witness said, if it was asked.
+        """
+        own = all_finite([local(gradient) for gradient in gradients], seen)
         return not self.group.most(not own) if self.sharded else own
 
     @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.batch import Loss, call, check_losses, count, rows
 from lai_torch._model.function import UnusableError
@@ -95,6 +96,8 @@ class Scorer(ABC):
         The processes whose batches are one. `summarize` and `score` are collectives of it.
     one_set
         Whether each process has the whole validation set, not a part of its own.
+    doubts
+        What a step asks about values, shared with its passes and its update.
     """
 
     group: Alone = Alone()
@@ -102,6 +105,7 @@ class Scorer(ABC):
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
+        self.doubts = Doubts()
 
     def summarize(self, validation: Batch | None, size: int) -> Any:
         """Sum a validation set up, at most `size` rows at a time, without what is not finite.
@@ -131,6 +135,8 @@ class Scorer(ABC):
             # not a loop, whose variable would hold one part's trace while the next is made
             found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
             finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
+            if self.doubts.later:
+                self.doubts.holds(finite.all())
             parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
             return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
 

@@ -33,7 +33,7 @@ class PreconditionedScorer(TraceScorer):
 
     def score_part(self, summary: Any, reading: Reading) -> Scored:
         """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
-        moment, outputs = self.second_moment, _outputs(reading)
+        moment, outputs = self.second_moment, self._outputs(reading)
         if outputs is None:
             reading = replace(reading, seen=None)
         if reading.squares is not None:
@@ -51,7 +51,7 @@ class PreconditionedScorer(TraceScorer):
             return readings, summary
         with self.group.agreed():
             (reading,) = readings  # this estimator reads a batch in one part
-            outputs, total = _outputs(reading), None
+            outputs, total = self._outputs(reading), None
             if outputs is not None:
                 gradients, valid = outputs
                 mean = lai.update_second_moment(None, gradients, valid=valid).double()
@@ -69,6 +69,16 @@ class PreconditionedScorer(TraceScorer):
         blank = torch.zeros(width, dtype=torch.float64, device=next(self.model.parameters()).device)
         return self.group.summed([blank if total is None else total])[0]
 
+    def _outputs(self, reading: Reading) -> tuple[Tensor, Tensor | None] | None:
+        """Return the last output gradients of the finite rows, and which positions count; None if none is."""
+        if reading.seen is None:
+            return None
+        last, finite = reading.seen.layers[-1], torch.isfinite(reading.losses)
+        outputs, valid = last.output_gradients, last.valid
+        if reading.rows is None and not self.doubts.holds(finite.all()):
+            outputs, valid = outputs[finite], None if valid is None else valid[finite]
+        return (outputs, valid) if outputs.shape[0] else None
+
     def state(self) -> dict[str, Any]:
         """Return the second moment too."""
         return {**super().state(), "second_moment": self.second_moment}
@@ -77,18 +87,6 @@ class PreconditionedScorer(TraceScorer):
         """Take up what `state` returned."""
         super().load_state(state)
         self.second_moment = state["second_moment"]
-
-
-def _outputs(reading: Reading) -> tuple[Tensor, Tensor | None] | None:
-    """Return the last output gradients of the finite rows, and which positions count; None if none is."""
-    if reading.seen is None:
-        return None
-    last = reading.seen.layers[-1]
-    outputs, valid = last.output_gradients, last.valid
-    if reading.rows is None:
-        finite = torch.isfinite(reading.losses)
-        outputs, valid = outputs[finite], None if valid is None else valid[finite]
-    return (outputs, valid) if outputs.shape[0] else None
 
 
 def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:

@@ -1,0 +1,126 @@
+"""What a step takes for granted until it is read: one wait for the device instead of one a question.
+
+A step branches on values: is every loss finite, are the weights weights, how many samples are kept, is the
+gradient finite. The answers are nearly always the same. So a step first runs as if they were, keeps the
+questions on the device, and reads them at once, before it changes a parameter. Where one is answered
+otherwise the step is taken back and runs again, each question read where it arises.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core.estimators.policies import top_count
+from lai_torch._curation.undo import Undo
+from lai_torch.options import KeepAbove
+
+Result = TypeVar("Result")
+
+PURE = (lai.keep_positive, lai.keep_top, lai.reweight)
+"""Policies that depend on the scores alone: they may be asked twice."""
+
+
+class Doubted(Exception):  # noqa: N818  # not an error: the step runs again
+    """Raised where what was taken for granted turns out not to hold."""
+
+
+class Doubts:
+    """The questions of one step.
+
+    Attributes
+    ----------
+    later
+        Whether questions wait to be read together; else each is read when it is asked.
+    again
+        Whether the step runs for the second time.
+    """
+
+    def __init__(self) -> None:
+        self.later = self.again = False
+        self._expected: int | None = None
+        self._pending: list[Tensor] = []
+
+    def begin(self, *, later: bool, expected: int | None = None) -> None:
+        """Begin a step, or begin it again; `expected` is how many samples the policy keeps, where known."""
+        self.later, self.again, self._expected, self._pending = later, False, expected, []
+
+    def holds(self, answer: Tensor) -> bool:
+        """Return what a boolean of no axes says, or take it for true until `settle`."""
+        if not self.later:
+            return bool(answer)
+        self._pending.append(answer)
+        return True
+
+    def settle(self, *more: Tensor) -> list[Any]:
+        """Read what waits, and numbers `more` beside it, in one go.
+
+        Raises
+        ------
+        Doubted
+            If something does not hold that was taken for granted.
+        """
+        pending, self._pending = self._pending, []
+        if not pending and not more:
+            return []
+        first = pending[0] if pending else more[0]
+        read = [one.detach().to(first.device, torch.float32) for one in (*pending, *more)]
+        answers = torch.stack(read).tolist()
+        if not all(answers[: len(pending)]):
+            raise Doubted
+        return answers[len(pending) :]
+
+    def settled(
+        self, attempt: Callable[[], Result], undo: Undo, *, later: bool, expected: int | None = None
+    ) -> Result:
+        """Return what a step gives whose questions are read together; again one by one, where one fails."""
+        if later:
+            self.begin(later=True, expected=expected)
+            undo.mark()
+            try:
+                return attempt()
+            except Doubted:
+                pass
+            except Exception:
+                if self._sound():
+                    raise
+            undo.rewind()
+        self.begin(later=False)
+        self.again = later
+        return attempt()
+
+    def _sound(self) -> bool:
+        """Whether what was taken for granted holds: if not, an error may come of that."""
+        try:
+            self.settle()
+        except Doubted:
+            return False
+        return True
+
+    def rows(self, mask: Tensor) -> Tensor:
+        """Return where `mask` is true, in order."""
+        if not self.later:
+            return mask.nonzero().squeeze(1)
+        size, total = self._expected, mask.sum()
+        if size is None:
+            size = int(self.settle(total)[0])  # exact up to 2**24 samples
+        else:
+            self.holds(total == size)
+        return mask.sort(descending=True, stable=True).indices[:size]
+
+
+def expected_count(policy: Any, samples: int) -> int | None:
+    """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
+    fraction = policy.keywords.get("fraction") if isinstance(policy, functools.partial) else None
+    if fraction is None or policy.func is not lai.keep_top or policy.args:
+        return None
+    return top_count(fraction, samples)
+
+
+def is_pure(policy: Callable[..., Any]) -> bool:
+    """Whether a policy is known to depend on the scores alone."""
+    made = policy.func if isinstance(policy, functools.partial) else policy
+    return isinstance(made, KeepAbove) or any(made is one for one in PURE)

@@ -1,0 +1,136 @@
+"""A step asks the device once: its questions wait there, and one that fails is asked again by itself."""
+
+import functools
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._model.finite import all_finite
+from torch import nn
+
+import lai_core as lai
+from tests.lai_torch.support import HALF, LOSS, data
+from workloads.launches import counted
+
+POLICIES = {"count known": (HALF, 1), "count unknown": (lai.keep_positive, 2)}
+PASSES = ("kept", "selective", "whole")
+
+
+def network():
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def curated(policy, *, model=None, **options):
+    model = network() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    curator = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=policy, refresh=10**9, **options)
+    return model, curator
+
+
+@pytest.mark.parametrize("backward", PASSES)
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_step_waits_once_or_once_more_for_a_count_that_nobody_knows(name, backward):
+    policy, waits = POLICIES[name]
+    _, curator = curated(policy, backward=backward)
+    batch = data(6)
+    curator.step(*batch)
+    curator.step(*batch)
+    found = counted(lambda: curator.step(*batch))
+    assert found.waits == waits
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_loss_that_is_not_finite_takes_the_step_that_reads_as_it_goes(name):
+    """The same as if every question had been read where it arises."""
+    policy, _ = POLICIES[name]
+    models, reports = [], []
+    for chosen in (policy, lambda scores: policy(scores)):  # nobody knows the second: nothing is put off
+        model, curator = curated(chosen)
+        torch.manual_seed(6)
+        curator.step(*data(6))
+        inputs, targets = data(6)
+        inputs[2] = torch.nan
+        reports.append(curator.step(inputs, targets))
+        models.append(model.state_dict())
+    assert reports[0].dropped == reports[1].dropped == 1
+    torch.testing.assert_close(reports[0].scores, reports[1].scores, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(models[0], models[1], rtol=0, atol=0)
+
+
+def test_what_a_step_that_is_taken_back_drew_and_averaged_is_taken_back_too():
+    models, states = [], []
+    for policy in (HALF, lambda scores: HALF(scores)):
+        torch.manual_seed(7)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3))
+        model.double()
+        _, curator = curated(policy, model=model)
+        inputs, targets = data(6)
+        inputs[2] = torch.inf
+        curator.step(inputs, targets)
+        models.append(model.state_dict())
+        states.append(torch.get_rng_state())
+    torch.testing.assert_close(models[0], models[1], rtol=0, atol=0)
+    assert torch.equal(*states)
+
+
+def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
+    class Strict(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3).double()
+
+        def forward(self, inputs):
+            if self.training and not bool(torch.isfinite(inputs).all()):
+                raise RuntimeError("not finite")
+            return self.layer(inputs)
+
+    _, curator = curated(functools.partial(lai.keep_top, fraction=1.0), model=Strict())
+    inputs, targets = data(6)
+    inputs[2] = torch.nan
+    report = curator.step(inputs, targets)
+    assert (report.kept, report.dropped, report.updated) == (5, 1, True)
+
+
+def test_an_error_of_the_model_is_raised_as_it_is():
+    class Broken(nn.Linear):
+        def forward(self, inputs):
+            if self.training:
+                raise RuntimeError("broken")
+            return super().forward(inputs)
+
+    _, curator = curated(HALF, model=Broken(4, 3).double())
+    with pytest.raises(RuntimeError, match="broken"):
+        curator.step(*data(6))
+
+
+@pytest.mark.parametrize(
+    ("gradient", "finite"),
+    [
+        ([1.0, 2.0], True),
+        ([1e30, -1e30], True),  # the squares overflow: every entry is looked at
+        ([3e38, 3e38], True),  # so does the sum
+        ([torch.inf, -torch.inf], False),  # these cancel in a sum that is not of squares
+        ([torch.inf, 0.0], False),
+        ([torch.nan, 0.0], False),
+        ([], True),
+    ],
+)
+def test_finite_is_what_every_entry_is(gradient, finite):
+    for kind in (torch.float32, torch.bfloat16, torch.float64):
+        assert all_finite([torch.zeros(3), torch.tensor(gradient, dtype=kind)]) == finite
+
+
+def test_gradients_whose_squares_overflow_are_stepped_on():
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-30)
+    validation = torch.randn(9, 4), torch.arange(9) % 3
+
+    def loss(outputs, targets):
+        return 1e30 * nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+    curator = lai_torch.Curator(model, loss, optimizer, validation, policy=HALF, warmup=1)
+    before = model.weight.detach().clone()
+    report = curator.step(torch.randn(6, 4), torch.arange(6) % 3)
+    assert report.updated
+    assert not torch.equal(model.weight, before)

@@ -1,0 +1,57 @@
+"""What `python -m benchmarks compare` says, and the committed counts that no run may exceed."""
+
+import copy
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.__main__ import main
+from benchmarks.seconds.history import BASELINE, read, worse
+from benchmarks.seconds.torch_steps import measure
+
+FIGURES = {"model": {"kept": {"cpu_ratio": 0.9, "flops_ratio": 0.8, "waits": 1, "launches": 100}}}
+
+
+def changed(**row):
+    found = copy.deepcopy(FIGURES)
+    found["model"]["kept"] |= row
+    return found
+
+
+def test_seconds_are_never_judged():
+    assert worse(FIGURES, changed(cpu_ratio=9.0, hand_ratio=7.0)) == []
+
+
+@pytest.mark.parametrize("row", [{"flops_ratio": 0.9}, {"waits": 2}, {"launches": 110}])
+def test_counts_that_grow_are_worse(row):
+    (key,) = row
+    assert key in worse(FIGURES, changed(**row))[0]
+    assert worse(changed(**row), FIGURES) == []
+
+
+def test_a_method_that_is_gone_is_worse():
+    assert worse(FIGURES, {"model": {}}) == ["model kept: not measured any more"]
+    assert worse(FIGURES, {}) == []
+
+
+def test_the_command_fails_where_a_count_is_worse(tmp_path):
+    before, after = tmp_path / "a.json", tmp_path / "b.json"
+    before.write_text(json.dumps(FIGURES))
+    after.write_text(json.dumps(changed(waits=3)))
+    runner = CliRunner()
+    assert runner.invoke(main, ["compare", str(before), str(before)]).exit_code == 0
+    found = runner.invoke(main, ["compare", str(before), str(after)])
+    assert found.exit_code != 0
+    assert "waits: 1.000 before, 3.000 now" in str(found.exception)
+    after.write_text("[]")
+    assert "expected the figures" in str(runner.invoke(main, ["compare", str(before), str(after)]).exception)
+
+
+def test_the_smallest_models_step_counts_no_more_than_the_committed_one():
+    assert worse(read(BASELINE), measure(["tiny_mlp"], rounds=0)) == []
+
+
+@pytest.mark.slow
+def test_steps_that_launch_count_no_more_than_the_committed_ones():
+    assert worse(read(BASELINE), measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
