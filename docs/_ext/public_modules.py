@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import ClassVar
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -20,9 +21,13 @@ MATHEMATICS = re.compile(r"\$([^$]+)\$")
 
 
 class PublicModules(SphinxDirective):
-    """A section for every public module of a package whose names the package does not export."""
+    """A section for every public module of a package whose names the package does not export.
+
+    Except those named by `without`, which have a page of their own.
+    """
 
     required_arguments = 1
+    option_spec: ClassVar = {"without": str.split}
 
     def run(self):
         """Write the sections and parse them."""
@@ -31,6 +36,8 @@ class PublicModules(SphinxDirective):
         exported = ledger.exported_names(folder / "__init__.py")
         text = []
         for path in sorted(_modules(folder)):
+            if path.stem in self.options.get("without", ()):
+                continue
             source = path / "__init__.py" if path.is_dir() else path
             tree = ast.parse(source.read_text(encoding="utf-8"))
             names = {name for name, _ in ledger.definitions(tree) if name[0] != "_" and "." not in name}
