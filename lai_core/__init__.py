@@ -14,6 +14,7 @@ from lai_core.estimators.policies import keep_positive, keep_top, reweight, samp
 from lai_core.estimators.preconditioned import (
     preconditioned_lai_kernel,
     preconditioned_lai_scores,
+    update_input_second_moments,
     update_second_moment,
 )
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores, self_influence
@@ -55,5 +56,6 @@ __all__ = [
     "score_intervals",
     "self_influence",
     "summarize",
+    "update_input_second_moments",
     "update_second_moment",
 ]

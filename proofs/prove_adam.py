@@ -11,6 +11,9 @@ mixes coordinates: with ``n`` the gradient's norm and ``y = g / n`` the derivati
 
 Ghost. An entry of ``P`` multiplies one product ``g_i a_m h_i b_m``; one more entry is one more term.
 
+Readouts. A readout's gradient is ``g a^T``; with a second moment ``r c^T`` each entry of Adam's direction is
+a product of one output's and one input's, so that the double sum is a product of sums.
+
 Second moment. Unrolled, a running mean of k batches weighs them ``(1 - d) d^(k - 1 - i)`` and its start
 ``d^k``, which add up to one: a constant stays what it is.
 """
@@ -21,7 +24,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import vector
+from proofs._symbols import total, vector
 
 SCOPE = "any number of parameters, any loss with a derivative, any diagonal"
 DERIVATIVE_SCOPE = "any number of parameters, any step number; clipping inactive"
@@ -274,6 +277,64 @@ GHOST_MUTANTS = {
 def prove_preconditioned_ghost(settle):
     """Show Ghost's form under an entrywise preconditioner."""
     settle(GHOST, ghost_proof, GHOST_MUTANTS)
+
+
+def readouts(*, inputs: bool = True, times: int = 1, mixed: bool = False) -> Statement:
+    """State the slope of Adam's direction on virtual readouts whose second moments are products r c^T."""
+    width = 2
+
+    def names(depth: int) -> tuple:
+        layers = [
+            (vector(f"a{k}_", width), vector(f"b{k}_", width), vector(f"c{k}_", width, positive=True))
+            for k in range(depth)
+        ]
+        return layers, vector("g", width), vector("h", width), vector("r", width, positive=True)
+
+    def claim(depth: int) -> Equal:
+        layers, g, h, r = names(depth)  # r and c are the square roots of the second moments
+        slope = total(
+            g[i] * a[k] * (h[i] * b[k] / (r[i] * c[k]))
+            for a, b, c in layers
+            for i in range(2)
+            for k in range(2)
+        )
+        beta = total(g[i] * h[i] / r[i] ** times for i in range(2))
+        alphas = (a[k] * b[k] / (c[k] if inputs else 1) for a, b, c in layers for k in range(2))
+        return Equal(total(alphas) * (beta + g[0] * h[1] if mixed else beta), slope)
+
+    return Statement(
+        slug="adam-readouts",
+        scope="any number of layers, any widths; Adam without momentum",
+        claim=claim,
+        depths=(1, 2),
+        parts={"inputs": inputs, "times": times, "mixed": mixed},
+    )
+
+
+def readouts_proof(statement: Statement, steps: Steps) -> None:
+    """Add one entry of an input, of whatever layer, and one output."""
+    part = statement.part
+    alpha, beta, a, b, g, h, other = sp.symbols("alpha beta a b g h w", real=True)
+    r, c = sp.symbols("r c", positive=True)
+    scale = c if part.inputs else 1
+    more = alpha + a * b / scale
+    steps.identity("one more input", more * beta, alpha * beta + beta * a * b / c)
+    one = g * h / r**part.times + (g * other if part.mixed else 0)
+    steps.identity("one more output", alpha * (beta + one), alpha * beta + alpha * g * h / r)
+
+
+READOUTS = readouts()
+READOUTS_MUTANTS = {
+    "the outputs alone scaled": readouts(inputs=False),
+    "outputs scaled twice, as printed": readouts(times=2),
+    "outputs that mix": readouts(mixed=True),
+}
+
+
+@pytest.mark.equation("adam-readouts")
+def prove_adam_readouts(settle):
+    """Show that factors on both sides are Adam's direction on the virtual readouts."""
+    settle(READOUTS, readouts_proof, READOUTS_MUTANTS)
 
 
 def running_mean(*, newest: int = 0, started: int = 1) -> Statement:

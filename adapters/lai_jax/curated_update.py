@@ -56,7 +56,7 @@ class Report:
     loss: jax.Array
     kept: jax.Array
     skipped: jax.Array
-    second_moment: jax.Array | None
+    second_moment: Any
     parts: jax.Array | None = None
     sizes: jax.Array | None = None
 
@@ -72,6 +72,7 @@ def curated_update(
     recompute: bool = False,
     decay: float = 0.999,
     exponent: float = 1.0,
+    scale_inputs: bool = False,
     last: str | None = None,
     valid: Valid | None = None,
 ) -> Callable[..., tuple[Any, Any, Report]]:
@@ -104,6 +105,9 @@ def curated_update(
         batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take.
     decay, exponent
         Of the second moment, for `preconditioned_lai`.
+    scale_inputs
+        For `preconditioned_lai`: divide layer inputs too, as Adam does. `second_moment` is then a pair, of
+        the outputs' and a tuple of each layer's inputs'; None at first.
     last
         Name of the last layer's weight, as for `trace`.
     valid
@@ -116,7 +120,7 @@ def curated_update(
         what `summarize(..., estimator=estimator)` made of the validation set, sketch and layer weights
         included: new ones of the same shapes run in the same program. What `lai_core.summarize` made of
         a `trace` will do where there are neither. `preconditioned_lai` takes a sixth argument,
-        `second_moment`: `(d_L,)`, zeros at first.
+        `second_moment`: `(d_L,)`, zeros at first; see `scale_inputs`.
 
     Raises
     ------
@@ -151,7 +155,9 @@ def curated_update(
         validation = opened(estimator, summary)
         chosen = scorer.choose_pass(Problem(apply, params, loss, last, valid), rows, recompute)
         recorded = chosen.forward((inputs, targets))
-        scored = scored_in_parts(scorer, validation, recorded, Moment(second_moment, decay, exponent))
+        scored = scored_in_parts(
+            scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
+        )
         scores = sound_scores(scored)
         weights = weigh(policy, scores, rows, scored.parts, scored.sizes)
         params, opt_state, skipped = stepped(tx, params, opt_state, chosen.backward(weights), weights)

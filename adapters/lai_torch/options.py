@@ -150,12 +150,15 @@ class PreconditionedLAI(Estimator):
         Which share of the second moment stays at each batch.
     exponent
         The power: 1.0 as printed, 0.5 as Adam steps.
+    scale_inputs
+        Whether layer inputs are divided too, by that power of their own second moment, as Adam divides.
     """
 
     name = "preconditioned_lai"
     positions: str | None = None
     decay: float = 0.999
     exponent: float = 1.0
+    scale_inputs: bool = False
     last: str | None = None
     valid: Valid | None = None
 

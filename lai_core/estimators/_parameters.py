@@ -6,7 +6,9 @@ the training side's output gradients rescaled.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from jaxtyping import Float
 
@@ -19,6 +21,22 @@ from lai_core.records.base import Record, Trace
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
 """Per parameter, its gradients from each use; the parameter's gradient is their sum."""
+
+
+@dataclass(frozen=True)
+class ReadoutMetric:
+    """What multiplies a readout's gradient `g a^T`: row i by `outputs[i]`, column k by `inputs[l][k]`.
+
+    Attributes
+    ----------
+    outputs
+        `(d_L,)`.
+    inputs
+        `(d_(l-1),)` for each layer, None for one that LAI does not read. None: all 1.
+    """
+
+    outputs: Array
+    inputs: Sequence[Any] | None = None
 
 
 def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
@@ -81,17 +99,17 @@ def lai_gradients(
     work: Workspace,
     positions: str,
     readout_scales: Sequence[Array | float] | None = None,
-    output_scale: Float[Array, " d_out"] | None = None,
+    metric: "ReadoutMetric | None" = None,
 ) -> Gradients:
     """Return the gradients of LAI's virtual readouts, all from one set of output gradients.
 
     `readout_scales` (one a layer) is for the training side alone: it enters an inner product once.
-    So does `output_scale`, which multiplies the output gradients.
+    So does `metric`.
     """
     xp, last = work.xp, trace.layers[-1]
     output_gradients = last.output_gradients
-    if output_scale is not None:
-        output_gradients = cast(xp, output_gradients, work.dtype) * cast(xp, output_scale, work.dtype)
+    if metric is not None:
+        output_gradients = _scaled(work, output_gradients, metric.outputs)
     counted = _counted_outputs(last)
     rows = arranged(work, output_gradients, positions, counted)
     columns, scales, biases = [], [], []
@@ -99,6 +117,8 @@ def lai_gradients(
         read = layer.readout_input(xp)
         if read is None:
             continue
+        if metric is not None and metric.inputs is not None:
+            read = _scaled(work, read, metric.inputs[index])
         # Where rows that do not count are zero, their products are, whatever the columns hold.
         valid = None if positions == "tokens" and counted is not None else layer.readout_positions
         scale = 1.0 if readout_scales is None else readout_scales[index]
@@ -124,6 +144,11 @@ def _counted_outputs(last: Record) -> Array | None:
     outputs: Array = last.output_gradients
     fits = valid is not None and tuple(outputs.shape[:-1]) == tuple(valid.shape)
     return valid if fits else None
+
+
+def _scaled(work: Workspace, values: Array, scale: Array) -> Array:
+    """Multiply the last axis by a scale."""
+    return cast(work.xp, values, work.dtype) * cast(work.xp, scale, work.dtype)
 
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:

@@ -57,9 +57,9 @@ def lai_sides(
     positions: str | None,
     exclude_self: bool,
     memory_budget: int,
-    output_scale: Array | None = None,
+    metric: estimators.ReadoutMetric | None = None,
 ) -> Sides:
-    """Check what LAI is asked to score, and return both sides; weights and scale go to the training side."""
+    """Check what LAI is asked to score, and return both sides; weights and metric go to the training side."""
     if isinstance(validation, ValidationSummary):
         work = check_summary(validation, training, "lai", exclude_self, memory_budget)
         positions = _summary_positions(validation, positions)
@@ -72,7 +72,7 @@ def lai_sides(
             check_same_samples(validation, training)
         summed = estimators.lai_gradients(validation, work, positions)
     scales = readout_scales(layer_weights, training, work)
-    readouts = estimators.lai_gradients(training, work, positions, scales, output_scale)
+    readouts = estimators.lai_gradients(training, work, positions, scales, metric)
     if isinstance(validation, ValidationSummary):
         _check_block_widths(validation, readouts)
     return Sides(summed, readouts, work)

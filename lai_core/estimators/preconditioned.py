@@ -1,5 +1,6 @@
 r"""LAI in the metric of an adaptive optimizer: output gradients divided by their running magnitude."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -104,11 +105,45 @@ def _mean(squares: Array, valid: Array | None, xp: Namespace) -> Float[Array, " 
     return xp.sum(squares, axis=axes) / xp.where(count > 0, count, xp.ones_like(count))
 
 
+def update_input_second_moments(
+    previous: Sequence[Array | None] | None, training: Trace, *, decay: float = 0.999
+) -> tuple[Float[Array, " d_in"] | None, ...]:
+    r"""Update the running means of squared layer inputs, the other factor of a readout's second moment.
+
+    Implements :eq:`adam-readouts`.
+
+    Parameters
+    ----------
+    previous
+        What this function returned before; None at the start.
+    training
+        A trace with the inputs of every layer.
+    decay
+        As in `update_second_moment`.
+
+    Returns
+    -------
+    tuple
+        `(d_(l-1),)` for each layer, the mean over samples and positions; None for one that LAI does not read.
+    """
+    xp = check_trace("training", training, "output", DEFAULT_MEMORY_BUDGET).xp
+    before: Sequence[Array | None] = (None,) * len(training.layers) if previous is None else previous
+    if len(before) != len(training.layers):
+        msg = f"previous: expected one for each of the {len(training.layers)} layers, got {len(before)}"
+        raise ValueError(msg)
+    inputs = [layer.readout_input(xp) for layer in training.layers]
+    return tuple(
+        None if read is None else update_second_moment(one, read, decay=decay, valid=layer.readout_positions)
+        for one, read, layer in zip(before, inputs, training.layers, strict=True)
+    )
+
+
 def preconditioned_lai_kernel(
     validation: Trace,
     training: Trace,
     second_moment: Array,
     *,
+    input_second_moments: Sequence[Any] | None = None,
     exponent: float = 1.0,
     epsilon: float = 1e-8,
     layer_weights: Any = None,
@@ -117,19 +152,20 @@ def preconditioned_lai_kernel(
 ) -> Float[Array, "n_val n_train"]:
     r"""LAI with :math:`\tilde\beta = g_z^\top D^{-\text{exponent}} g_j` in place of beta.
 
-    Implements :eq:`optimizer-preconditioning`; the arguments are those of `preconditioned_lai_scores`.
+    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; the arguments are those of
+    `preconditioned_lai_scores`.
 
     Returns
     -------
     array
         `(n_val, n_train)`; positive helps.
     """
-    scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
+    metric = _metric(training, second_moment, input_second_moments, exponent, epsilon, memory_budget)
     work = check_lai_pair(validation, training, positions, memory_budget)
     scales = readout_scales(layer_weights, training, work)
     return estimators.kernel(
         estimators.lai_gradients(validation, work, positions),
-        estimators.lai_gradients(training, work, positions, scales, scale),
+        estimators.lai_gradients(training, work, positions, scales, metric),
         work,
     )
 
@@ -139,6 +175,7 @@ def preconditioned_lai_scores(
     training: Trace,
     second_moment: Array,
     *,
+    input_second_moments: Sequence[Any] | None = None,
     exponent: float = 1.0,
     epsilon: float = 1e-8,
     layer_weights: Any = None,
@@ -148,9 +185,10 @@ def preconditioned_lai_scores(
 ) -> Float[Array, " n_train"]:
     r"""LAI scores with :math:`\tilde\beta = g_z^\top D^{-p} g_j`, D = second moment + epsilon, p = exponent.
 
-    Implements :eq:`optimizer-preconditioning`. As printed, both sides are multiplied by
-    :math:`D^{-1/2}`, which is `exponent=1.0`; Adam divides its step by :math:`D^{1/2}` once, which is
-    `exponent=0.5`.
+    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`. As printed, both sides are
+    multiplied by :math:`D^{-1/2}`, which is `exponent=1.0`; Adam divides its step by :math:`D^{1/2}` once,
+    which is `exponent=0.5`, and has a scale for each weight: with `input_second_moments` alpha is divided
+    too, and the score is that of Adam's direction on the virtual readouts.
 
     Parameters
     ----------
@@ -160,8 +198,10 @@ def preconditioned_lai_scores(
         A trace with the output gradients of the last layer.
     second_moment
         `(d_L,)`, see `update_second_moment`.
+    input_second_moments
+        One `(d_(l-1),)` for each layer, see `update_input_second_moments`. None: alpha is not divided.
     exponent
-        Power of D that divides beta.
+        Power of D that divides beta, and of the inputs' second moment that divides alpha.
     epsilon
         Added to the second moment; positive.
     layer_weights, positions, exclude_self, memory_budget
@@ -172,19 +212,37 @@ def preconditioned_lai_scores(
     array
         `(n_train,)`. Positive helps, in the rescaled metric.
     """
-    scale = _output_scale(training, second_moment, exponent, epsilon, memory_budget)
-    sides = lai_sides(validation, training, layer_weights, positions, exclude_self, memory_budget, scale)
+    metric = _metric(training, second_moment, input_second_moments, exponent, epsilon, memory_budget)
+    sides = lai_sides(validation, training, layer_weights, positions, exclude_self, memory_budget, metric)
     return sides.scores(exclude_self=exclude_self)
 
 
-def _output_scale(
-    training: Trace, second_moment: Array, exponent: float, epsilon: float, memory_budget: int
-) -> Float[Array, " d_out"]:
+def _metric(
+    training: Trace, second_moment: Array, inputs: Any, exponent: float, epsilon: float, memory_budget: int
+) -> estimators.ReadoutMetric:
     check_number("exponent", exponent)
     check_number("epsilon", epsilon, above=0.0)
     work = check_trace("training", training, "output", memory_budget)
     outputs: Array = training.layers[-1].output_gradients
     xp = check_vector("second_moment", second_moment, int(outputs.shape[-1]))
     namespace_of({"training": outputs, "second_moment": second_moment})
-    moment = cast(xp, second_moment, accumulation_dtype(xp, work.dtype, second_moment.dtype))
-    return (moment + float(epsilon)) ** (-float(exponent))
+
+    def scale(moment: Array) -> Array:
+        moment = cast(xp, moment, accumulation_dtype(xp, work.dtype, moment.dtype))
+        return (moment + float(epsilon)) ** (-float(exponent))
+
+    if inputs is None:
+        return estimators.ReadoutMetric(scale(second_moment))
+    if len(inputs) != len(training.layers):
+        msg = (
+            f"input_second_moments: expected one for each of the {len(training.layers)} layers, got "
+            f"{len(inputs)}; update_input_second_moments returns them"
+        )
+        raise ValueError(msg)
+    scales = []
+    for index, (moment, layer) in enumerate(zip(inputs, training.layers, strict=True)):
+        read = layer.readout_input(work.xp)
+        if read is not None:
+            check_vector(f"input_second_moments[{index}]", moment, int(read.shape[-1]))
+        scales.append(None if read is None else scale(moment))
+    return estimators.ReadoutMetric(scale(second_moment), tuple(scales))

@@ -56,3 +56,23 @@ def test_what_cannot_be_cut_is_refused():
         lai_jax.summarize(*given, estimator="exact", parts=2)
     with pytest.raises(ValueError, match=r"parts: expected a number from 2 to .* \(5\), got 6"):
         lai_jax.summarize(*given, parts=6)
+
+
+def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
+    params, tx, moments = {"w": drawn(4, 6), "o": drawn(6, 3)}, optax.sgd(0.1), None
+    validation, state = (drawn(11, 4), drawn(11, 3)), tx.init(params)
+    given, options = (dense, params, squares), {"estimator": "preconditioned_lai", "exponent": 0.5}
+    update = lai_jax.curated_update(dense, squares, tx, **options, decay=0.5, scale_inputs=True)
+    summary = lai_jax.summarize(*given, *validation, estimator="preconditioned_lai")
+    sums = None
+    for draw in range(2):
+        batch = drawn(5, 4) + draw, drawn(5, 3)
+        sides = [lai_jax.trace(*given, *side) for side in (validation, batch)]
+        layers = sides[1].layers
+        squared = [layers[-1].output_gradients, *(layer.activations for layer in layers)]
+        news = [0.5 * (x**2).mean(0) for x in squared]
+        sums = news if sums is None else [0.5 * one + new for one, new in zip(sums, news, strict=True)]
+        report = update(params, state, summary, *batch, moments)[2]
+        moments = report.second_moment
+        expected = lai.preconditioned_lai_scores(*sides, sums[0], input_second_moments=sums[1:], exponent=0.5)
+        np.testing.assert_allclose(report.scores, expected, rtol=1e-5)

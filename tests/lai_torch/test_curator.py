@@ -213,6 +213,22 @@ def test_decay_and_exponent_are_those_of_the_preconditioner():
         torch.testing.assert_close(curator.step(*batch).scores, expected)
 
 
+def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
+    model, validation = network(), data(20)
+    estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5, scale_inputs=True)
+    curator, moment, inputs = curated(model, validation, estimator=estimator), None, None
+    resumed = curated(model, validation, estimator=estimator)
+    for batch in (data(9), data(8)):
+        sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
+        moment = lai.update_second_moment(moment, sides[1].layers[-1].output_gradients, decay=0.5)
+        inputs = lai.update_input_second_moments(inputs, sides[1], decay=0.5)
+        expected = lai.preconditioned_lai_scores(*sides, moment, input_second_moments=inputs, exponent=0.5)
+        torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+        torch.testing.assert_close(resumed.score(*batch)[1].scores, expected)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
+        resumed.load_state_dict(curator.state_dict())
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -32,7 +32,7 @@ class Scored:
 
     losses: jax.Array
     scores: jax.Array
-    second_moment: jax.Array | None = None
+    second_moment: Any = None
     parts: jax.Array | None = None
     sizes: jax.Array | None = None
 
@@ -49,9 +49,10 @@ class SideOptions:
 class Moment:
     """The running second moment of preconditioned LAI, and how it moves and acts."""
 
-    previous: jax.Array | None
+    previous: Any
     decay: float
     exponent: float
+    scale_inputs: bool = False
 
 
 class Estimator(Protocol):
@@ -154,12 +155,19 @@ class PreconditionedLAI(LAI):
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Move the second moment by this batch, and score with it."""
         trace, losses = recorded.trace, recorded.losses
-        last = trace.layers[-1]
-        moved = _moved_moment(moment, last.output_gradients, jnp.isfinite(losses), last.readout_positions)
+        sound, last = jnp.isfinite(losses), trace.layers[-1]
+        moved: Any
+        if moment.scale_inputs:
+            moved = _moved_moments(moment, trace, sound)
+            outputs, inputs = moved
+        else:
+            moved = _moved_moment(moment, last.output_gradients, sound, last.readout_positions)
+            outputs, inputs = moved, None
         scores = lai.preconditioned_lai_scores(
             validation.side,
             trace,
-            moved,
+            outputs,
+            input_second_moments=inputs,
             exponent=moment.exponent,
             positions=validation.positions,
             layer_weights=validation.layer_weights,
@@ -253,6 +261,24 @@ def _moved_moment(
         valid = valid & sound[:, None]
         moved = lai.update_second_moment(moment.previous, zeroed, decay=moment.decay, valid=valid)
     return jnp.where(count > 0, moved, moment.previous)
+
+
+def _moved_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
+    """Return the next second moments of output gradients and of each layer's inputs; from zeros at first."""
+    last = trace.layers[-1]
+    gradients: Any = last.output_gradients
+    reads = [layer.readout_input(jnp) for layer in trace.layers]
+    zeros = jnp.zeros(gradients.shape[-1], gradients.dtype)
+    outputs, inputs = moment.previous or (zeros, (None,) * len(reads))
+    moved: list[Any] = []
+    for before, read, layer in zip(inputs, reads, trace.layers, strict=True):
+        if read is None:
+            moved.append(None)
+            continue
+        start = jnp.zeros(read.shape[-1], read.dtype) if before is None else before
+        moved.append(_moved_moment(replace(moment, previous=start), read, sound, layer.readout_positions))
+    of_outputs = _moved_moment(replace(moment, previous=outputs), gradients, sound, last.readout_positions)
+    return of_outputs, tuple(moved)
 
 
 def _rows(leaf: jax.Array, each: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,96 @@ def test_the_second_moment_is_a_running_mean_over_samples_and_positions(backend,
         mean = [np.mean([row[i] ** 2 for row in batch.reshape(-1, shape[-1])]) for i in range(shape[-1])]
         expected = np.array(mean) if expected is None else decay * expected + (1 - decay) * np.array(mean)
     np.testing.assert_allclose(backend.numpy(running), expected, rtol=1e-12)
+
+
+@pytest.mark.equation("adam-readouts")
+@given(seeds)
+def test_factors_on_both_sides_are_adams_step_on_the_virtual_readouts(seed):
+    """One step of torch's Adam on readouts of their own, whose second moment is the factors' product."""
+    random = np.random.default_rng(seed)
+    widths, outputs = (3, 2, 4), 2
+    inputs = [random.standard_normal((5, width)) for width in widths]
+    gradients = random.standard_normal((5, outputs))
+    output_moment = random.uniform(0.1, 4.0, outputs)
+    input_moments = [random.uniform(0.1, 4.0, width) for width in widths]
+    readouts = [torch.zeros(outputs, width, dtype=torch.float64, requires_grad=True) for width in widths]
+
+    def loss(sample):  # its gradient with respect to the outputs is this sample's, wherever the readouts are
+        found = sum(readout @ torch.tensor(a[sample]) for readout, a in zip(readouts, inputs, strict=True))
+        return torch.tensor(gradients[sample]) @ found
+
+    adam = torch.optim.Adam(readouts, lr=1.0, betas=(0.0, 1.0 - 1e-13), eps=1e-12)
+    for readout, moment in zip(readouts, input_moments, strict=True):
+        adam.state[readout] = {
+            "step": torch.tensor(1e18),  # no correction of the start is left
+            "exp_avg": torch.zeros_like(readout),
+            "exp_avg_sq": torch.tensor(np.outer(output_moment, moment)),
+        }
+    before = (loss(0) + loss(1)).item()
+    loss(4).backward()
+    adam.step()
+    decrease = before - (loss(0) + loss(1)).item()
+
+    def side(rows):
+        last = len(widths) - 1
+        return lai.Trace(
+            [lai.LayerTrace(a[rows], gradients[rows] if k == last else None) for k, a in enumerate(inputs)]
+        )
+
+    given = {"input_second_moments": input_moments, "exponent": 0.5, "epsilon": 1e-12}
+    scores = lai.preconditioned_lai_scores(side(slice(2)), side([4]), output_moment, **given)
+    np.testing.assert_allclose(scores[0], decrease, rtol=1e-6, atol=1e-9)
+    kernel = lai.preconditioned_lai_kernel(side(slice(2)), side([4]), output_moment, **given)
+    np.testing.assert_allclose(kernel.sum(), decrease, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.equation("adam-readouts")
+def test_where_the_outputs_alone_have_the_wrong_sign_both_factors_have_adams():
+    validation, training = (
+        lai.Trace([lai.LayerTrace(np.array([a]), np.ones((1, 1)))]) for a in ((1.0, 10.0), (2.0, -1.0))
+    )
+    one, moments = np.ones(1), [np.array([1.0, 100.0])]
+    outputs_alone = lai.preconditioned_lai_scores(validation, training, one, exponent=0.5)
+    both = lai.preconditioned_lai_scores(
+        validation, training, one, input_second_moments=moments, exponent=0.5
+    )
+    np.testing.assert_allclose((outputs_alone[0], both[0]), (-8.0, 1.0), rtol=1e-6)
+
+
+@pytest.mark.equation("adam-readouts")
+@given(layouts, seeds, st.sampled_from(("tokens", "mean")))
+def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, layout, seed, positions):
+    sides = layout.draw(3, seed), layout.draw(5, seed + 1)
+    validation, training = (trace(side, backend) for side in sides)
+    width = training.layers[-1].output_gradients.shape[-1]
+    moments = lai.update_input_second_moments(None, training)
+    for layer, moment in zip(sides[1], moments, strict=True):
+        mean = (layer.activations**2).reshape(-1, layer.activations.shape[-1]).mean(0)
+        np.testing.assert_allclose(backend.numpy(moment), mean, rtol=1e-6)
+    scaled = [
+        [
+            Layer(x.activations * (backend.numpy(m) + 1e-8) ** -0.25, x.output_gradients, x.bias)
+            for x, m in zip(side, moments, strict=True)
+        ]
+        for side in sides
+    ]
+    expected = explicit.lai_kernel(*scaled, positions).sum(0)
+    unit = backend.array(np.ones(width) - 1e-8)
+    given = {"input_second_moments": moments, "exponent": 0.5, "positions": positions}
+    for side in (validation, lai.summarize(validation, "lai", positions=positions)):
+        scores = backend.numpy(lai.preconditioned_lai_scores(side, training, unit, **given))
+        np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-9 * (1 + np.abs(expected).max()))
+    again = lai.update_input_second_moments(moments, training, decay=0.5)
+    np.testing.assert_allclose(backend.numpy(again[0]), backend.numpy(moments[0]), rtol=1e-6)
+
+
+def test_input_moments_that_do_not_fit_are_named():
+    training = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))])
+    for moments, message in (
+        ([], "input_second_moments: expected one for each of the 1 layers, got 0"),
+        ([np.ones(2)], r"input_second_moments\[0\]: expected shape \(3,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lai.preconditioned_lai_scores(training, training, np.ones(1), input_second_moments=moments)
+    with pytest.raises(ValueError, match="previous: expected one for each of the 1 layers, got 2"):
+        lai.update_input_second_moments([None, None], training)

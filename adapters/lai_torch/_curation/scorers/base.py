@@ -68,8 +68,9 @@ class Scored:
 
     Attributes
     ----------
-    second_moment
-        The running mean of squared output gradients, this batch included; see `Scorer.take`.
+    second_moment, input_second_moments
+        The running means of squared output gradients, and of each layer's squared inputs, this batch
+        included; see `Scorer.take`.
     parts, sizes
         The scores against each part of the validation set, `(m, n)`, and how many samples each part has;
         None where it is not cut into parts.
@@ -83,6 +84,7 @@ class Scored:
     method: str | None = None
     reason: str | None = None
     second_moment: Tensor | None = None
+    input_second_moments: tuple[Tensor | None, ...] | None = None
     parts: Tensor | None = None
     sizes: tuple[int, ...] | None = None
 

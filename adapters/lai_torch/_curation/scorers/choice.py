@@ -55,6 +55,14 @@ def scorer(
             return CalibratedScorer(model, loss, tracer, lai.lai_scores, **made)
         case PreconditionedLAI():
             product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent)
-            return PreconditionedScorer(model, loss, tracer, product, **made, decay=estimator.decay)
+            return PreconditionedScorer(
+                model,
+                loss,
+                tracer,
+                product,
+                **made,
+                decay=estimator.decay,
+                scale_inputs=estimator.scale_inputs,
+            )
         case _:
             return TraceScorer(model, loss, tracer, lai.lai_scores, **made)

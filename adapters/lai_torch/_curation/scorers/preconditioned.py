@@ -20,20 +20,25 @@ class PreconditionedScorer(TraceScorer):
     ----------
     decay
         Share of the second moment that stays at each batch.
+    scale_inputs
+        Whether the layers' inputs have second moments, too.
     """
 
-    def __init__(self, *arguments: Any, decay: float, **options: Any) -> None:
+    def __init__(self, *arguments: Any, decay: float, scale_inputs: bool = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.decay = decay
+        self.decay, self.scale_inputs = decay, scale_inputs
         self.second_moment: Tensor | None = None
+        self.input_second_moments: tuple[Tensor | None, ...] | None = None
 
     def take(self, scored: Scored) -> None:
-        """Let the batch's second moment be the running one."""
+        """Let the batch's second moments be the running ones."""
         self.second_moment = scored.second_moment
+        self.input_second_moments = scored.input_second_moments
 
     def score_part(self, summary: Any, reading: Reading) -> Scored:
         """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
         moment, outputs = self.second_moment, self._outputs(reading)
+        of_inputs = self.input_second_moments
         if outputs is None:
             reading = replace(reading, seen=None)
         if reading.squares is not None:
@@ -41,14 +46,26 @@ class PreconditionedScorer(TraceScorer):
         elif outputs is not None:
             gradients, valid = outputs
             moment = lai.update_second_moment(moment, gradients, decay=self.decay, valid=valid)
-        product = functools.partial(self.product, second_moment=moment)
-        return replace(self._scored(summary, reading, product), second_moment=moment)
+        if self.scale_inputs and outputs is not None:
+            finite, seen = torch.isfinite(reading.losses), reading.seen
+            if reading.rows is None and not self.doubts.holds(finite.all()):
+                seen = _rows(seen, finite)
+            of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=self.decay)
+        product = functools.partial(self.product, second_moment=moment, input_second_moments=of_inputs)
+        scored = self._scored(summary, reading, product)
+        return replace(scored, second_moment=moment, input_second_moments=of_inputs)
 
     def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
         """Add the mean square over all processes' samples, so that the second moment is that of all."""
         readings, summary = super().told(readings, summary)
         if self.group.size == 1:
             return readings, summary
+        if self.scale_inputs:
+            msg = (
+                "scale_inputs: expected one process, whose inputs are all there are, got "
+                f"{self.group.size}; leave it out"
+            )
+            raise ValueError(msg)
         with self.group.agreed():
             (reading,) = readings  # this estimator reads a batch in one part
             outputs, total = self._outputs(reading), None
@@ -80,15 +97,30 @@ class PreconditionedScorer(TraceScorer):
         return (outputs, valid) if outputs.shape[0] else None
 
     def state(self) -> dict[str, Any]:
-        """Return the second moment too."""
-        return {**super().state(), "second_moment": self.second_moment}
+        """Return the second moments too."""
+        moments = {
+            "second_moment": self.second_moment,
+            "input_second_moments": self.input_second_moments,
+        }
+        return super().state() | moments
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         super().load_state(state)
         self.second_moment = state["second_moment"]
+        self.input_second_moments = state["input_second_moments"]
 
 
 def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:
     """Return the running mean after one more."""
     return mean if moment is None else decay * moment.to(mean) + (1.0 - decay) * mean
+
+
+def _rows(trace: lai.Trace, kept: Tensor) -> lai.Trace:
+    """Return the trace of some of its samples."""
+    layers: list[Any] = list(trace.layers)
+    for place, layer in enumerate(layers):
+        arrays = {name: getattr(layer, name) for name in layer.array_fields}
+        rows = {name: array[kept] for name, array in arrays.items() if array is not None}
+        layers[place] = replace(layer, **rows)
+    return lai.Trace(layers)

@@ -1,0 +1,111 @@
+"""Which estimator follows the true Shapley value of one SGD step, at which learning rate and when."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import lai_torch
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import lai_core as lai
+from experiments.figures import pictures
+from experiments.figures.networks import LOSS, Batch, digits, perceptron, trace, train
+from lai_core import shapley
+from lai_core._adapters import fitted_weights, layer_parts
+from lai_core.estimators.gates import gate_lai_scores
+
+RATES = (0.1, 0.3, 1.0, 2.0, 5.0)
+MOMENTS = (0, 200, 1000)
+SEEDS, ORDERS, BATCH, HELD = 3, 24, 16, 128
+
+
+@lru_cache(maxsize=1)
+def study(seeds: int = SEEDS, orders: int = ORDERS) -> dict[int, dict[str, list[float]]]:
+    """Correlate scores with the Shapley values of the averaged step; the mean over seeds, by moment."""
+    found: dict[int, dict[str, list[float]]] = {}
+    for steps in MOMENTS:
+        rows: dict[str, list[list[float]]] = {}
+        for seed in range(seeds):
+            for name, curve in _curves(seed, steps, orders).items():
+                rows.setdefault(name, []).append(curve)
+        found[steps] = {name: np.mean(curves, axis=0).tolist() for name, curves in rows.items()}
+    return found
+
+
+def _curves(seed: int, steps: int, orders: int) -> dict[str, list[float]]:
+    training, pool = digits(seed)
+    model = perceptron((64, 32, 32, 10), seed=seed)
+    train(model, training, steps, seed=seed)
+    rows = torch.randperm(len(training[1]), generator=torch.Generator().manual_seed(seed))[:BATCH]
+    batch, held = (training[0][rows], training[1][rows]), (pool[0][:HELD], pool[1][:HELD])
+    scores = first_order(model, held, batch)
+    curves: dict[str, list[float]] = {}
+    for rate in RATES:
+        truth = true_values(model, held, batch, rate, orders, seed)
+        middle = lai_torch.exact_scores(model, LOSS, held, batch, at="midpoint", learning_rate=rate)
+        for name, values in (scores | {"midpoint": middle}).items():
+            curves.setdefault(name, []).append(float(np.corrcoef(truth, values.double())[0, 1]))
+    return curves
+
+
+def first_order(model: Any, held: Batch, batch: Batch) -> dict[str, Tensor]:
+    """Return the scores that do not depend on the learning rate."""
+    sides = [trace(model, one) for one in (held, batch)]
+    layers = sides[0].layers
+    parts = [layer_parts(layer, layers[-1], "tokens", trains=True) for layer in layers]
+    weights = fitted_weights(parts, ~torch.eye(len(held[1]), dtype=torch.bool))
+    return {
+        "Ghost": lai.ghost_scores(*sides),
+        "LAI": lai.lai_scores(*sides),
+        "LLI": lai.lli_scores(*sides),
+        "calibrated LAI": lai.lai_scores(*sides, layer_weights=weights),
+        "gate LAI": gate_lai_scores(*(lai_torch.trace_gates(model, LOSS, *one) for one in (held, batch))),
+    }
+
+
+def true_values(model: Any, held: Batch, batch: Batch, rate: float, orders: int, seed: int) -> np.ndarray:
+    """Return the Shapley values of one step on the batch's mean, over random orders and their reverses."""
+    shapes = [parameter.shape for parameter in model.parameters()]
+    flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    names = [name for name, _ in model.named_parameters()]
+
+    def functional(theta: Tensor, inputs: Tensor) -> Tensor:
+        pieces = theta.split([shape.numel() for shape in shapes])
+        parameters = {n: piece.view(s) for n, piece, s in zip(names, pieces, shapes, strict=True)}
+        return torch.func.functional_call(model, parameters, (inputs,))
+
+    def one(theta: Tensor, row: Tensor, label: Tensor) -> Tensor:
+        return LOSS(functional(theta, row[None]), label[None])[0]
+
+    gradients = torch.func.vmap(torch.func.grad(one), (None, 0, 0))(flat, *batch).detach()
+    loss: Callable[[Tensor], Tensor] = lambda theta: LOSS(functional(theta, held[0]), held[1]).sum()  # noqa: E731
+    random = np.random.default_rng(seed)
+    drawn = [random.permutation(len(batch[1])).tolist() for _ in range(orders // 2)]
+    with torch.no_grad():
+        found, _ = shapley.monte_carlo_shapley(
+            loss,
+            flat,
+            gradients,
+            [*drawn, *(order[::-1] for order in drawn)],
+            learning_rate=rate / len(batch[1]),
+        )
+    return found.double().numpy()
+
+
+def draw() -> Figure:
+    """Draw one panel for each moment of training."""
+    figure, panels = pictures.figure(3, height=3.0, sharey=True)
+    for axes, (steps, curves) in zip(panels, study().items(), strict=True):
+        axes.axhline(0, color=pictures.INK, lw=0.8)
+        pictures.lines(axes, RATES, curves)
+        title = "untrained" if steps == 0 else f"after {steps} steps"
+        pictures.label(axes, title=title, xlabel="learning rate", xscale="log", ylim=(-0.75, 1.03))
+    pictures.label(panels[0], ylabel="correlation with the true value")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(
+        *handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5, labelcolor=pictures.INK
+    )
+    return figure
