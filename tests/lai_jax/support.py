@@ -1,5 +1,6 @@
-"""What tests of the JAX adapter are built on: a loss and batches."""
+"""What tests of the JAX adapter are built on: a loss, batches, and calls that compile once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,7 +9,12 @@ import optax
 from tests.lai_jax.oracle import Batch, drawn, labels
 from tests.support.fixtures import HALF
 
-__all__ = ["HALF", "classified", "cross_entropy", "vectors"]
+__all__ = ["HALF", "classified", "compiled", "cross_entropy", "vectors"]
+
+
+def compiled(function: Callable[..., Any], apply: Any, params: Any, *others: Any, **options: Any) -> Any:
+    """Call a function of the adapter as one program; on its own, each of its operations would be one."""
+    return jax.jit(lambda params: function(apply, params, *others, **options))(params)
 
 
 def cross_entropy(outputs: Any, targets: Any) -> jax.Array:

@@ -1,5 +1,7 @@
 """Calibrated LAI in the step: layer weights fitted to Ghost, against one gradient a sample in numpy."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import lai_jax
@@ -11,9 +13,11 @@ from jax import lax
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, gradients
 from tests.lai_jax.support import classified as data
+from tests.lai_jax.support import compiled
 from tests.lai_jax.support import cross_entropy as loss
 
 TX = optax.sgd(0.1)
+summarize = partial(compiled, lai_jax.summarize)
 
 
 def apply(params, inputs):
@@ -73,7 +77,7 @@ def fitted(params, batch):
 
 def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set():
     params, validation, batch = parameters(), data(10, seed=1), data(5)
-    summarize = jax.jit(
+    at = jax.jit(
         lambda params: lai_jax.summarize(
             apply, params, loss, *validation, estimator="calibrated_lai", calibration=4
         )
@@ -81,7 +85,7 @@ def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set(
     update = lai_jax.curated_update(apply, loss, TX, estimator="calibrated_lai")
     state = TX.init(params)
     for _ in range(2):
-        given = summarize(params)
+        given = at(params)
         rows = jnp.array([0, 2, 5, 7])  # four of the ten, at equal distances
         weights = fitted(params, (validation[0][rows], validation[1][rows]))
         np.testing.assert_allclose(given.layer_weights, weights, rtol=1e-9)
@@ -92,12 +96,12 @@ def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set(
         )
         params, state, report = update(params, state, given, *batch)
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-12)
-    assert summarize._cache_size() == update._cache_size() == 1
+    assert at._cache_size() == update._cache_size() == 1
 
 
 def test_layer_weights_of_ones_own_make_the_step_use_them():
     params, validation, batch = parameters(), data(6, seed=1), data(5)
-    summary = lai.summarize(lai_jax.trace(apply, params, loss, *validation), "lai")
+    summary = lai.summarize(compiled(lai_jax.trace, apply, params, loss, *validation), "lai")
     given = lai_jax.Validation(summary, layer_weights=jnp.array([0.25, 0.5, 1.0]))
     parts = [part.sum(0) for part in lai_parts(params, validation, batch)]
     report = lai_jax.curated_update(apply, loss, TX)(params, TX.init(params), given, *batch)[2]
@@ -108,7 +112,7 @@ def test_samples_that_are_not_finite_are_not_calibrated_on():
     params, (inputs, targets) = parameters(), data(6)
     expected = fitted(params, (inputs[1:], targets[1:]))
     broken = inputs.at[0].set(jnp.nan)
-    found = lai_jax.summarize(apply, params, loss, broken, targets, estimator="calibrated_lai")
+    found = summarize(apply, params, loss, broken, targets, estimator="calibrated_lai")
     np.testing.assert_allclose(found.layer_weights, expected, rtol=1e-9)
     assert all(bool(jnp.isfinite(total).all()) for total in found.side.totals[0])
 
@@ -140,10 +144,10 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positi
             flat = [one.reshape(6, -1) for one in (a, g)]
             ours.append((flat[0] @ flat[0].T + 7 * bias) * (flat[1] @ flat[1].T))
     ghost = [ghost_part(model, params, spread, batch, names) for names in ("wb", "o")]
-    found = lai_jax.summarize(model, params, spread, *batch, estimator="calibrated_lai", positions=positions)
+    found = summarize(model, params, spread, *batch, estimator="calibrated_lai", positions=positions)
     np.testing.assert_allclose(found.layer_weights, slopes(ours, ghost), rtol=1e-9)
     sketch = lai_jax.draw_sketch(jax.random.key(0), 4, 2)
-    sketched = lai_jax.summarize(
+    sketched = summarize(
         model, params, spread, *batch, estimator="calibrated_lai", positions=positions, sketch=sketch
     )
     np.testing.assert_allclose(sketched.layer_weights, found.layer_weights)  # fitted to exact products
@@ -172,7 +176,7 @@ def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part
     beta, means = g @ g.T, np.asarray(inputs).mean(1, keepdims=True)
     parts = [(means @ means.T + 1) * beta, (hidden @ hidden.T) * beta]
     ghost = [ghost_part(model, params, loss, batch, names) for names in ("kb", "o")]
-    found = lai_jax.summarize(model, params, loss, *batch, estimator="calibrated_lai")
+    found = summarize(model, params, loss, *batch, estimator="calibrated_lai")
     first, frozen, final = np.asarray(found.layer_weights)
     np.testing.assert_allclose([first, final], slopes(parts, ghost), rtol=1e-9)
     assert frozen == 0.0
@@ -186,10 +190,10 @@ def test_what_calibration_cannot_use_is_refused_by_name():
         return apply(params | {"b": params["b"] * 2}, inputs)
 
     with pytest.raises(ValueError, match=r"'calibrated_lai' expects layers whose weight is a parameter, 'b'"):
-        lai_jax.summarize(computed, params, loss, *batch, estimator="calibrated_lai")
+        summarize(computed, params, loss, *batch, estimator="calibrated_lai")
     with pytest.raises(ValueError, match="is calibrated on at least two samples, got 1"):
-        lai_jax.summarize(apply, params, loss, *data(1), estimator="calibrated_lai")
-    plain = lai_jax.summarize(apply, params, loss, *batch)
+        summarize(apply, params, loss, *data(1), estimator="calibrated_lai")
+    plain = summarize(apply, params, loss, *batch)
     with pytest.raises(
         ValueError, match="'calibrated_lai' expects a Validation with layer weights; use lai_"
     ):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import jax
 import jax.flatten_util
@@ -12,6 +13,9 @@ import optax
 import pytest
 
 from tests.lai_jax.oracle import drawn, gradients, squares
+from tests.lai_jax.support import compiled
+
+exact_scores = partial(compiled, lai_jax.exact_scores)
 
 
 def dense(params, inputs):
@@ -34,12 +38,12 @@ def test_loops_need_no_layers_to_be_found():
     def unrolled(params, inputs):
         return jnp.tanh(jnp.tanh(inputs @ params["w"]) @ params["w"])
 
-    expected = lai_jax.exact_scores(unrolled, params, squares, validation, TRAINING)
+    expected = exact_scores(unrolled, params, squares, validation, TRAINING)
 
     def fixed(params, inputs):
         return jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ params["w"]), inputs)
 
-    found = lai_jax.exact_scores(fixed, params, squares, validation, TRAINING)
+    found = exact_scores(fixed, params, squares, validation, TRAINING)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -53,8 +57,8 @@ def test_a_function_without_forward_mode_is_differentiated_twice_backwards():
     def apply(params, inputs):
         return squashed(inputs @ params["w"] + params["b"]) @ params["o"]
 
-    found = lai_jax.exact_scores(apply, PARAMS, squares, VALIDATION, TRAINING)
-    expected = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
+    found = exact_scores(apply, PARAMS, squares, VALIDATION, TRAINING)
+    expected = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -75,7 +79,7 @@ def test_a_rule_that_clips_gradients_is_scored_by_the_gradients_it_gives(wrapped
     found = wrapped(lambda p: lai_jax.exact_scores(clipped, p, squares, VALIDATION, TRAINING))(PARAMS)
     left, right = (gradients(clipped, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
     np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
-    unclipped = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
+    unclipped = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
     assert not np.allclose(found, unclipped, rtol=0.1)
 
 
@@ -94,7 +98,7 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
 
     monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
-    found = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
+    found = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
     left, right = (gradients(dense, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
     np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
 
@@ -126,8 +130,8 @@ def test_the_midpoint_is_the_one_step_shapley_value_to_second_order():
     for rate in (2e-3, 1e-3):
         exact = shapley(PARAMS, rate)
         options = {"at": "midpoint", "learning_rate": rate, "reduction": "sum"}
-        middle = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
-        start = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, batch)
+        middle = exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
+        start = exact_scores(dense, PARAMS, squares, VALIDATION, batch)
         errors.append(np.abs(np.asarray(middle) - exact).max())
         assert errors[-1] < 0.1 * np.abs(np.asarray(start) - exact).max()
     assert 3.0 < errors[0] / errors[1] < 5.0  # halving the step divides the error by four
@@ -140,7 +144,7 @@ def test_the_midpoint_is_exact_for_a_quadratic_loss():
     point, rate = drawn(4, 3), 0.01
     batch = tuple(side[:3] for side in TRAINING)
     options = {"at": "midpoint", "learning_rate": rate, "reduction": "mean"}
-    found = lai_jax.exact_scores(apply, point, squares, VALIDATION, batch, **options)
+    found = exact_scores(apply, point, squares, VALIDATION, batch, **options)
     parts = gradients(apply, point, squares, batch)
     middle = point - 0.5 * rate * parts.mean(0).reshape(point.shape)
     np.testing.assert_allclose(
@@ -167,7 +171,7 @@ def test_any_optimizer_is_scored_by_the_derivative_of_its_own_step(name):
 
     gradient = jax.jit(jax.grad(weighted))
     for seed in range(2):  # a state that has seen something
-        _, state = tx.update(gradient(PARAMS, drawn(6, seed=seed) ** 2), state, PARAMS)
+        _, state = jax.jit(tx.update)(gradient(PARAMS, drawn(6, seed=seed) ** 2), state, PARAMS)
 
     @jax.jit
     def after(weights):
@@ -178,13 +182,13 @@ def test_any_optimizer_is_scored_by_the_derivative_of_its_own_step(name):
     differences = [
         float(after(weights.at[j].add(-step)) - after(weights.at[j].add(step))) / (2 * step) for j in range(6)
     ]
-    found = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING, optimizer=(tx, state))
+    found = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING, optimizer=(tx, state))
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-7 * np.abs(differences).max())
 
 
 def test_plain_sgd_per_unit_learning_rate_is_scored_where_it_arrives():
     tx = optax.sgd(0.1)
-    found = lai_jax.exact_scores(
+    found = exact_scores(
         dense, PARAMS, squares, VALIDATION, TRAINING, optimizer=(tx, tx.init(PARAMS)), learning_rate=0.1
     )
     parts = gradients(dense, PARAMS, squares, TRAINING)

@@ -14,6 +14,7 @@ from lai_jax._recording import gates as _gates
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, squares
+from tests.lai_jax.support import compiled
 from tests.lai_jax.support import vectors as data
 
 TX = optax.sgd(0.1)
@@ -133,8 +134,13 @@ clipped.defvjp(lambda values: (jnp.tanh(values), values), lambda values, ct: (3.
 def test_any_function_entry_by_entry_is_followed(function, derivative, samples):
     params = {"w": drawn(4, 5), "o": drawn(5, 3)}
     inputs, targets = data(samples)
-    found = lai_jax.trace_gates(
-        lambda params, inputs: function(inputs @ params["w"]) @ params["o"], params, squares, inputs, targets
+    found = compiled(
+        lai_jax.trace_gates,
+        lambda params, inputs: function(inputs @ params["w"]) @ params["o"],
+        params,
+        squares,
+        inputs,
+        targets,
     )
     outputs = np.asarray(inputs @ params["w"])
     np.testing.assert_allclose(found.gates[0], derivative(outputs), rtol=1e-9)
@@ -151,7 +157,7 @@ def test_a_model_that_is_mapped_over_samples_is_a_chain_too():
         return jax.vmap(lambda values: single(eqx.combine(params, static), values))(inputs)
 
     inputs, targets = data(5)
-    found = lai_jax.trace_gates(mapped, params, squares, inputs, targets)
+    found = compiled(lai_jax.trace_gates, mapped, params, squares, inputs, targets)
     first = jax.vmap(layers[0])(inputs)
     second = jax.vmap(layers[1])(jnp.sin(first))
     np.testing.assert_allclose(found.gates[0], jnp.cos(first), rtol=1e-9)
@@ -257,10 +263,10 @@ def test_a_shared_matrix_and_the_wrong_validation_side_are_refused():
         return jnp.tanh(jnp.tanh(inputs @ params["a"]) @ params["a"]) @ params["o"]
 
     update = lai_jax.curated_update(shared, squares, TX, estimator="gate_lai")
-    given = lai_jax.summarize(shared, params, squares, *batch, estimator="gate_lai")
+    given = compiled(lai_jax.summarize, shared, params, squares, *batch, estimator="gate_lai")
     with pytest.raises(ValueError, match=r"\('a'\): expected a matrix of its own"):
         update(params, TX.init(params), given, *batch)
-    plain = lai_jax.summarize(shared, params, squares, *batch)
+    plain = compiled(lai_jax.summarize, shared, params, squares, *batch)
     with pytest.raises(
         ValueError, match="'gate_lai' expects a GateTrace, got ValidationSummary; use lai_jax"
     ):
@@ -272,7 +278,7 @@ def test_a_shared_matrix_and_the_wrong_validation_side_are_refused():
 
 
 def test_a_gate_trace_is_a_pytree():
-    found = lai_jax.trace_gates(apply, parameters(), squares, *data(3))
+    found = compiled(lai_jax.trace_gates, apply, parameters(), squares, *data(3))
     leaves, tree = jax.tree.flatten(found)
     assert len(leaves) == 4 + 1 + 3 + 3
     again = jax.tree.unflatten(tree, leaves)

@@ -9,6 +9,7 @@ from jax import lax
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, ghost_error, gradients, labels
+from tests.lai_jax.support import compiled
 from tests.lai_jax.support import cross_entropy as loss
 
 N = 4
@@ -62,7 +63,7 @@ def test_ghost_is_exact(name):
 @pytest.mark.parametrize("name", ["1d, 3 channels at 3 positions", "strided"])
 def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
     apply, params, batch = built(name)
-    last = lai.Trace(lai_jax.trace(apply, params, loss, *batch).layers[-1:])
+    last = lai.Trace(compiled(lai_jax.trace, apply, params, loss, *batch).layers[-1:])
     own = gradients(lambda free, x: apply({**params, **free}, x), {"b": params["b"]}, loss, batch)
     for kernel in (lai.lai_kernel(last, last), lai.ghost_kernel(last, last)):
         np.testing.assert_allclose(kernel, own @ own.T, rtol=1e-11, atol=1e-13)
@@ -73,9 +74,9 @@ def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
 def test_a_step_scores_as_a_trace_does(name, rows):
     apply, params, batch = built(name)
     validation = built(name, seed=1)[2]
-    sides = [lai_jax.trace(apply, params, loss, *side) for side in (validation, batch)]
+    sides = [compiled(lai_jax.trace, apply, params, loss, *side) for side in (validation, batch)]
     expected = lai.lai_scores(*sides, positions="mean")
-    summary = lai_jax.summarize(apply, params, loss, *validation, positions="mean")
+    summary = compiled(lai_jax.summarize, apply, params, loss, *validation, positions="mean")
     update = lai_jax.curated_update(apply, loss, optax.sgd(0.1), rows=rows)
     report = update(params, optax.sgd(0.1).init(params), summary, *batch)[2]
     np.testing.assert_allclose(report.scores, expected, rtol=1e-10, atol=1e-14)

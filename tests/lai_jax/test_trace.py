@@ -9,6 +9,7 @@ from jax import lax
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, ghost_error, gradients, labels, squares
+from tests.lai_jax.support import compiled
 
 
 def batches(*shape):
@@ -30,7 +31,7 @@ def dense_params():
 
 def test_layers_of_a_chain_are_recorded_as_they_are():
     params, (inputs, targets) = dense_params(), (drawn(6, 4), drawn(6))
-    trace = lai_jax.trace(dense, params, squares, inputs, targets, gradients="all")
+    trace = compiled(lai_jax.trace, dense, params, squares, inputs, targets, gradients="all")
     hidden = jnp.tanh(inputs @ params[0]["w"] + params[0]["b"])
     assert [layer.name for layer in trace.layers] == ["0/w", "1/w", "2/w"]
     assert all(layer.bias for layer in trace.layers)
@@ -74,7 +75,9 @@ def test_a_scan_is_the_same_as_its_layers_one_by_one():
         return inputs @ params["head"]
 
     params, batch = {"stack": stack, "head": head}, (drawn(5, 4), drawn(5))
-    left, right = (lai_jax.trace(f, params, squares, *batch, gradients="all") for f in (scanned, unrolled))
+    left, right = (
+        compiled(lai_jax.trace, f, params, squares, *batch, gradients="all") for f in (scanned, unrolled)
+    )
     np.testing.assert_allclose(lai.lai_kernel(left, left), lai.lai_kernel(right, right), rtol=1e-12)
     np.testing.assert_allclose(lai.ghost_kernel(left, left), lai.ghost_kernel(right, right), rtol=1e-12)
     assert [layer.name for layer in left.layers] == ["stack/w[0]", "stack/w[1]", "stack/w[2]", "head"]
@@ -87,7 +90,7 @@ def test_a_captured_weight_is_frozen_out_of_ghost_and_in_lai():
         return jnp.tanh(inputs @ frozen) @ params
 
     batch = drawn(6, 4), drawn(6)
-    trace = lai_jax.trace(apply, drawn(5, 2), squares, *batch, gradients="all")
+    trace = compiled(lai_jax.trace, apply, drawn(5, 2), squares, *batch, gradients="all")
     assert lai_jax.coverage(apply, drawn(5, 2), squares, *batch).frozen == ("captured (4, 5)",)
     g, hidden = trace.layers[-1].output_gradients, jnp.tanh(batch[0] @ frozen)
     np.testing.assert_allclose(lai.ghost_kernel(trace, trace), (hidden @ hidden.T) * (g @ g.T))
@@ -106,7 +109,7 @@ def test_stop_gradient_freezes():
 
 def test_one_sample_is_a_batch():
     params, batch = dense_params(), (drawn(1, 4), drawn(1))
-    trace = lai_jax.trace(dense, params, squares, *batch, gradients="all")
+    trace = compiled(lai_jax.trace, dense, params, squares, *batch, gradients="all")
     exact = gradients(dense, params, squares, batch)
     assert all(layer.samples() == 1 for layer in trace.layers)
     np.testing.assert_allclose(lai.ghost_kernel(trace, trace), exact @ exact.T, rtol=1e-12)
@@ -189,6 +192,7 @@ def test_a_trace_may_be_mapped_over_models():
         trace = lai_jax.trace(apply, params, squares, *batch, gradients="all")
         return lai.ghost_scores(trace, trace)
 
+    scores = jax.jit(scores)
     mapped = jax.vmap(scores)(models)
     for index, row in enumerate(mapped):
         single = scores(jax.tree.map(lambda leaf, k=index: leaf[k], models))

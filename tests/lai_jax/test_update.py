@@ -12,7 +12,7 @@ from jax import lax
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, labels, squares
-from tests.lai_jax.support import HALF
+from tests.lai_jax.support import HALF, compiled
 from workloads import jax_models, jax_parts
 
 
@@ -26,16 +26,19 @@ def params_of_dense():
 
 def summary_of(apply, params, loss, batch, estimator="lai"):
     gradients = "all" if estimator == "ghost" else "output"
-    return lai.summarize(
-        lai_jax.trace(apply, params, loss, *batch, gradients=gradients), estimator, positions="mean"
-    )
+
+    def summary(params, batch):
+        trace = lai_jax.trace(apply, params, loss, *batch, gradients=gradients)
+        return lai.summarize(trace, estimator, positions="mean")
+
+    return jax.jit(summary)(params, batch)
 
 
 def weighted_gradient(model, batch, weights):
     def total(params):
         return (model.loss(model.apply(params, batch[0]), batch[1]) * weights).sum()
 
-    return jax.grad(total, allow_int=True)(model.params)
+    return jax.jit(jax.grad(total, allow_int=True))(model.params)
 
 
 SOME = {"rows": 0.5}
@@ -53,7 +56,7 @@ def test_a_step_follows_the_gradient_of_the_weighted_losses(name, how):
     model, draw = jax_models.MODELS[name](), np.random.default_rng(3)
     training, validation = model.batch(draw, 8), model.batch(draw, 5)
     tx = optax.sgd(1.0)
-    summary = jax.jit(lambda p, b: summary_of(model.apply, p, model.loss, b))(model.params, validation)
+    summary = summary_of(model.apply, model.params, model.loss, validation)
     update = lai_jax.curated_update(model.apply, model.loss, tx, policy=HALF, **how)
     after, _, report = update(model.params, tx.init(model.params), summary, *training)
     gradient = weighted_gradient(model, training, report.weights)
@@ -70,7 +73,7 @@ def test_scores_are_those_of_the_core(estimator):
     update = lai_jax.curated_update(dense, squares, tx, estimator=estimator)
     extra = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
     report = update(params, tx.init(params), summary, *batch, *extra)[2]
-    trace = lai_jax.trace(dense, params, squares, *batch, gradients="all")
+    trace = compiled(lai_jax.trace, dense, params, squares, *batch, gradients="all")
     if extra:
         moment = lai.update_second_moment(extra[0], trace.layers[-1].output_gradients)
         expected = lai.preconditioned_lai_scores(summary, trace, moment)

@@ -9,25 +9,25 @@ from tests.lai_torch.random_programs import HEADS, STEPS, draw
 from tests.support.torch_programs import error, gradients, program
 
 SEEDS = range(0, 400, 10)
+REFUSED = {282, 331}
+"""Programs that Ghost refuses though no samples are coupled."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ghost_of_ten_random_programs_is_exact_or_refused(seed):
+def test_ghost_of_ten_random_programs_is_exact_and_refused_for_coupled_samples(seed):
     for one in range(seed, seed + 10):
-        assert ghost(draw(one)) in {"exact", "refused"}
+        drawn = draw(one)
+        assert ghost(drawn) == ("refused" if drawn.coupled or one in REFUSED else "exact"), one
+
+
+def test_ghost_refuses_hardly_anything_else():
+    assert len(REFUSED) <= 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lai_of_ten_random_programs_reads_every_layer_or_names_it(seed):
     for one in range(seed, seed + 10):
         assert readouts(draw(one)) in {"exact", "refused"}
-
-
-def test_ghost_refuses_coupled_samples_and_hardly_anything_else():
-    drawn = [draw(seed) for seed in range(400)]
-    refused = [one for one in drawn if ghost(one) == "refused"]
-    assert {id(one) for one in drawn if one.coupled} <= {id(one) for one in refused}
-    assert len([one for one in refused if not one.coupled]) <= 4
 
 
 def test_the_programs_are_made_of_every_part():

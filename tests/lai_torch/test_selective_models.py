@@ -15,8 +15,16 @@ from tests.lai_torch.selective_support import LOSS, Body, N, Selective, T, batch
 from workloads import torch_masked
 from workloads.torch_training import MODELS, prepared
 
+SLOW = {"bert", "convnext", "gpt_neo", "llama", "lora", "t5_encoder", "vit"}
+"""Models of seconds each; GPT-2 and torch's encoder stand for them in a quick run."""
 
-@pytest.mark.parametrize("name", MODELS)
+
+def slow(names, chosen):
+    """Leave the `chosen` ones to the slow run."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in chosen)) for name in names]
+
+
+@pytest.mark.parametrize("name", slow(MODELS, SLOW))
 def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
     found = torch_masked.measure(MODELS[name], steps=5)
     assert found["relative_error"] < torch_masked.bound(name)
@@ -24,7 +32,9 @@ def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(nam
     assert found["flops_ratio"] < 0.74
 
 
-@pytest.mark.parametrize("name", ["pooled_convolution", "gpt2", "encoder", "lora", "mapping"])
+@pytest.mark.parametrize(
+    "name", slow(["pooled_convolution", "gpt2", "encoder", "lora", "mapping"], {"encoder", "lora"})
+)
 def test_scores_are_those_of_an_eager_trace(name):
     case = prepared(MODELS[name])
     case.model.eval()

@@ -151,7 +151,7 @@ def sampled(folder: Path, suites: list[str], seconds: int) -> dict:
 
 
 def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
-    found = sampled(tmp_path, TORCH, 30)
+    found = sampled(tmp_path, TORCH, 8)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2
 
 

@@ -1,6 +1,7 @@
 """The ledger is a closed world: each way of breaking it is tried on a small repository."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -143,8 +144,13 @@ def missing(root):
 
 
 def run(root, *arguments):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).returncode
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    alone = os.environ | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+    }  # what is installed beside pytest is not asked
+    return subprocess.run(
+        command, cwd=root, env=alone, capture_output=True, text=True, check=False
+    ).returncode
 
 
 def test_whole_small_repository_has_no_problem(small):
