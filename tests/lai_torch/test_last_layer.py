@@ -108,7 +108,7 @@ REFUSED = {
     "prototypes one by one": (
         lambda m, h, x: -torch.stack([((h - one) ** 2).sum(-1) for one in m.weight], 1),
         (3, WIDTH),
-        "sub",
+        "its rows, one by one",
     ),
     "cosines": (
         lambda m, h, x: functional.cosine_similarity(h[:, None], m.weight, dim=-1),
@@ -127,6 +127,7 @@ BEHIND = {
     "temperature": (lambda m, h, x: m.head(h) * m.weight.exp(), (), "head"),
     "offset": (lambda m, h, x: m.head(h) + m.weight, (3,), "head"),
     "half of an offset": (lambda m, h, x: m.head(h) + m.weight[3:], (6,), "head"),
+    "a row of offsets": (lambda m, h, x: m.head(h + m.weight[0, 0]) + m.weight[1], (2, 3), "head"),
     "sum of offsets": (lambda m, h, x: m.head(h) + m.weight.sum(), (3,), "head"),
     "offset a class of samples": (lambda m, h, x: m.head(h) + m.weight[chosen(x)], (5, 3), "head"),
     "thresholds of one number": (lambda m, h, x: m.head(h)[:, :1] + m.weight, (3,), "head"),

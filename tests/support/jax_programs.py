@@ -333,6 +333,8 @@ class Program:
     inputs: Any
     targets: Any
     made_of: tuple[str, ...]
+    last: str | None
+    """Name of the last layer; None where LAI reads none such."""
 
 
 def losses(outputs: Any, targets: Any) -> Any:
@@ -349,9 +351,18 @@ def program(seed: int) -> Program:
     names = tuple(str(name) for name in draw.choice(BLOCKS.split(), int(draw.integers(1, 8))))
     for name in names:
         getattr(drawing, name)()
-    name, out = drawing.store.leaf(drawing.shape[-1], 2), drawing.store.weight(2)
-    drawing.add(lambda p, h: h @ p[name] + out(p))
-    blocks, samples = tuple(drawing.blocks), int(draw.integers(1, 5))
+    width = drawing.shape[-1]
+    name, out = drawing.store.leaf(width, 2), drawing.store.weight(2)
+    samples = int(draw.integers(1, 5))
+    heads: list[tuple[Block, str | None]] = [
+        (lambda p, h: h @ p[name] + out(p), name),
+        (lambda p, h: jnp.tanh(h @ p[name] * (1 + out(p))), name),
+        (lambda p, h: (h[..., None] * p[name]).sum(-2) + out(p), None if width > 1 else ""),
+        (lambda p, h: -((h[..., None] - p[name]) ** 2).sum(-2), None if width > 1 else ""),
+    ]
+    head, last = heads[draw.integers(4)]
+    drawing.add(head if last != "" else heads[0][0])
+    blocks, last = tuple(drawing.blocks), last if last != "" else name
 
     def apply(params: Any, inputs: Any) -> Any:
         for block in blocks:
@@ -359,18 +370,21 @@ def program(seed: int) -> Program:
         return inputs
 
     inputs = draw.standard_normal((samples, *shape))
-    return Program(apply, drawing.store.params, inputs, draw.standard_normal(samples), names)
+    return Program(apply, drawing.store.params, inputs, draw.standard_normal(samples), names, last)
 
 
 def verdict(seed: int, *, steps: bool = False) -> tuple[str, str]:
     """Return `exact`, `wrong`, `refused` or `crash`, and what was found.
 
     Ghost's kernel is judged on every program; with `steps` so are exact scores, and where a step of LAI on
-    half of the rows leads.
+    half of the rows leads. LAI has to name the last layer, or to refuse where it reads none.
     """
     drawn = program(seed)
     try:
-        error = max([_kernel_error(drawn), *(_step_errors(drawn) if steps else ())])
+        found = _last(drawn)
+        if found != drawn.last:
+            return "wrong", f"last layer {found!r}, not {drawn.last!r}"
+        error = max([_kernel_error(drawn), *(_step_errors(drawn) if steps and drawn.last else ())])
     except UnexplainedError as refusal:
         return "refused", str(refusal)
     except Exception as raised:  # whatever it is, it is no refusal
@@ -393,6 +407,20 @@ def _run(function: Callable[..., Any], *given: Any) -> Any:
     # at level 0 a gradient through `sort` comes out as NaN, `jax.grad` alone too: seed 1064
     fast = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
     return jax.jit(function).lower(*given).compile(compiler_options=fast)(*given)
+
+
+def _last(drawn: Program) -> str | None:
+    """Return the last layer that LAI names; None where it says that it can read none."""
+
+    def trace(params: Any, inputs: Any, targets: Any) -> lai.Trace:
+        return lai_jax.trace(drawn.apply, params, losses, inputs, targets)
+
+    try:
+        return jax.eval_shape(trace, drawn.params, drawn.inputs, drawn.targets).layers[-1].name
+    except UnexplainedError as refusal:
+        if "without another layer behind it" not in str(refusal):
+            raise
+        return None
 
 
 def _kernel_error(drawn: Program) -> float:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.program import Use, Value, closed_of, loop_parts
+from lai_jax._program.program import Scaled, Use, Value, closed_of, loop_parts
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import RECOMPUTED
 from lai_jax._program.views import same_view
@@ -25,6 +25,7 @@ def _joined(eqn: Any, left: Value, right: Value) -> Value:
         view,
         left.flat & right.flat,
         layers=left.layers | right.layers,
+        scaled=left.scaled | right.scaled,
     )
 
 
@@ -43,7 +44,9 @@ def _copy(reader: Reader, eqn: Any, place: str, value: Value, wanted: Value) -> 
 
 def _outside(value: Value) -> Value:
     """Return what is known of a value once it has left a body: no view and no known numbers."""
-    return Value(value.shape, value.dtype, value.sample_axis, value.leaves, layers=value.layers)
+    return Value(
+        value.shape, value.dtype, value.sample_axis, value.leaves, layers=value.layers, scaled=value.scaled
+    )
 
 
 def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
@@ -68,6 +71,7 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
         body = reader.nested(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
         results = [program.values[slot] for slot in program.outputs]
+        results[:carried] = [replace(one, scaled=_elsewhere(one, one.shape)) for one in results[:carried]]
         settled = [_joined(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
         known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
         if known and reader.reading.lenient == doubted:
@@ -89,6 +93,7 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
             _outside(value),
             shape=(loop[0], *value.shape),
             sample_axis=None if value.sample_axis is None else value.where.moved(value.where.axis + 1),
+            scaled=_elsewhere(value, (loop[0], *value.shape)),
         )
         for value in results[carried:]
     ]
@@ -113,7 +118,14 @@ def _sliced(eqn: Any, value: Value) -> Value:
         None if value.view is None else value.view.entering_loop(sliced=True),
         frozenset(axis - 1 for axis in value.flat if axis > 0),
         layers=value.layers,
+        scaled=_elsewhere(value, value.shape[1:]),
     )
+
+
+def _elsewhere(value: Value, shape: tuple[int, ...]) -> frozenset[Scaled]:
+    """Return what scales a value that moves into a loop or out of it: other entries in each iteration."""
+    axes = frozenset(axis for axis, size in enumerate(shape) if size > 1)
+    return frozenset(replace(one, axes=axes, part=True) for one in value.scaled)
 
 
 def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:

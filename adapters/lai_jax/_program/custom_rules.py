@@ -71,7 +71,10 @@ def _check_rule_keeps_samples_apart(
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
     closed = jax.make_jaxpr(gradients)(shapes, inner)
-    known = [replace(value, layers=frozenset()) for value in (*values, *(outputs[i] for i in floating))]
+    known = [
+        replace(value, layers=frozenset(), scaled=frozenset())
+        for value in (*values, *(outputs[i] for i in floating))
+    ]
     try:
         program = reader.apart().whole(closed, known)
     except UnexplainedError as error:

@@ -112,6 +112,7 @@ def read(
         *(_datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
     reader = reader_of(partial=partial)
+    reader.reading.shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
     program = reader.whole(closed, known)
     _check_losses(program)
     return Model(program, [*leaves, *arrays], names, trainable, samples, real, reader.reading.left_out)

@@ -12,6 +12,31 @@ from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View, same_view
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """A parameter of whose entries a batched value's entries are, or with which they are multiplied.
+
+    Parameters
+    ----------
+    use
+        Where the parameter met the samples.
+    axes
+        Along which these entries may differ.
+    own
+        Whether they are not multiplied yet with anything that depends on the sample.
+    part
+        Whether they may be other entries than those at the use, or in another order.
+    row
+        Whether they are a row of a matrix that was added, or compared, and all that came of it.
+    """
+
+    use: "Use"
+    axes: frozenset[int]
+    own: bool = False
+    part: bool = False
+    row: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """What is known of one value of the program, without running it.
@@ -37,6 +62,8 @@ class Value:
         Per entry of its last axis the known numbers, or None.
     layers
         The layers that a batched value went through last.
+    scaled
+        Parameters that a batched value's entries are products with, or entries of.
     """
 
     shape: tuple[int, ...]
@@ -48,6 +75,7 @@ class Value:
     known: np.ndarray[Any, Any] | None = None
     columns: tuple[np.ndarray[Any, Any] | None, ...] | None = None
     layers: frozenset["Use"] = frozenset()
+    scaled: frozenset[Scaled] = frozenset()
 
     @property
     def batched(self) -> bool:
@@ -75,8 +103,8 @@ class Value:
             known = np.array_equal(self.known, other.known)
         return (
             known
-            and (self.sample_axis, self.leaves, self.flat, self.layers)
-            == (other.sample_axis, other.leaves, other.flat, other.layers)
+            and (self.sample_axis, self.leaves, self.flat, self.layers, self.scaled)
+            == (other.sample_axis, other.leaves, other.flat, other.layers, other.scaled)
             and same_view(self.view, other.view)
         )
 
@@ -128,7 +156,7 @@ class Use:
 
     @property
     def is_layer(self) -> bool:
-        """Whether LAI sees it: a matrix or a convolution."""
+        """Whether LAI reads it: a matrix or a convolution."""
         return self.kind in ("dense", "convolution")
 
 

@@ -1,5 +1,6 @@
 """Reading a jaxpr: which values the samples touch, where they lie, and where parameters meet them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from lai_jax._program.program import Operation, Program, Use, Value, closed_of, 
 from lai_jax._program.rules.axes import common_axis, output_axis
 from lai_jax._program.rules.gathers import row_column
 from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED
+from lai_jax._program.rules.sums import Followed, entries_of, follow
 from lai_jax._program.rules.values import joined_columns, of_constant, unbatched
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View
@@ -53,7 +55,18 @@ class Reading:
         self.differentiated = differentiated
         self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
+        self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
         self.uses: dict[tuple[Any, ...], Use] = {}
+
+    def size(self, value: Value) -> int:
+        """Return how many numbers the largest leaf holds that a value of the parameters depends on."""
+        return max((math.prod(self.shapes.get(leaf, value.shape)) for leaf in value.leaves), default=1)
+
+    def takes_rows(self, use: Use) -> bool:
+        """Whether a use takes rows, or single numbers, of a leaf that has more axes."""
+        own = sum(size > 1 for size in use.operand.shape)
+        wide = (sum(size > 1 for size in self.shapes.get(leaf, ())) for leaf in use.operand.leaves)
+        return use.kind == "copy" and 0 < own < max(wide, default=0)
 
     def captured_view(self, array: Any) -> View | None:
         """Return the view of a captured array that can be a frozen weight; its leaf number is negative."""
@@ -174,12 +187,15 @@ class Reader:
         """Read a primitive operation with a batched input."""
         use = self.product(eqn, values)
         copies: dict[int, Use] = {}
+        values = list(values)
         if use is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
                     samples = _copied_axis(eqn, value, values, self.reading.lenient)
                     copy = copies[position] = self.copied(eqn, f"input {position}", value, samples)
-                    values[position] = replace(value, shape=copy.output.shape, sample_axis=samples)
+                    entries = entries_of(copy, value, size=self.reading.size(value))
+                    shape = copy.output.shape
+                    values[position] = replace(value, shape=shape, sample_axis=samples, scaled=entries)
         samples = output_axis(eqn, values)
         layers = frozenset[Use]().union(*(value.layers for value in values))
         if use is not None:
@@ -188,6 +204,14 @@ class Reader:
                 for earlier in layers:
                     earlier.followed = True
                 layers = frozenset((use,))
+        found = Followed() if use is not None else follow(eqn, values, self.reading.takes_rows)
+        if use is not None and use.kind == "gather" and use.operand.leaves:
+            read = Value(tuple(eqn.outvars[0].aval.shape), eqn.outvars[0].aval.dtype)
+            found = Followed(entries_of(use, read, size=self.reading.size(use.operand)))
+        if found.summed:  # products that are summed are a layer, which LAI does not read
+            for earlier in layers - found.summed:
+                earlier.followed = True
+            layers = found.summed
         outputs = []
         for position, variable in enumerate(eqn.outvars):
             own: SampleAxis | None = samples
@@ -195,7 +219,9 @@ class Reader:
                 own = values[position].sample_axis
             columns = joined_columns(eqn, values)
             shape = tuple(variable.aval.shape)
-            outputs.append(Value(shape, variable.aval.dtype, own, columns=columns, layers=layers))
+            outputs.append(
+                Value(shape, variable.aval.dtype, own, columns=columns, layers=layers, scaled=found.scaled)
+            )
         counted = row_column(eqn, values) if eqn.primitive.name == "gather" else None
         return self.emit(eqn, slots, outputs, use=use, copies=copies, row_column=counted)
 

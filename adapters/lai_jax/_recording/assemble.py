@@ -61,6 +61,8 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
 
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
+    if not everything:
+        plan.check_readable()
     layers = [_record(own, measured) for own in plan.records if everything or own.use.is_layer]
     if isinstance(layers[-1], lai.ConvolutionTrace):  # LAI reads rows of output gradients
         layers[-1] = layers[-1].unfolded()
@@ -71,6 +73,10 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         gradients = materialised_gradients(model, uses, leaves, measured.records, measured.cotangents)
         whole = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
     found = [*layers[:-1], *whole, layers[-1]]
+    if plan.unread is not None:  # LAI and LLI refuse a record of nothing, and Ghost adds it up to nothing
+        found.append(
+            lai.GainTrace(None, jnp.zeros((model.samples, 1), measured.losses.dtype), name="no last layer")
+        )
     if model.real == model.samples:
         return found
     return [_first(record, model.real) for record in found]

@@ -31,11 +31,25 @@ class Plan:
         The leaves whose gradients are materialised sample by sample, and the uses that takes.
     left_out
         Leaves that no record explains, and why.
+    unread
+        Why LAI and LLI cannot read the last layer; None where they can.
     """
 
     records: list[PlannedRecord]
     materialised: dict[int, list[Use]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
+    unread: str | None = None
+
+    def check_readable(self) -> None:
+        """Raise if the last layer is none that LAI and LLI can read.
+
+        Raises
+        ------
+        UnexplainedError
+            If it is not.
+        """
+        if self.unread is not None:
+            raise UnexplainedError(self.unread)
 
 
 def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
@@ -45,7 +59,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
     for use in uses:
         for leaf in use.operand.leaves:
             by_leaf[leaf].append(use)
-    ordered = _ordered(model, uses, last)
+    ordered, unread = _ordered(model, uses, last)
     # A leaf theta is explained in the first of three ways that holds.
     #
     # 1. Factored. All of its uses are products s = W a in which W is a rearrangement of some of theta's
@@ -63,7 +77,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
     #    else: its gradient is that layer's output gradient, summed over positions.
     records = with_biases(model.program, records, by_leaf, model.left_out)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
-    plan = Plan(records, left_out=dict(model.left_out))
+    plan = Plan(records, left_out=dict(model.left_out), unread=unread)
     # 3. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
     #    the budget. Anything that has uses can be, so that nothing else is ever refused here.
     for leaf, own in by_leaf.items():
@@ -108,21 +122,22 @@ def iterations(use: Use) -> Iterator[Iteration]:
     return product(*ranges)
 
 
-def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> list[PlannedRecord]:
+def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
+    """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
     if not layers:
         msg = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
-        raise ValueError(msg)
-    final = _last(model, layers, last)
+        raise UnexplainedError(msg)
+    final, unread = _last(model, layers, last)
     tables = [use for use in uses if use.kind == "gather"]
     records: list[PlannedRecord] = []
     for use in [*tables, *(use for use in layers if use is not final), final]:
-        merged = bool(use.loops) and _loops_over_positions(use, use is final)
+        merged = bool(use.loops) and _loops_over_positions(use, use is final and unread is None)
         every: list[Iteration | None] = [None] if merged else list(iterations(use))
         for iteration in every:
             suffix = "".join(f"[{k}]" for k in iteration or ())
             records.append(PlannedRecord(use, iteration, use_name(model, use) + suffix))
-    return records
+    return records, unread
 
 
 def _loops_over_positions(use: Use, final: bool) -> bool:
@@ -138,26 +153,35 @@ def _loops_over_positions(use: Use, final: bool) -> bool:
     return final or (invariant and use.kind == "dense" and not has_positions(use))
 
 
-def _last(model: Model, layers: Sequence[Use], last: str | None) -> Use:
+def _last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, str | None]:
+    """Return the last layer; where LAI and LLI cannot read it another one, and why they cannot."""
     names = [use_name(model, use) for use in layers]
     if last is not None:
         chosen = [use for use, name in zip(layers, names, strict=True) if name == last]
         if len(chosen) != 1:
             msg = f"last: expected the name of one layer, one of {sorted(set(names))}, got {last!r}"
             raise ValueError(msg)
-        return chosen[0]
+        return chosen[0], None
     final = final_layers(model.program)
-    if len(final) == 1:
-        return final[0]
     if not final:
         msg = (
             "apply: the last layer is in a scan whose next iteration uses its output, so that there is no "
             "single last layer; unroll the scan, or apply a last layer after it"
         )
         raise UnexplainedError(msg)
-    found = sorted(use_name(model, use) for use in final)
-    msg = f"apply: expected one last layer, found several: {found}; pass last=NAME"
-    raise ValueError(msg)
+    found = sorted({use_name(model, use) for use in final})
+    several = f"apply: expected one last layer, found several: {found}; pass last=NAME"
+    if all(use.is_layer for use in final):
+        if len(final) == 1:
+            return final[0], None
+        raise UnexplainedError(several)
+    if any(use.is_layer for use in final):
+        return layers[-1], several
+    return layers[-1], (
+        f"apply: the losses depend on {found[0]!r}, whose products with the samples are summed, without "
+        "another layer behind it: LAI and LLI read no such layer, and would take an earlier one for the "
+        "last; use estimator 'ghost' or 'exact', or write it as a product of matrices"
+    )
 
 
 def _factorable(uses: Sequence[Use], final: Use) -> bool:

@@ -84,6 +84,18 @@ def _squeeze(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return _shifted(common_axis(eqn, values), eqn.params["dimensions"])
 
 
+def _stack(eqn: Any, values: Sequence[Value]) -> SampleAxis:
+    samples = common_axis(eqn, values)
+    return samples.moved(samples.axis + (eqn.params["axis"] <= samples.axis))
+
+
+def _unstack(eqn: Any, values: Sequence[Value]) -> SampleAxis:
+    samples = common_axis(eqn, values)
+    if samples.axis == eqn.params["axis"]:
+        raise couples(eqn, "takes the samples apart")
+    return _shifted(samples, (eqn.params["axis"],))
+
+
 def _whole_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     """Slices and paddings: the samples' axis must stay whole and in order."""
     # A dynamic slice takes start indices behind its data, a pad its filling: of these nothing is cut.
@@ -190,6 +202,8 @@ RULES: dict[str, Rule] = {
     "concatenate": _keeps_off("dimension"),
     "rev": _keeps_off("dimensions"),
     "top_k": _keeps_off("axis"),
+    "stack": _stack,
+    "unstack": _unstack,
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
     "transpose": _transpose,

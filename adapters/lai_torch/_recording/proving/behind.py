@@ -136,6 +136,7 @@ class _Replay(Recorder):
         self.meetings = 0
         self.results: list[tuple[Any, Tensor]] = []
         self.compared: str | None = None
+        self.rows: tuple[int, set[int]] = (0, set())
         self._touched: Any = WeakTensorKeyDictionary()
         self._moved = {id(like.parameters[name]) for name in names}
 
@@ -182,7 +183,7 @@ class _Replay(Recorder):
         return self.mark(value + self.move.of(value, self.meetings)) if self.move.by else value
 
     def _compare(self, func: Any, involved: Sequence[Tensor], met: Sequence[Tensor]) -> None:
-        """Note rows of a parameter that are compared with one and the same row of the batch: prototypes."""
+        """Note rows of a parameter beside one and the same row of the batch: prototypes."""
         if func not in ADDING or len(involved) != 2 or len(met) != 1:
             return
         (own,) = (one for one in involved if one is not met[0])
@@ -194,9 +195,17 @@ class _Replay(Recorder):
         (flat, varies) = ([not _repeats(one, axis) for axis in range(len(shape))] for one in sides)
         rows = any(b and not a for a, b in zip(flat, varies, strict=True))
         entries = any(b and a for a, b in zip(flat, varies, strict=True))
-        row = 0 < own.ndim < self.parameters[source.name].ndim
-        if row or (rows and entries):
+        if rows and entries:
             self.compared = resolve_name(func) or str(func)
+        elif 0 < own.ndim < self.parameters[source.name].ndim:
+            # one row of a matrix is an offset, several of them behind the last layer are prototypes
+            before, seen = self.rows
+            seen = (
+                seen | {int(own.storage_offset())}
+                if before == len(self.outputs)
+                else {int(own.storage_offset())}
+            )
+            self.rows = len(self.outputs), seen
 
     def _follow(self, func: Any, involved: list[Tensor], out: Any, *, understood: bool) -> None:
         depends = any(map(self._depends, involved))
@@ -235,6 +244,8 @@ def _summed(plain: _Replay, run: Run, name: str) -> str | None:
                 run(replay)
             known[weight, met] = replay.results
             compared.append(replay.compared)
+            if replay.rows[0] == len(replay.outputs) and len(replay.rows[1]) > 1:
+                compared[-1] = compared[-1] or "its rows, one by one"
             first = known[next(iter(known))]
             shapes = [[(func, one.shape) for func, one in each] for each in (first, replay.results)]
             if shapes[0] != shapes[1]:

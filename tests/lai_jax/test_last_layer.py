@@ -1,0 +1,169 @@
+"""The last layer is the last, however it is written: read where it can be, else refused by name."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+from jax import lax
+
+import lai_core as lai
+
+N, WIDTH = 5, 6
+FIXED = jnp.asarray(np.random.default_rng(3).standard_normal((WIDTH, 3)))
+
+
+def classes(numbers):
+    """Make three outputs of one number a sample."""
+    return numbers[:, None] * jnp.arange(1.0, 4.0)
+
+
+def chosen(x):
+    return (jnp.abs(lax.stop_gradient(x[:, 0])) * 3).astype(int) % 5
+
+
+READ = {
+    "inner": (lambda p, h, x: classes(jnp.inner(h, p["w"])), (WIDTH,)),
+    "dot": (lambda p, h, x: classes(jnp.dot(h, p["w"])), (WIDTH,)),
+    "a vector @": (lambda p, h, x: classes(p["w"] @ h.T), (WIDTH,)),
+    "tensordot": (lambda p, h, x: classes(jnp.tensordot(h, p["w"], 1)), (WIDTH,)),
+    "vdot under vmap": (lambda p, h, x: classes(jax.vmap(lambda one: jnp.vdot(one, p["w"]))(h)), (WIDTH,)),
+    "einsum over two axes": (
+        lambda p, h, x: jnp.einsum("nab,abk->nk", h.reshape(-1, 2, 3), p["w"]),
+        (2, 3, 3),
+    ),
+}
+"""Heads that are layers: `w` is the last one."""
+
+REFUSED = {
+    "summed product": (lambda p, h, x: classes((h * p["w"]).sum(-1)), (WIDTH,)),
+    "mean": (lambda p, h, x: classes((h * p["w"]).mean(-1)), (WIDTH,)),
+    "under vmap": (lambda p, h, x: classes(jax.vmap(lambda one: (one * p["w"]).sum())(h)), (WIDTH,)),
+    "rows": (lambda p, h, x: (h[:, None] * p["w"]).sum(-1), (3, WIDTH)),
+    "cumsum": (lambda p, h, x: classes((h * p["w"]).cumsum(-1)[:, -1]), (WIDTH,)),
+    "reshaped": (
+        lambda p, h, x: classes((h * p["w"]).reshape(-1, 2, 3).transpose(0, 2, 1).sum((1, 2))),
+        (WIDTH,),
+    ),
+    "a loop": (lambda p, h, x: classes(sum(h[:, i] * p["w"][i] for i in range(WIDTH))), (WIDTH,)),
+    "a loop over products": (
+        lambda p, h, x: classes(sum((h * p["w"])[:, i] for i in range(WIDTH))),
+        (WIDTH,),
+    ),
+    "scan": (
+        lambda p, h, x: classes(
+            lax.scan(lambda c, a: (c + a[0] * a[1], None), jnp.zeros(len(h)), (h.T, p["w"]))[0]
+        ),
+        (WIDTH,),
+    ),
+    "fori": (
+        lambda p, h, x: classes(
+            lax.fori_loop(0, WIDTH, lambda i, c: c + h[:, i] * p["w"][i], jnp.zeros(len(h)))
+        ),
+        (WIDTH,),
+    ),
+    "divided": (lambda p, h, x: classes((h / p["w"]).sum(-1)), (WIDTH,)),
+    "computed": (lambda p, h, x: classes((h * jnp.exp(p["w"])).sum(-1)), (WIDTH,)),
+    "repeated": (lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)), (WIDTH,)),
+    "jitted": (lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])), (WIDTH,)),
+    "recomputed": (
+        lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
+        (WIDTH,),
+    ),
+    "prototypes": (lambda p, h, x: -((h[:, None] - p["w"]) ** 2).sum(-1), (3, WIDTH)),
+    "prototypes one by one": (
+        lambda p, h, x: -jnp.stack([((h - p["w"][k]) ** 2).sum(-1) for k in range(3)], 1),
+        (3, WIDTH),
+    ),
+    "rows of a table": (lambda p, h, x: classes((h * p["w"][chosen(x)]).sum(-1)), (5, WIDTH)),
+    "rows of a table, einsum": (
+        lambda p, h, x: classes(jnp.einsum("nd,nd->n", h, p["w"][chosen(x)])),
+        (5, WIDTH),
+    ),
+    "normalised and gained": (
+        lambda p, h, x: classes(((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]),
+        (WIDTH,),
+    ),
+}
+"""Heads that are layers, and that LAI does not read."""
+
+BEHIND = {
+    "temperature": (lambda p, s, x: s * jnp.exp(p["w"]), ()),
+    "offset": (lambda p, s, x: s + p["w"], (3,)),
+    "a row of offsets": (lambda p, s, x: s + p["w"][1], (2, 3)),
+    "sum of offsets": (lambda p, s, x: s + p["w"].sum(), (3,)),
+    "offset a class of samples": (lambda p, s, x: s + p["w"][chosen(x)], (5, 3)),
+    "thresholds of one number": (lambda p, s, x: s[:, :1] + p["w"], (3,)),
+    "gain and offset": (lambda p, s, x: s * p["w"][:3] + p["w"][3:], (6,)),
+    "gain and softmax": (lambda p, s, x: jax.nn.log_softmax(s * p["w"]), (3,)),
+    "normalised": (lambda p, s, x: (s - s.mean(-1, keepdims=True)) / s.std(-1, keepdims=True) * p["w"], (3,)),
+    "mean of scaled positions": (
+        lambda p, s, x: (s[:, None] * jnp.arange(1.0, 5)[:, None] * p["w"]).mean(1),
+        (3,),
+    ),
+    "gain and absolute errors": (lambda p, s, x: -jnp.abs(s * p["w"] - 1), (3,)),
+}
+"""What is no layer, behind one."""
+
+
+def loss(outputs, targets):
+    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
+
+
+def case(head, shape, *, body=(4, WIDTH)):
+    draw = np.random.default_rng(0)
+    params = {"body": jnp.asarray(draw.standard_normal(body)), "w": jnp.asarray(draw.standard_normal(shape))}
+    batch = jnp.asarray(draw.standard_normal((N, 4))), jnp.arange(N) % 3
+    return lambda p, x: head(p, jnp.tanh(x @ p["body"]), x), params, loss, *batch
+
+
+def check_ghost(given):
+    apply, params, _, inputs, targets = given
+    single = jax.grad(lambda p, x, t: loss(apply(p, x[None]), t[None])[0])
+    leaves = jax.tree.leaves(jax.vmap(single, (None, 0, 0))(params, inputs, targets))
+    rows = jnp.concatenate([leaf.reshape(N, -1) for leaf in leaves], 1)
+    trace = jax.jit(lambda p: lai_jax.trace(apply, p, *given[2:], gradients="all"))(params)
+    np.testing.assert_allclose(lai.ghost_kernel(trace, trace), rows @ rows.T, rtol=1e-9, atol=1e-12)
+    return trace
+
+
+@pytest.mark.parametrize("name", sorted(READ))
+def test_products_with_vectors_are_layers(name):
+    given = case(*READ[name])
+    found = jax.jit(lambda p: lai_jax.trace(given[0], p, *given[2:]))(given[1])
+    assert found.layers[-1].name == check_ghost(given).layers[-1].name == "w"
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_no_earlier_layer_is_taken_for_the_last(name):
+    given = case(*REFUSED[name])
+    with pytest.raises(ValueError, match="the losses depend on 'w', whose products with the samples"):
+        jax.eval_shape(lambda p: lai_jax.trace(given[0], p, *given[2:]), given[1])
+    trace = check_ghost(given)
+    for kernel in (lai.lai_kernel, lai.lli_kernel):
+        with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
+            kernel(trace, trace)
+
+
+@pytest.mark.parametrize("name", sorted(BEHIND))
+def test_gains_and_offsets_behind_the_last_layer_are_none(name):
+    function, shape = BEHIND[name]
+    given = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
+    found = jax.eval_shape(lambda p: lai_jax.trace(given[0], p, *given[2:]), given[1])
+    assert found.layers[-1].name == "body"
+
+
+def test_a_product_with_the_inputs_beside_the_last_layer_is_another_last_one():
+    given = case(lambda p, h, x: h + (x * p["w"]).sum(-1, keepdims=True), (4,), body=(4, 3))
+    with pytest.raises(ValueError, match=r"found several: \['body', 'w'\]; pass last=NAME"):
+        lai_jax.trace(*given)
+    check_ghost(given)
+    assert lai_jax.trace(*given, last="body").layers[-1].name == "body"
+
+
+def test_samples_are_followed_through_stacks():
+    def head(p, h, x):
+        first, second = jnp.unstack(h, axis=1)
+        return jnp.stack([first, second, first * second], axis=1) @ p["w"]
+
+    assert check_ghost(case(head, (3, 3), body=(4, 2))).layers[-1].name == "w"
