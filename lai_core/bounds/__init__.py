@@ -7,7 +7,8 @@ r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, 
   `lai_gap_range`, `lli_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
 * What an approximate score guarantees about selection: `cosine_guarantee`, `pearson_guarantee`,
   `certain_order`, `certain_sign`, `selection_regret_bound`.
-* Ghost from its top layers alone: `top_layers_bound`, and without bias `truncated_ghost`.
+* Ghost from its top layers alone: `top_layers_bound`, `missing_layers_bound`, and without bias
+  `truncated_ghost`.
 
 There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
 inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
@@ -42,6 +43,7 @@ from lai_core.bounds._printed import (
 from lai_core.bounds._ranking import (
     certain_order,
     certain_sign,
+    certified_regret_bound,
     common_factor,
     cosine_guarantee,
     pearson_guarantee,
@@ -60,6 +62,9 @@ from lai_core.bounds._ratios import (
 )
 from lai_core.bounds._truncation import (
     layer_factors,
+    layer_norm_factor,
+    missing_layers_bound,
+    residual_factor,
     top_layers_bound,
     truncated_ghost,
     truncation_probabilities,
@@ -70,6 +75,7 @@ __all__ = [
     "aligned_similarity_bound",
     "certain_order",
     "certain_sign",
+    "certified_regret_bound",
     "common_factor",
     "conservative_bound",
     "cosine_guarantee",
@@ -83,11 +89,13 @@ __all__ = [
     "lai_gap_range",
     "lai_lower_bound",
     "layer_factors",
+    "layer_norm_factor",
     "lli_gap_bound",
     "lli_gap_bound_without_alignment",
     "lli_gap_range",
     "lli_relative_bound",
     "mean_ratio",
+    "missing_layers_bound",
     "norm_product_bound",
     "pair_gap_bound",
     "pearson_guarantee",
@@ -96,6 +104,7 @@ __all__ = [
     "relative_conservative_bound",
     "relative_error_bound",
     "relative_limit",
+    "residual_factor",
     "reversed_pairs",
     "selection_regret",
     "selection_regret_bound",

@@ -209,6 +209,33 @@ def selection_regret_bound(
 
 
 @checked
+def certified_regret_bound(
+    approximation: Float[Array, " n_train"], errors: Float[Array, " n_train"], /
+) -> Float[Array, ""]:
+    r"""Bound the regret by how far each approximate score can be off: the least such bound.
+
+    Implements :eq:`certified-regret`: :math:`\sum_j \max(\epsilon_j - |\hat v_j|, 0)` where
+    :math:`|v_j - \hat v_j| \le \epsilon_j`. Only a sample whose error can exceed its score is misjudged, and
+    then its exact score is at most the excess; the scores at that excess attain the bound.
+
+    Parameters
+    ----------
+    approximation
+        Approximate scores; positive helps.
+    errors
+        Their bounds, not negative, such as `top_layers_bound`'s.
+
+    Returns
+    -------
+    array
+        In units of scores.
+    """
+    xp = xp_of(approximation)
+    excess = errors - xp.abs(approximation)
+    return xp.sum(xp.where(excess > 0, excess, xp.zeros_like(excess)))
+
+
+@checked
 def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /) -> Float[Array, ""]:
     r"""Compute the one factor between Ghost and LAI where they rank alike.
 

@@ -6,6 +6,7 @@ random and what was computed is reweighted (no bias, a known variance).
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from jaxtyping import Float
 
@@ -42,7 +43,53 @@ def layer_factors(
     spectral = xp.max(xp.linalg.svdvals(weight)) * xp.max(xp.abs(slopes), axis=-1)
     columns = xp.sum(weight * weight, axis=0)
     frobenius = xp.sqrt(xp.sum(slopes * slopes * columns, axis=-1))
-    return xp.minimum(frobenius, spectral)
+    # The sums have d_in d_out terms, one after the other at worst; a singular value is off by a few roundings
+    # of the largest one for each row and column.
+    entries = int(weight.shape[0]) * int(weight.shape[1])
+    return rounded_up(xp, xp.minimum(frobenius, spectral), 8 * entries + 8)
+
+
+@checked
+def layer_norm_factor(gain: Float[Array, " d"], deviation: Float[Array, " n"], /) -> Float[Array, " n"]:
+    r"""Bound by how much the backward step of a LayerNorm can stretch each sample's gradient.
+
+    Implements :eq:`block-factors`: :math:`\max_i |\gamma_i| / \sigma(x)`. Removing the mean and the part
+    along the normalised input only shortens a gradient.
+
+    Parameters
+    ----------
+    gain
+        The LayerNorm's gain.
+    deviation
+        What it divided each sample by, the square root of variance plus epsilon.
+
+    Returns
+    -------
+    array
+        Rounded up.
+    """
+    xp = xp_of(gain)
+    return rounded_up(xp, xp.max(xp.abs(gain)) / deviation, 1)
+
+
+@checked
+def residual_factor(branch: Float[Array, " n"], /) -> Float[Array, " n"]:
+    r"""Bound by how much the backward step of a residual block can stretch each sample's gradient.
+
+    Implements :eq:`block-factors`: :math:`1 + F` for :math:`h + f(h)`, F being the product of the factors
+    along the branch f.
+
+    Parameters
+    ----------
+    branch
+        F.
+
+    Returns
+    -------
+    array
+        Rounded up.
+    """
+    return rounded_up(xp_of(branch), 1.0 + branch, 1)
 
 
 @checked
@@ -54,7 +101,7 @@ def top_layers_bound(
     training_norms: Float[Array, " n_train"],
     /,
 ) -> Float[Array, " n_train"]:
-    r"""Bound what the layers below k contribute to Ghost's score.
+    r"""Bound what the layers below k of a chain contribute to Ghost's score, rounded up.
 
     Implements :eq:`top-layer-certificate`: :math:`\sum_z \|g^{(k)}_z\| \|g^{(k)}_j\| \sum_{l<k}
     |\alpha^{(l)}_{zj}| \prod_{t=l}^{k-1} f_t(z) f_t(j)`. A score from layers k, ..., L that exceeds it in
@@ -73,16 +120,61 @@ def top_layers_bound(
     Returns
     -------
     array
-        At least the absolute difference between Ghost's score and its top layers'.
+        At least the absolute difference between Ghost's score and its top layers', of the arguments as they
+        are: what is rounded here is rounded up.
     """
     xp = xp_of(alpha)
     # From the top down, the products of factors so far times the norms bound the gradients of layer l.
-    norms_z, norms_j, total = validation_norms, training_norms, xp.zeros_like(alpha[0, ...])
-    for layer in range(int(alpha.shape[0]) - 1, -1, -1):
-        norms_z = norms_z * validation_factors[layer, ...]
-        norms_j = norms_j * training_factors[layer, ...]
-        total = total + xp.abs(alpha[layer, ...]) * norms_z[:, None] * norms_j[None, :]
-    return xp.sum(total, axis=0)
+    below, norms = int(alpha.shape[0]), (validation_norms, training_norms)
+    reached: list[tuple[Array, Array]] = []
+    for layer in range(below - 1, -1, -1):
+        norms = norms[0] * validation_factors[layer, ...], norms[1] * training_factors[layer, ...]
+        reached.insert(0, norms)
+    bounds = (rounded_up(xp, xp.stack(side), below) for side in zip(*reached, strict=True))
+    return _missing(xp, alpha, *bounds)
+
+
+@checked
+def missing_layers_bound(
+    alpha: Float[Array, "missing n_val n_train"],
+    validation_norms: Float[Array, "missing n_val"],
+    training_norms: Float[Array, "missing n_train"],
+    /,
+) -> Float[Array, " n_train"]:
+    r"""Bound what layers contribute to Ghost's score whose gradients have known bounds alone.
+
+    Implements :eq:`block-factors`: :math:`\sum_z \sum_l |\alpha^{(l)}_{zj}|\, b_l(z)\, b_l(j)`. Like
+    `top_layers_bound`, for networks that are no chain: there b follows the graph, a block at a time.
+
+    Parameters
+    ----------
+    alpha
+        Embedding similarities of the layers that are missing.
+    validation_norms, training_norms
+        At least the norms of their output gradients, b.
+
+    Returns
+    -------
+    array
+        At least the absolute value of these layers' part of Ghost's score; rounded up.
+    """
+    return _missing(xp_of(alpha), alpha, validation_norms, training_norms)
+
+
+def _missing(xp: Namespace, alpha: Array, norms_z: Array, norms_j: Array) -> Array:
+    """Sum absolute products over layers and validation samples, rounded up."""
+    terms = xp.abs(alpha) * norms_z[:, :, None] * norms_j[:, None, :]
+    return rounded_up(xp, xp.sum(terms, axis=(0, 1)), 2 + int(alpha.shape[0]) * int(alpha.shape[1]))
+
+
+def rounded_up(xp: Namespace, value: Array, operations: int) -> Array:
+    """Return at least what so many operations on positive numbers would give without rounding."""
+    # Each rounds by a factor of at least 1 - u, u = eps / 2: with k of them the exact value is at most
+    # value / (1 - u)^k <= value (1 + k eps) as long as k eps < 1. The next number makes up for this product's
+    # own rounding. Numbers too small to be normal are outside of what this says.
+    return xp.nextafter(
+        value * (1.0 + operations * float(xp.finfo(value.dtype).eps)), xp.full_like(value, inf)
+    )
 
 
 @checked

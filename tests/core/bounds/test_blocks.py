@@ -1,0 +1,157 @@
+"""Certificates for residual and LayerNorm blocks, rounded up, and the least regret that they promise."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core import bounds
+
+seeds = st.integers(0, 2**20)
+floats = st.floats(2**-10, 2**10, width=32)
+
+
+@pytest.mark.equation("block-factors")
+@given(seeds, st.sampled_from((1, 2, 5)), st.sampled_from((0.0, 1e-5, 1.0)))
+def test_a_layer_norms_backward_step_is_within_its_factor(seed, width, epsilon):
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((4, width)) if width > 1 else np.ones((4, 1))
+    gain, gradients = random.standard_normal(width), torch.tensor(random.standard_normal((4, width)))
+    inputs = torch.tensor(rows, requires_grad=True)
+    deviation = np.sqrt(rows.var(1) + epsilon)
+    if (deviation == 0).any():
+        return
+    shift = torch.zeros(width, dtype=torch.float64)
+    outputs = torch.nn.functional.layer_norm(inputs, (width,), torch.tensor(gain), shift, epsilon)
+    (pulled,) = torch.autograd.grad(outputs, inputs, gradients)
+    factor = bounds.layer_norm_factor(gain, deviation)
+    assert (pulled.norm(dim=1).numpy() <= factor * gradients.norm(dim=1).numpy() * (1 + 1e-9)).all()
+
+
+@pytest.mark.equation("block-factors")
+def test_the_layer_norms_factor_is_attained_beside_the_input():
+    """Along a direction without mean and without the input, at the largest gain."""
+    inputs = torch.tensor([[1.0, -1.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    gain = torch.tensor([1.0, 1.0, -3.0, 3.0], dtype=torch.float64)
+    shift = torch.zeros(4, dtype=torch.float64)
+    outputs = torch.nn.functional.layer_norm(inputs, (4,), gain, shift, 0.0)
+    (pulled,) = torch.autograd.grad(
+        outputs, inputs, torch.tensor([[0.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
+    )
+    deviation = inputs.detach().numpy().std(1)
+    factor = bounds.layer_norm_factor(gain.numpy(), deviation)
+    np.testing.assert_allclose(float(pulled.norm()), factor * np.sqrt(2), rtol=1e-12)
+
+
+@pytest.mark.equation("block-factors")
+@given(seeds)
+def test_what_the_blocks_of_a_residual_network_miss_is_within_the_bound(seed):
+    """Two blocks h + W2 gelu(W1 LN(h)) and a readout: LLI is certain within the bound of the other layers."""
+    torch.manual_seed(seed)
+    blocks = [
+        (torch.nn.LayerNorm(4), torch.nn.Linear(4, 6, bias=False), torch.nn.Linear(6, 4, bias=False))
+        for _ in range(2)
+    ]
+    head = torch.nn.Linear(4, 3, bias=False)
+    modules = torch.nn.ModuleList([*(each for block in blocks for each in block), head]).double()
+    for norm, *_ in blocks:
+        torch.nn.init.normal_(norm.weight)
+    matrices = [matrix for _, *pair in blocks for matrix in pair] + [head]
+    sides, reached = [], []
+    for count in (2, 3):
+        state, labels = torch.randn(count, 4, dtype=torch.float64), torch.randint(3, (count,))
+        with torch.no_grad():
+            bounds_of, hidden = [], state
+            for norm, first, second in blocks:
+                normal, deviation = norm(hidden), (hidden.var(1, correction=0) + norm.eps).sqrt()
+                inner = first(normal).requires_grad_()
+                with torch.enable_grad():
+                    (slopes,) = torch.autograd.grad(torch.nn.functional.gelu(inner).sum(), inner)
+                inner = inner.detach()
+                bounds_of.append((norm.weight.detach(), deviation, first, second, slopes))
+                hidden = hidden + second(torch.nn.functional.gelu(inner))
+            probabilities = head(hidden).softmax(1)
+        last = probabilities - torch.nn.functional.one_hot(labels, 3)
+        ones = np.ones((count, 4))
+        size = last.norm(dim=1).numpy() * bounds.layer_factors(head.weight.detach().numpy(), ones)
+        found = []
+        for gain, deviation, first, second, slopes in reversed(bounds_of):
+            inner = bounds.layer_factors(second.weight.detach().numpy(), slopes.numpy())
+            down = bounds.layer_factors(first.weight.detach().numpy(), ones)
+            found = [size * inner, size, *found]
+            branch = inner * down * bounds.layer_norm_factor(gain.numpy(), deviation.numpy())
+            size = size * bounds.residual_factor(branch)
+        reached.append(np.array(found))
+        per_sample = []
+        for row, label in zip(state, labels, strict=True):
+            modules.zero_grad()
+            hidden = row
+            for norm, first, second in blocks:
+                hidden = hidden + second(torch.nn.functional.gelu(first(norm(hidden))))
+            torch.nn.functional.cross_entropy(head(hidden), label).backward()
+            per_sample.append([matrix.weight.grad.clone() for matrix in matrices])
+        sides.append((per_sample, _inputs(state, blocks)))
+    (validation, z), (training, j) = sides
+    missing = np.array(
+        [
+            [sum(float((a * b).sum()) for a, b in zip(v[:-1], t[:-1], strict=True)) for t in training]
+            for v in validation
+        ]
+    ).sum(0)
+    alpha = np.array([(a @ b.T).numpy() for a, b in zip(z, j, strict=True)])
+    assert (abs(missing) <= bounds.missing_layers_bound(alpha, *reached)).all()
+
+
+def _inputs(state, blocks):
+    """Return the input of every matrix but the head."""
+    found = []
+    with torch.no_grad():
+        for norm, first, second in blocks:
+            normal = norm(state)
+            inner = torch.nn.functional.gelu(first(normal))
+            found += [normal, inner]
+            state = state + second(inner)
+    return found
+
+
+@pytest.mark.equation("block-factors")
+@given(st.lists(floats, min_size=18, max_size=18))
+def test_bounds_are_not_below_their_exact_value(backend, numbers):
+    """In single precision, where every operation rounds; the exact value in fractions."""
+    values = np.array(numbers, np.float32)
+    alpha, z, j = values[:8].reshape(4, 2, 1), values[8:16].reshape(4, 2), values[14:18].reshape(4, 1)
+    found = backend.numpy(bounds.missing_layers_bound(*map(backend.array, (alpha, z, j))))
+    exact = sum(
+        Fraction(float(alpha[l, k, 0])) * Fraction(float(z[l, k])) * Fraction(float(j[l, 0]))
+        for l in range(4)
+        for k in range(2)
+    )
+    assert Fraction(float(found[0])) >= exact
+    branch = backend.numpy(bounds.residual_factor(backend.array(values[:3])))
+    assert all(Fraction(float(b)) >= 1 + Fraction(float(a)) for a, b in zip(values[:3], branch, strict=True))
+    factor = backend.numpy(bounds.layer_norm_factor(backend.array(values[:3]), backend.array(values[3:5])))
+    largest = max(Fraction(float(a)) for a in values[:3])
+    assert all(
+        Fraction(float(b)) >= largest / Fraction(float(s)) for s, b in zip(values[3:5], factor, strict=True)
+    )
+
+
+entries = st.lists(
+    st.tuples(st.integers(-4, 4), st.integers(0, 6), st.integers(-2, 2)), min_size=1, max_size=6
+)
+
+
+@pytest.mark.equation("certified-regret")
+@given(entries)
+def test_the_regret_is_within_the_certified_one_and_attains_it(backend, rows):
+    approximation, errors, shares = (np.array(column, float) for column in zip(*rows, strict=True))
+    bound = bounds.certified_regret_bound(backend.array(approximation), backend.array(errors))
+    worst = approximation - np.where(approximation > 0, 1, -1) * errors
+    for scores, attained in ((approximation + errors * shares / 2, False), (worst, True)):
+        best = np.maximum(scores, 0).sum()
+        regret = best - scores[approximation > 0].sum()
+        assert regret <= backend.numpy(bound) + 1e-12
+        assert not attained or regret == pytest.approx(float(backend.numpy(bound)))
