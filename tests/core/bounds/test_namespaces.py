@@ -62,6 +62,10 @@ def _arrays() -> dict[str, np.ndarray]:
         "probabilities": np.array([0.25, 0.5, 1.0]),
         "approximate": rng.standard_normal((3, 2, 4)),
         "exact": rng.standard_normal((3, 2, 4)),
+        "errors": rng.uniform(0, 2, 4),
+        "gain": rng.standard_normal(4),
+        "deviation": rng.uniform(0.5, 2, 3),
+        "branch": rng.uniform(0, 2, 3),
     }
 
 
@@ -89,7 +93,9 @@ def _call(name: str, convert) -> tuple:
         if parameter.name in norms:
             rng = np.random.default_rng(norms[parameter.name])
             size = norms[parameter.name]
-            positional.append(rng.uniform(0.5, 1, (3, size) if name == "cosines" else size))
+            positional.append(
+                rng.uniform(0.5, 1, (3, size) if name in {"cosines", "missing_layers_bound"} else size)
+            )
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(arrays[parameter.name])
     named = {p.name: options[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
