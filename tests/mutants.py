@@ -49,7 +49,7 @@ class Mutant:
 
 MUTANTS = {
     "drop a sign": Mutant(
-        "lai_core/_engine/outer.py",
+        "lai_core/_engine/pairs.py",
         "product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "product = -xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
         "estimators/test_exactness.py",
@@ -62,14 +62,14 @@ MUTANTS = {
     ),
     "drop the bias of LAI": Mutant(
         "lai_core/estimators/_parameters.py",
-        "        if layer.has_readout_bias:",
-        "        if False:",
+        "        if not layer.has_readout_bias:",
+        "        if True:",
         "estimators/test_exactness.py",
     ),
     "count a readout bias once under flatten": Mutant(
-        "lai_core/estimators/_parameters.py",
-        "biases.append(count * scale)",
-        "biases.append(1 * scale)",
+        "lai_core/estimators/_positions.py",
+        'if positions != "flatten" or array.ndim == 2:',
+        "if True:",
         "estimators/test_exactness.py",
     ),
     "drop a layer of LAI": Mutant(
@@ -86,7 +86,7 @@ MUTANTS = {
     ),
     "swap the first and the last beta": Mutant(
         "lai_core/estimators/_parameters.py",
-        "output_gradients = trace.layers[-1].output_gradients\n    if",
+        "output_gradients = last.output_gradients\n    if",
         "output_gradients = trace.layers[0].output_gradients\n    if",
         "estimators/test_exactness.py",
     ),
@@ -103,12 +103,15 @@ MUTANTS = {
         "estimators/test_exactness.py",
     ),
     "sum positions where the mean is asked": Mutant(
-        "lai_core/estimators/_positions.py", " * (1.0 / count)", "", "estimators/test_exactness.py"
+        "lai_core/estimators/_positions.py",
+        " * (1.0 / number_of_positions(array))",
+        "",
+        "estimators/test_exactness.py",
     ),
     "multiply means in a summary": Mutant(
         "lai_core/_engine/outer.py",
-        "product = xp.matmul(rows, by_group(block, chunk, self.groups, work))",
-        "product = xp.matmul(xp.mean(rows, axis=2, keepdims=True), "
+        "product = matmul(xp, rows, by_group(block, chunk, self.groups, work))",
+        "product = matmul(xp, xp.mean(rows, axis=2, keepdims=True), "
         "xp.sum(by_group(block, chunk, self.groups, work), axis=1, keepdims=True))",
         "estimators/test_summaries.py",
     ),
@@ -161,14 +164,14 @@ MUTANTS = {
         "estimators/test_contraction.py",
     ),
     "drop layer weights of built gradients": Mutant(
-        "lai_core/_engine/outer.py",
-        "product = _scaled(xp.matmul(own, xp.matrix_transpose(other)), scale)",
-        "product = xp.matmul(own, xp.matrix_transpose(other))",
+        "lai_core/_engine/pairs.py",
+        "product = scaled(matmul(xp, own, xp.matrix_transpose(other)), scale)",
+        "product = matmul(xp, own, xp.matrix_transpose(other))",
         "estimators/test_exactness.py",
     ),
     "drop layer weights of self scores": Mutant(
-        "lai_core/_engine/outer.py",
-        "product = _scaled(xp.sum(own * other, axis=-1), scale)",
+        "lai_core/_engine/pairs.py",
+        "product = scaled(xp.sum(own * other, axis=-1), scale)",
         "product = xp.sum(own * other, axis=-1)",
         "estimators/test_exactness.py",
     ),
@@ -179,7 +182,7 @@ MUTANTS = {
         "estimators/test_exactness.py",
     ),
     "take the validation side's positions for both": Mutant(
-        "lai_core/_engine/outer.py",
+        "lai_core/_engine/pairs.py",
         "t, u = self.positions, training.positions\n        if t == u == 1:",
         "t = u = self.positions\n        if t == u == 1:",
         "estimators/test_exactness.py",

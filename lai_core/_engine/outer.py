@@ -4,204 +4,21 @@ With rows `g` and columns `a` this is the gradient of the weight of a layer `s =
 product of two of them is :math:`\sum_{t,t'} \langle a_{zt}, a_{jt'}\rangle \langle g_{zt}, g_{jt'}\rangle`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import over_budget
-from lai_core._engine.factors import built, by_group, by_sample, of_groups
+from lai_core._engine.factors import by_group, of_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, cast, itemsize, matmul
+from lai_core._engine.pairs import Factors, scaled
 
 
 @dataclass(frozen=True)
-class OuterGradient(ParameterGradient):
-    """The factors of a matrix's per-sample gradients.
-
-    Parameters
-    ----------
-    rows
-        `(n, t, d_out)`.
-    columns
-        Blocks `(n, t, d_in_b)` of columns side by side; `d_in` is the sum of their widths.
-    constant
-        Value of one more column, the same at every position: 1 for a bias. None: no such column.
-    scales
-        Factors of each block in an inner product; read on the training side. None: all 1.
-    groups
-        Rows and columns fall into this many contiguous groups, and only entries within a group are
-        parameters (a grouped convolution, a block-diagonal matrix).
-    """
-
-    rows: Array
-    columns: tuple[Array, ...]
-    constant: Array | float | None = None
-    scales: Sequence[Array | float] | None = None
-    groups: int = 1
-
-    @property
-    def samples(self) -> int:
-        """How many samples the batch has."""
-        return int(self.rows.shape[0])
-
-    @property
-    def positions(self) -> int:
-        """How many positions each sample has."""
-        return int(self.rows.shape[1])
-
-    @property
-    def height(self) -> int:
-        """How many rows the matrix has."""
-        return int(self.rows.shape[2])
-
-    @property
-    def widest(self) -> int:
-        """How many columns the widest block has."""
-        return max(int(block.shape[2]) for block in self.columns)
-
-    @property
-    def width(self) -> int:
-        """How many columns the matrix has, the constant one included."""
-        return sum(int(block.shape[2]) for block in self.columns) + (self.constant is not None)
-
-    def total_entries(self) -> int:
-        """How many numbers `total` holds: `d_out d_in / groups`."""
-        offset = self.height if self.constant is not None else 0
-        return self.height * sum(int(block.shape[2]) for block in self.columns) // self.groups + offset
-
-    def total_cost(self) -> int:
-        """Multiply-adds of `total`: `n t d_out d_in / groups`."""
-        return self.samples * self.positions * self.total_entries()
-
-    def pairwise_cost(self, training: "OuterGradient") -> int:
-        """Multiply-adds by pairs of positions. Building gradients costs more than `total` and `along`."""
-        pairs = self.samples * self.positions * training.samples * training.positions
-        return pairs * (self.width + self.height)
-
-    def _built_cost(self, training: "OuterGradient") -> int:
-        products = self.samples * training.samples * self.total_entries()
-        return self.total_cost() + training.total_cost() + products
-
-    def _pair_entries(self, training: "OuterGradient") -> int:
-        """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
-        return 5 * self.groups * self.positions * training.positions
-
-    def factor_entries(self) -> int:
-        """Numbers that one sample's factors take when they are cast or cut out: rows, one block."""
-        return self.positions * (self.height + self.widest)
-
-    def blocks(self, training: "OuterGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
-        """Yield the inner products, built or by pairs of positions, whichever the shapes make cheaper.
-
-        Pairs of positions cost `n_val n t t' (d_in + d_out)` multiply-adds. Building the gradients
-        costs `(n_val t + n t' + n_val n) d_out d_in / groups`; they are built a few rows at a time. They
-        are built too where the positions of one pair of samples would not fit the budget.
-        """
-        pair, own, other = self._pair_entries(training), self.factor_entries(), training.factor_entries()
-        # A pair by positions: sum_tt' <a_zt, a_jt'> <g_zt, g_jt'>, d_in + d_out multiply-adds a term.
-        # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
-        # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
-        fits = (pair + own + other) * itemsize(work.xp, work.dtype) <= work.memory_budget
-        building = self._built_cost(training) < self.pairwise_cost(training) or not fits
-        each = 1 if building else pair  # numbers alive for a pair of samples, beside the sides' own
-        row = self.widest if building else 0
-        n, m = work.fit_both(
-            lambda n, m: n * m * each + n * (own + row) + m * (other + row),
-            self.samples,
-            training.samples,
-            "one pair of samples",
-        )
-        way = self._built if building else self._pairs
-        for columns in spans(training.samples, m):
-            for chunk in spans(self.samples, n):
-                yield chunk, columns, way(chunk, training, columns, work)
-
-    def _pairs(
-        self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
-    ) -> Float[Array, "chunk_val chunk_train"]:
-        xp = work.xp
-        products = partial(_products, by_group, (chunk, training_chunk), self.groups, work)
-        alpha = self.alpha(products, training)
-        product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups
-        t, u = self.positions, training.positions
-        if t == u == 1:
-            return product
-        product = xp.reshape(product, (product.shape[0] // t, t, product.shape[1] // u, u))
-        return xp.sum(product, axis=(1, 3))
-
-    def _built(
-        self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
-    ) -> Float[Array, "chunk_val chunk_train"]:
-        xp = work.xp
-        n, m = chunk.stop - chunk.start, training_chunk.stop - training_chunk.start
-        fixed = n * m + n * self.factor_entries() + m * training.factor_entries()
-        slab, _ = work.fit_both(
-            lambda rows, _: fixed + rows * (n + m) * self.widest,
-            self.height // self.groups,
-            1,
-            "one row of the gradients",
-        )
-        kernel: Array = None
-        for part in spans(self.height // self.groups, slab):
-            for left, right, scale in self._paired_columns(training):
-                own = built(self.rows, left, chunk, part, self.groups, work)
-                other = built(training.rows, right, training_chunk, part, self.groups, work)
-                product = _scaled(matmul(xp, own, xp.matrix_transpose(other)), scale)
-                kernel = product if kernel is None else kernel + product
-        if (constant := self._constant_product(training)) is not None:
-            pairs = ((self, chunk), (training, training_chunk))
-            left, right = (xp.sum(side.rows[part, ...], axis=1, dtype=work.dtype) for side, part in pairs)
-            kernel = kernel + constant * matmul(xp, left, xp.matrix_transpose(right))
-        return kernel
-
-    def paired(self, training: "OuterGradient", work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of sample j's gradient with sample j's of `training`.
-
-        By pairs of positions, `n t t' (d_in + d_out)` multiply-adds, or built a few rows at a time,
-        `n (t + t') d_out d_in / groups`, whichever is cheaper; built too where one pair of samples'
-        positions would not fit the budget.
-        """
-        t, u = self.positions, training.positions
-        factors, pair = self.factor_entries() + training.factor_entries(), self._pair_entries(training)
-        building = (t + u + 1) * self.total_entries() < t * u * (self.width + self.height)
-        fits = (factors + pair) * itemsize(work.xp, work.dtype) <= work.memory_budget
-        if fits and not building:
-            n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
-            parts = [self._paired_positions(training, chunk, work) for chunk in spans(self.samples, n)]
-        else:
-            rows, n = work.fit_both(
-                lambda rows, n: n * (factors + 3 * rows * self.widest),
-                self.height // self.groups,
-                self.samples,
-                "one pair of samples",
-            )
-            parts = [self._paired_built(training, chunk, rows, work) for chunk in spans(self.samples, n)]
-        return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
-
-    def _paired_positions(
-        self, training: "OuterGradient", chunk: slice, work: Workspace
-    ) -> Float[Array, " n"]:
-        products = partial(_products, by_sample, (chunk, chunk), self.groups, work)
-        pairs = self.alpha(products, training) * products(self.rows, training.rows)
-        return work.xp.sum(pairs, axis=(1, 2, 3))
-
-    def _paired_built(
-        self, training: "OuterGradient", chunk: slice, slab: int, work: Workspace
-    ) -> Float[Array, " n"]:
-        xp = work.xp
-        found: Array = None
-        for part in spans(self.height // self.groups, slab):
-            for left, right, scale in self._paired_columns(training):
-                own = built(self.rows, left, chunk, part, self.groups, work)
-                other = built(training.rows, right, chunk, part, self.groups, work)
-                product = _scaled(xp.sum(own * other, axis=-1), scale)
-                found = product if found is None else found + product
-        if (constant := self._constant_product(training)) is not None:
-            sums = [xp.sum(side.rows[chunk, ...], axis=1, dtype=work.dtype) for side in (self, training)]
-            found = found + constant * xp.sum(sums[0] * sums[1], axis=-1)
-        return found
+class OuterGradient(Factors):
+    """The factors of a matrix's per-sample gradients, with their sum over samples and what it is for."""
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the summed gradient: `(d_out, d_in_b / groups)` a block, `(d_out,)` for a constant."""
@@ -241,7 +58,7 @@ class OuterGradient(ParameterGradient):
         for index, block in enumerate(self.columns):
             matrix = xp.reshape(cast(xp, direction[index], work.dtype), shape)
             product = matmul(xp, by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
-            product = _scaled(product, None if self.scales is None else self.scales[index])
+            product = scaled(product, None if self.scales is None else self.scales[index])
             pulled = product if pulled is None else pulled + product
         if self.constant is not None:
             offset = xp.reshape(cast(xp, direction[-1], work.dtype), (self.groups, 1, -1))
@@ -300,46 +117,3 @@ class OuterGradient(ParameterGradient):
     def _group_range(self, part: slice) -> "OuterGradient":
         rows, columns = (of_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)
-
-    def alpha(self, products: "Products", training: "OuterGradient") -> Array:
-        """Return the scaled products of all blocks of columns, the constant one included."""
-        alpha: Array = None
-        for left, right, scale in self._paired_columns(training):
-            product = _scaled(products(left, right), scale)
-            alpha = product if alpha is None else alpha + product
-        constant = self._constant_product(training)
-        return alpha if constant is None else alpha + constant
-
-    def _paired_columns(
-        self, training: "OuterGradient"
-    ) -> Iterator[tuple[Array, Array, Array | float | None]]:
-        scales = training.scales or [None] * len(training.columns)
-        return zip(self.columns, training.columns, scales, strict=True)
-
-    def _constant_product(self, training: "OuterGradient") -> Array | float | None:
-        if self.constant is None or training.constant is None:
-            return None
-        return self.constant * training.constant
-
-
-Products = Callable[[Array, Array], Array]
-"""Inner products of two factors' positions."""
-
-
-def _products(
-    laid_out: Callable[..., Array],
-    chunks: tuple[slice, slice],
-    groups: int,
-    work: Workspace,
-    left: Array,
-    right: Array,
-) -> Array:
-    """Return the inner products of two factors' positions, each factor's chunk of samples laid out alike."""
-    left, right = (
-        laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
-    )
-    return matmul(work.xp, left, work.xp.matrix_transpose(right))
-
-
-def _scaled(product: Array, scale: Array | float | None) -> Array:
-    return product if scale is None else product * scale
