@@ -56,6 +56,12 @@ def processes() -> None:
 
 
 @main.command()
+def adapted() -> None:
+    """Compare which layers LAI reads on frozen and adapted models with the exact scores."""
+    _run("adapted_torch")
+
+
+@main.command()
 def selective() -> None:
     """Check torch's selective backward against the masked gradient, architecture by architecture."""
     _run("selective_torch")

@@ -1,5 +1,12 @@
 """lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
 
+try:
+    import jax as _needed  # noqa: F401
+except ModuleNotFoundError as _error:
+    _message = "lai_jax: expected JAX, which is not installed; pip install 'lai-core[jax]' adds it"
+    raise ModuleNotFoundError(_message, name="jax") from _error
+
+
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
 from lai_jax.dataset import score_dataset

@@ -35,7 +35,7 @@ def register_record(kind: Kind) -> Kind:
     >>> import lai_core as lai
     >>> import lai_jax
     >>> @lai_jax.register_record
-    ... @dataclass(frozen=True, eq=False)
+    ... @dataclass(frozen=True, eq=False, repr=False)
     ... class MyTrace(lai.LayerTrace):
     ...     pass
     >>> mapped = jax.tree.map(jnp.shape, MyTrace(jnp.ones((2, 3)), jnp.ones((2, 1)), name="mine"))

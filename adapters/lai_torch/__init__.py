@@ -1,5 +1,12 @@
 """lai_core for PyTorch: from a model to a trace, and back into the training loop."""
 
+try:
+    import torch as _needed  # noqa: F401
+except ModuleNotFoundError as _error:
+    _message = "lai_torch: expected PyTorch, which is not installed; pip install 'lai-core[torch]' adds it"
+    raise ModuleNotFoundError(_message, name="torch") from _error
+
+
 from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
 from lai_torch.dataset import score_dataset

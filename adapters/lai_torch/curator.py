@@ -9,12 +9,15 @@ import lai_core as lai
 from lai_torch._curation.checks import (
     check_counts,
     check_groups,
+    check_kinds,
     check_model,
     check_optimizer,
     check_parts,
     check_policy,
     check_together,
+    check_trains,
 )
+from lai_torch._curation.devices import naming_devices
 from lai_torch._curation.doubts import expected_count, is_pure
 from lai_torch._curation.outcome import gathered_groups, reported, weigh
 from lai_torch._curation.passes.base import Forward
@@ -145,6 +148,7 @@ class Curator:
         backward: str | Kept = "kept",
         group: Any = None,
     ) -> None:
+        check_kinds(model, loss, generator)
         estimator, generator = with_defaults(estimator), own_stream() if generator is None else generator
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
@@ -173,7 +177,13 @@ class Curator:
         if optimizer is not None:
             self._updater = Updater(optimizer, accumulate, training.scaler, self._engine, self._doubts)
 
+    def __repr__(self) -> str:
+        """Name the estimator, what it scores against, and how far training is."""
+        source = self.validation if isinstance(self.validation, str) else type(self.validation).__name__
+        return f"Curator({self.estimator}, validation={source}, steps={self.steps}, skipped={self.skipped})"
+
     @alone
+    @naming_devices
     def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
         """Score the batch, select, and update on what is kept.
 
@@ -203,6 +213,7 @@ class Curator:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
         curated = self.steps >= self.warmup
+        check_trains(self.model, self._scorer.loss)
         with self._undo() as undo:
             self._doubts.begin(later=False)
             samples = self._counted(inputs, targets, groups, ids)
@@ -220,6 +231,7 @@ class Curator:
         return report
 
     @alone
+    @naming_devices
     def score(self, inputs: Any, targets: Any, *, groups: Tensor | None = None) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
 
@@ -315,17 +327,18 @@ class Curator:
         if not curated:
             return self._passes.kept.forward(batch, None), None
         with self._engine.gathered():
-            summary = self._summary(samples)
+            summary = self._summary(samples, steps=steps)
             with self._group.agreed():
                 chosen = self._passes.choose(scored=True) if steps else self._passes.kept
                 forward = chosen.forward(batch, summary)
             return forward, self._scorer.score(forward.readings, summary)
 
-    def _summary(self, samples: int) -> Any:
+    def _summary(self, samples: int, *, steps: bool) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""
         if self.estimator.facts.fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        return self._summaries.get(min(samples, self._chunk or samples), again=self._doubts.again)
+        step = samples if steps else None
+        return self._summaries.get(min(samples, self._chunk or samples), step, again=self._doubts.again)
 
     def _weigh(self, scored: Scored | None, samples: int, groups: Tensor | None) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; in warm-up, all alike."""

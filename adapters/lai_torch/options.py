@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import torch
@@ -52,7 +53,9 @@ def _check_option(name: str, value: Any) -> None:
     if name in {"sketch", "chunk"} and value is not None:
         check_count(name, value, 1)
     if name == "positions" and value not in {None, *POSITIONS}:
-        msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}"
+        near = get_close_matches(str(value).lower(), POSITIONS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}{meant}"
         raise ValueError(msg)
     if name == "valid" and value is not None and not callable(value):
         msg = (

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What one step did.
 
@@ -90,6 +90,14 @@ class Report:
             return self.total
         losses = self.losses if self.trained_losses is None else self.trained_losses
         return weighted_loss(self.weights, losses)
+
+    def __repr__(self) -> str:
+        """Say what became of the batch, in a line; its arrays by their length."""
+        became = "updated" if self.updated else "skipped" if self.skipped else "not updated"
+        return (
+            f"Report(step={self.step}, samples={len(self.weights)}, kept={self.kept}, "
+            f"dropped={self.dropped}, loss={self.loss:.4g}, {became}, backward={self.backward!r})"
+        )
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
         """Return one row a sample, of plain values that JSON has: what is not finite is None.
@@ -170,7 +178,7 @@ class AuditLog:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.parent.is_dir():
+        if self.path.is_dir() or not self.path.parent.is_dir():
             msg = f"path: expected a file in a folder that exists, got {str(self.path)!r}"
             raise ValueError(msg)
         self._file = self.path.open("a", encoding="utf-8")

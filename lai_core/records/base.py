@@ -86,6 +86,18 @@ class Record(ABC):
     weight: Hashable
     output_gradients: Array | None
 
+    def __repr__(self) -> str:
+        """Name the kind, the shapes of its arrays, and the fields that are not the usual ones."""
+        shown = []
+        for field in fields(self):  # type: ignore[arg-type]  # kinds are dataclasses
+            value = getattr(self, field.name)
+            if field.name in self.array_fields:
+                value = getattr(value, "shape", value)
+                value = None if value is None else tuple(value) if isinstance(value, tuple | list) else value
+            if value != field.default:
+                shown.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     @classmethod
     def static_fields(cls) -> tuple[str, ...]:
         """Return the names of the fields that hold no arrays."""

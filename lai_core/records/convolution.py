@@ -14,7 +14,7 @@ from lai_core.records.base import Axes, Record
 from lai_core.records.dense import LayerTrace
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConvolutionTrace(Record):
     r"""One use of one convolution kernel on one batch: its input map and the gradient of its output map.
 

@@ -11,7 +11,7 @@ from lai_core._engine.positions import sum_positions, with_positions
 from lai_core.records.base import Axes, Record
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerTrace(Record):
     """One use of one weight matrix on one batch: its input and the gradient of its output.
 
@@ -152,7 +152,7 @@ class LayerTrace(Record):
         return bool(self.bias)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadoutTrace(LayerTrace):
     """A layer as LAI alone sees it: its own matrix is frozen, or recorded elsewhere, so Ghost skips it.
 

@@ -11,7 +11,7 @@ from lai_core.records._table import ReadGradient, TableGradient
 from lai_core.records.base import Axes, Record
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbeddingTrace(Record):
     r"""One use of an embedding table on one batch: which rows were read, and the gradients of what was read.
 

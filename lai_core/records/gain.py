@@ -10,7 +10,7 @@ from lai_core._engine.positions import sum_positions
 from lai_core.records.base import Axes, Record
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GainTrace(Record):
     r"""One use of a vector that multiplies or is added: a normalisation's gain, an offset, a bare parameter.
 

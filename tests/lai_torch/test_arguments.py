@@ -100,9 +100,8 @@ def test_a_curator_that_cannot_be_is_not_made(make, error, message):
 def test_an_error_on_the_validation_set_says_so():
     inputs, targets = data(9)
     curator = curated(network(), (inputs[:, :3], targets))
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(RuntimeError, match="while tracing the validation set: mat1 and mat2 shapes"):
         curator.step(*data(6))
-    assert caught.value.__notes__ == ["This happened on the validation set, not on the batch."]
 
 
 def test_a_shuffling_loader_leaves_training_its_random_stream():

@@ -132,6 +132,7 @@ def test_a_batch_with_nothing_kept_is_skipped_and_counted():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("warmup", [0, 1])
+@pytest.mark.filterwarnings("ignore:refresh")
 def test_a_sample_that_is_not_finite_is_dropped_and_counted(estimator, bad, warmup):
     curator = curated(estimator=estimator, warmup=warmup, optimizer="adam")
     clean, (inputs, targets) = data(7), data(7)

@@ -34,7 +34,7 @@ def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
     with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
         curated(model, []).score(*batch)
     with pytest.raises(TypeError, match="validation: expected the loader to give pairs"):
-        curated(model, [data(5)[0]]).score(*batch)
+        curated(model, iter([data(5)[0]])).score(*batch)
 
 
 def counting(validation):

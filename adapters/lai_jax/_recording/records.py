@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lai_core.records import LayerTrace, OuterGradient, ParameterGradient, Workspace, with_positions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransposedTrace(LayerTrace):
     """A use of a shared matrix the other way round: `s = W^T a` where other records have `s = W a`.
 

@@ -1,6 +1,7 @@
 """What a curator's options, a batch's groups and a policy's weights must be."""
 
 import inspect
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -11,10 +12,14 @@ from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.validation import Validation
+from lai_torch._model.function import named_parameters
 from lai_torch.options import Estimator, check_count
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 """Classes of torch that spread batches or parameters, and that nothing here sees through."""
+
+POLICIES = ("keep_positive", "keep_top", "reweight", "drop_harmful")
+"""Policies of the core, for those who name one."""
 
 PASSES = ("kept", "selective", "whole", "auto")
 
@@ -32,6 +37,37 @@ def check_model(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
+def check_kinds(model: Any, loss: Any, generator: Any) -> None:
+    """Raise unless model, loss and generator are of the kinds that they are taken for."""
+    if not isinstance(model, nn.Module):
+        msg = f"model: expected a torch.nn.Module, got {_kind_of(model)}"
+        raise TypeError(msg)
+    if not callable(loss) or isinstance(loss, type):
+        msg = (
+            f"loss: expected a function loss(outputs, targets) -> (n,), got {_kind_of(loss)}; for example "
+            "torch.nn.CrossEntropyLoss(reduction='none')"
+        )
+        raise TypeError(msg)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        msg = f"generator: expected a torch.Generator on the CPU, or None, got {_kind_of(generator)}"
+        raise TypeError(msg)
+
+
+def _kind_of(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def check_trains(model: nn.Module, loss: Any) -> None:
+    """Raise where a step could not train: gradients are off, or every parameter is frozen."""
+    if not torch.is_grad_enabled():
+        found = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
+        msg = f"step: expected gradients to be on, got a call under {found}; leave it (score() works there)"
+        raise ValueError(msg)
+    if not any(parameter.requires_grad for parameter in named_parameters(model, loss).values()):
+        msg = "model: expected at least one trainable parameter to step on, got none: all are frozen"
+        raise ValueError(msg)
+
+
 def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[int, int]]) -> None:
     """Raise unless an optimizer can step on the model; without one, unless nothing waits for a step."""
     if optimizer is None:
@@ -43,6 +79,12 @@ def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[in
                 )
                 raise ValueError(msg)
         return
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        msg = (
+            f"optimizer: expected a torch.optim.Optimizer, got {_kind_of(optimizer)}; make one, such as "
+            "torch.optim.SGD(model.parameters(), lr=0.1)"
+        )
+        raise TypeError(msg)
     parameters = {id(parameter) for parameter in model.parameters()}
     if not any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
         msg = (
@@ -60,11 +102,27 @@ def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[in
 
 
 def check_policy(policy: Any) -> None:
-    """Raise unless a policy can be called."""
+    """Raise unless a policy can be called with scores alone."""
+    if isinstance(policy, type):
+        msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
+        raise TypeError(msg)
     if not callable(policy):
-        known = f"; pass lai_core.{policy}" if hasattr(lai, str(policy)) else ""
+        named = policy if isinstance(policy, str) else ""
+        near = get_close_matches(named.lower(), POLICIES, n=1)
+        known = f"; pass lai_core.{near[0]}" if near else ""
         msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
         raise TypeError(msg)
+    try:
+        inspect.signature(policy).bind(None)
+    except ValueError:
+        return  # written in C: it will show
+    except TypeError as error:
+        name = getattr(policy, "__name__", type(policy).__name__)
+        msg = (
+            f"policy: expected a function of the scores alone, got {name} ({error}); give it the rest, such "
+            "as functools.partial(lai_core.keep_top, fraction=0.5)"
+        )
+        raise TypeError(msg) from error
 
 
 def check_together(estimator: Estimator, validation: Validation, optimizer: Any, backward: str) -> None:
@@ -141,7 +199,7 @@ def check_counts(warmup: Any, refresh: Any, accumulate: Any, group_floor: Any) -
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
-    if not 0.0 <= group_floor <= 1.0:
+    if not isinstance(group_floor, int | float) or not 0.0 <= group_floor <= 1.0:
         msg = f"group_floor: expected a share in [0, 1], got {group_floor!r}"
         raise ValueError(msg)
 
@@ -174,7 +232,7 @@ def checked_weights(weights: Any, finite: Tensor, doubts: Doubts) -> Tensor:
     if weights.shape != finite.shape:
         msg = f"{name} of shape {tuple(finite.shape)}, got {tuple(weights.shape)}"
         raise ValueError(msg)
-    weights = torch.where(finite, weights.to(finite.device), 0.0)
+    weights = torch.where(finite, weights.detach().to(finite.device), 0.0)
     sound = (weights >= 0) & torch.isfinite(weights)
     if not doubts.holds(sound.all()):
         worst = weights[~sound][0]

@@ -1,5 +1,6 @@
 """Cache of the validation summary, made of the validation set's next draw every `refresh` steps."""
 
+import math
 import warnings
 from typing import Any
 
@@ -9,6 +10,7 @@ from lai_torch._curation.scorers.base import Itself, Scorer
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import Validation, moved
+from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
 
@@ -36,24 +38,30 @@ class SummaryCache:
         self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
         self._given = _given(validation, positions)
         self._summary: Any = None
-        self._served = 0
+        self._served = self._drawn = 0
+        self._warned = False
 
     @property
     def age(self) -> int:
         """How many steps ago the summary was made."""
         return max(self._served - 1, 0)
 
-    def get(self, size: int, *, again: bool = False) -> Any:
+    def get(self, size: int, step: int | None, *, again: bool = False) -> Any:
         """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old.
 
-        A step that asks `again` gets what it got before.
+        Of a step, so many samples, it is said if validation costs more than that; one that asks `again` gets
+        what it got before.
         """
         if self._given is not None:
             return self._given
         if again:
             return self._summary
-        if self._summary is None or self._served >= self.refresh or not self.scorer.fits(self._summary):
+        old = self._served >= self.refresh
+        if self._summary is None or old or not self.scorer.fits(self._summary):
+            repeated = self._summary is not None and old
             self._make(size)
+            if repeated and step is not None and not self._warned:
+                self._warn_of_cost(step)
         self._served += 1
         return self._summary
 
@@ -63,6 +71,7 @@ class SummaryCache:
         with group.agreed():
             drawn = self.validation.draw()
             drawn = None if drawn is None else moved(drawn, self.model)
+            self._drawn = 0 if drawn is None else count(*drawn)
         if not group.most(drawn is not None):
             if self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"
@@ -79,10 +88,27 @@ class SummaryCache:
             ago = f"{self._served} step{'s' * (self._served > 1)} ago"
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
         except Exception as error:
-            error.add_note("This happened on the validation set, not on the batch.")
-            raise
+            told = _on_validation(error)
+            if told is error:
+                raise
+            raise told from error
         else:
             self._served = 0
+
+    def _warn_of_cost(self, samples: int) -> None:
+        """Warn where validation costs more than all of a curated step on a batch of `samples`."""
+        each = self.scorer.forwards
+        cost, step = each * self._drawn / self.refresh, (each + 3) * samples  # forwards, all of it kept
+        if cost > step:
+            self._warned = True
+            often = "at every step" if self.refresh == 1 else f"every {self.refresh} steps"
+            warnings.warn(
+                f"refresh: tracing {self._drawn} validation samples {often} costs "
+                f"{cost / step:.1f} times a step on {samples} samples; refresh={2 * self.refresh} halves "
+                f"that, refresh={math.ceil(2 * cost / step * self.refresh)} makes it half of a step",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def state(self) -> dict[str, Any]:
         """Return summary and age, as tensors and plain values."""
@@ -91,6 +117,19 @@ class SummaryCache:
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._summary, self._served = unpacked(state["summary"]), state["served"]
+
+
+PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)
+"""Errors that are made of a message alone."""
+
+
+def _on_validation(error: Exception) -> Exception:
+    """Return an error that says it came up on the validation set, not on the batch."""
+    where = "while tracing the validation set"
+    if type(error) in PLAIN:
+        return type(error)(f"{where}: {error}")
+    error.add_note(f"This happened {where}.")
+    return error
 
 
 def _given(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:

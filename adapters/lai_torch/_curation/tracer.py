@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from lai_torch._model.batch import Loss
 from lai_torch._model.valid import Valid
 from lai_torch._recording.assemble import assemble
+from lai_torch._recording.frozen import warn_of_frozen
 from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recorder import Shortcut
@@ -80,6 +81,8 @@ class Tracer:
         trace = assemble(recording)
         self._known = recording.known
         if not self.every_layer:
+            if self._last is None:
+                warn_of_frozen(recording, head_alone=self.head_alone)
             self._last = recording.uses.index(recording.final)
         return trace, recording.losses if recording.live is None else recording.live
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 import lai_core as lai
 from lai_torch._model.batch import count, rows, tensors
@@ -73,7 +74,9 @@ class Validation:
             return None
         if not isinstance(found, list | tuple) or len(found) != 2:
             msg = (
-                f"validation: expected the loader to give pairs (inputs, targets), got {type(found).__name__}"
+                "validation: expected the loader to give pairs (inputs, targets), got "
+                f"{type(found).__name__}; "
+                "pass one whose collate_fn returns such pairs: inputs may be a mapping, for model(**inputs)"
             )
             raise TypeError(msg)
         return found[0], found[1]
@@ -105,18 +108,42 @@ def check_source(source: Any, share: float) -> None:
         raise ValueError(msg)
     pair = isinstance(source, tuple) and len(source) == 2
     known = isinstance(source, str | lai.ValidationSummary) or pair
-    if not known and (isinstance(source, Tensor | tuple) or not isinstance(source, Iterable)):
+    looped = isinstance(source, Iterable) and not isinstance(source, Tensor | tuple)
+    way_out = "" if known else _way_out(source)
+    if way_out or not (known or looped):
         msg = (
             "validation: expected (inputs, targets), a loader of such pairs, a ValidationSummary, "
-            f"'batch' or 'batch+self', got {type(source).__name__}"
+            f"'batch' or 'batch+self', got {type(source).__name__}{way_out}"
         )
         raise TypeError(msg)
-    if not 0.0 < share <= 1.0:
+    if pair and not tensors(source[0]) and not tensors(source[1]):
+        kinds = ", ".join(type(side).__name__ for side in source)
+        msg = (
+            f"validation: expected (inputs, targets) that hold tensors, got ({kinds}); pass "
+            "torch.as_tensor(...) of each"
+        )
+        raise TypeError(msg)
+    if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
         msg = f"share: expected a share in (0, 1], got {share!r}"
         raise ValueError(msg)
     if share < 1.0 and not pair:
         msg = f"share: expected 1.0 unless validation is (inputs, targets), got {share!r}"
         raise ValueError(msg)
+
+
+def _way_out(source: Any) -> str:
+    """Say what to pass in place of what is no loader; nothing of what may be one."""
+    rows = hasattr(source, "__getitem__") and not hasattr(source, "__iter__")
+    if isinstance(source, Dataset) or rows:
+        return "; pass torch.utils.data.DataLoader(dataset, batch_size=...), whose batches are such pairs"
+    if isinstance(source, Mapping):
+        return "; pass a tuple, whose first part may be a mapping: ({name: inputs}, targets)"
+    pairs = isinstance(source, list) and all(
+        isinstance(one, tuple | list) and len(one) == 2 for one in source
+    )
+    if isinstance(source, list) and not pairs:
+        return " whose parts are no pairs; pass a tuple (inputs, targets)"
+    return ""
 
 
 def moved(batch: Batch, model: nn.Module) -> Batch:

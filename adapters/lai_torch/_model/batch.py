@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 Loss = Callable[[Any, Any], Tensor]
@@ -23,7 +24,9 @@ def call(model: nn.Module, inputs: Any) -> Any:
         return model(*inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)
-    msg = f"inputs: expected a tensor, a tuple or a mapping, got {type(inputs).__name__}"
+    way_out = {"list": "; pass a tuple, for model(*inputs)", "ndarray": "; pass torch.as_tensor(inputs)"}
+    kind = type(inputs).__name__
+    msg = f"inputs: expected a tensor, a tuple or a mapping, got {kind}{way_out.get(kind, '')}"
     raise TypeError(msg)
 
 
@@ -41,7 +44,10 @@ def tensors(tree: Any) -> list[Tensor]:
 def usable(tree: Any) -> Any:
     """Return a batch with copies of the tensors made in inference mode, which cannot go into a gradient."""
     if isinstance(tree, Tensor):
-        return tree.clone() if tree.is_inference() else tree
+        if not tree.is_inference():
+            return tree
+        with torch.inference_mode(mode=False):  # a copy that is made within is one of these too
+            return tree.clone()
     if not any(tensor.is_inference() for tensor in tensors(tree)):
         return tree
     if isinstance(tree, Mapping):

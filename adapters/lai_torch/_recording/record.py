@@ -102,6 +102,9 @@ def record(
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
     batch = usable((inputs, targets))
+    if every_layer and not trainable:
+        msg = "model: expected at least one trainable parameter, got none: all are frozen"
+        raise ValueError(msg)
     mask = valid_positions(model, batch[0], count(*batch), valid)
     task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, mask)
     if known is not None and known.proved and known.trainable == trainable:

@@ -109,6 +109,11 @@ class Scorer(ABC):
         self.model, self.loss = model, loss
         self.doubts = Doubts()
 
+    @property
+    def forwards(self) -> int:
+        """What tracing one sample costs, in forward passes: with a backward pass through the model, three."""
+        return 3
+
     def summarize(self, validation: Batch | None, size: int) -> Any:
         """Sum a validation set up, at most `size` rows at a time, without what is not finite.
 

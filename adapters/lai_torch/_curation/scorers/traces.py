@@ -87,6 +87,11 @@ class TraceScorer(Scorer):
         self.positions, self.sketch, self.cut = positions, sketch, cut
         self._cost = TokenCost(model)
 
+    @property
+    def forwards(self) -> int:
+        """What tracing one sample costs: one, where nothing before the last layer runs back."""
+        return 3 if self.facts.gradients == "all" else 1
+
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide:
         """Sum the set up, or each of the parts that it is cut into; several processes share the work."""
         if self.sketch is not None:

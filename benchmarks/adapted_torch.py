@@ -1,0 +1,225 @@
+"""LAI on frozen and adapted models: which layers' inputs to read, against the exact scores."""
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lai_torch
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+import lai_core as lai
+from benchmarks import report
+
+SEEDS, MOMENTS, WORDS, LENGTH, CLASSES = 3, (0, 60), 64, 12, 4
+ATTENTION = ("c_attn", "query", "value")
+LINEAR = (*ATTENTION, "c_proj", "c_fc", "key", "dense")
+MODELS = {"gpt2, tokens": "tokens", "gpt2, mean": "mean", "bert, mean": "mean"}
+WAYS = ("everything", "lora on attention", "lora on all layers", "top block")
+READ = ("all layers", "trained layers", "trained and last", "last layer", "calibrated_lai", "ghost")
+GAIN = 0.05
+"""By how much reading trained layers alone would have to be nearer to be worth a default of its own."""
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer with a low-rank addition, `W a + B A a`, as LoRA has it."""
+
+    def __init__(self, base: Any, rank: int = 4) -> None:
+        super().__init__()
+        shape = base.weight.shape if type(base).__name__ == "Conv1D" else base.weight.shape[::-1]
+        self.base, self.down, self.up = (
+            base,
+            nn.Linear(shape[0], rank, False),
+            nn.Linear(rank, shape[1], False),
+        )
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Add twice the low-rank product."""
+        found: Tensor = self.base(inputs) + 2 * self.up(self.down(inputs))
+        return found
+
+
+def adapt(model: nn.Module, way: str) -> None:
+    """Freeze what does not train, and put adapters in; the head of a classifier trains."""
+    if way == "everything":
+        return
+    top = ("transformer.h.2", "bert.encoder.layer.2", "bert.pooler") if way == "top block" else ()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith((*top, "classifier")))
+    names = {"lora on attention": ATTENTION, "lora on all layers": LINEAR}.get(way, ())
+    for name, module in list(model.named_modules()):
+        parent, _, own = name.rpartition(".")
+        if own in names and hasattr(module, "weight"):
+            setattr(model.get_submodule(parent), own, Adapted(module))
+
+
+class Task:
+    """A small model, what it was trained on before, and what it is to learn now, four in ten of it noise."""
+
+    def __init__(self, model: str, seed: int) -> None:
+        from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
+
+        torch.manual_seed(seed)
+        self.classifies = model.startswith("bert")
+        self.classes = torch.randint(CLASSES, (2, WORDS))
+        if self.classifies:
+            self.model: Any = BertForSequenceClassification(
+                BertConfig(
+                    vocab_size=WORDS,
+                    max_position_embeddings=LENGTH,
+                    hidden_size=32,
+                    num_hidden_layers=3,
+                    num_attention_heads=2,
+                    intermediate_size=64,
+                    num_labels=CLASSES,
+                    hidden_dropout_prob=0.0,
+                    attention_probs_dropout_prob=0.0,
+                )
+            )
+            return
+        self.model = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=WORDS,
+                n_positions=LENGTH,
+                n_embd=32,
+                n_layer=3,
+                n_head=2,
+                bos_token_id=0,
+                eos_token_id=0,
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+            )
+        )
+
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        """Return one loss a sample: of its class, or the mean over its next words."""
+        if self.classifies:
+            return functional.cross_entropy(outputs.logits, targets, reduction="none")
+        words = outputs.logits[:, :-1].transpose(1, 2)
+        return functional.cross_entropy(words, targets[:, 1:], reduction="none").mean(1)
+
+    def batch(self, samples: int, *, before: bool = False, noise: float = 0.0) -> tuple[Any, Tensor]:
+        """Draw samples of what came before, or of what is new."""
+        noisy = torch.rand(samples) < noise
+        if self.classifies:
+            words = torch.randint(WORDS, (samples, LENGTH))
+            counts = functional.one_hot(self.classes[int(before)][words], CLASSES).sum(1)
+            return {"input_ids": words}, torch.where(
+                noisy, torch.randint(CLASSES, (samples,)), counts.argmax(1)
+            )
+        steps = torch.tensor([1, 2, 3] if before else [5, 7])
+        steps = steps[torch.randint(len(steps), (samples, 1))]
+        words = (torch.randint(WORDS, (samples, 1)) + steps * torch.arange(LENGTH)) % WORDS
+        words = torch.where(noisy[:, None], torch.randint(WORDS, (samples, LENGTH)), words)
+        return {"input_ids": words, "use_cache": False}, words
+
+    def train(self, steps: int, **drawn: Any) -> None:
+        """Take so many steps of Adam on what trains."""
+        optimizer = torch.optim.AdamW([p for p in self.model.parameters() if p.requires_grad], lr=2e-3)
+        self.model.train()
+        for _ in range(steps):
+            inputs, targets = self.batch(32, **drawn)
+            optimizer.zero_grad()
+            self.loss(self.model(**inputs), targets).mean().backward()
+            optimizer.step()
+        self.model.eval()
+
+
+def correlations(task: Task, positions: str) -> dict[str, float]:
+    """Return each way's correlation with the exact scores on one batch."""
+    validation, training = task.batch(48), task.batch(48, noise=0.4)
+    sides = validation, training
+    exact = lai_torch.exact_scores(task.model, task.loss, validation, training)
+    before, now = (lai_torch.trace(task.model, task.loss, *side) for side in sides)
+    trains = {name.removesuffix(".weight") for name, p in task.model.named_parameters() if p.requires_grad}
+    trained = [layer.name in trains for layer in now.layers]
+    last = [False] * (len(trained) - 1) + [True]
+    read = {
+        "all layers": [True] * len(trained),
+        "trained layers": trained,
+        "trained and last": [one or other for one, other in zip(trained, last, strict=True)],
+        "last layer": last,
+    }
+    found = {
+        name: lai.lai_scores(before, now, positions=positions, layer_weights=[float(one) for one in layers])
+        for name, layers in read.items()
+    }
+    for estimator in (lai_torch.CalibratedLAI(positions=positions), lai_torch.Ghost()):
+        curator = lai_torch.Curator(task.model, task.loss, None, validation, estimator=estimator)
+        scores = curator.score(*training)[1].scores
+        found[estimator.name] = scores  # type: ignore[assignment]  # a batch that is scored has scores
+    return {name: float(torch.corrcoef(torch.stack([one, exact]))[0, 1]) for name, one in found.items()}
+
+
+def cases() -> Iterator[tuple[str, str, int, int, dict[str, float]]]:
+    """Yield model, way, seed, moment and correlations."""
+    for (name, positions), way, seed in itertools.product(MODELS.items(), WAYS, range(SEEDS)):
+        task = Task(name, seed)
+        task.train(300, before=True)
+        adapt(task.model, way)
+        for before, steps in zip((0, *MOMENTS), MOMENTS, strict=False):
+            task.train(steps - before, noise=0.4)
+            yield name, way, seed, steps, correlations(task, positions)
+
+
+def operations() -> dict[str, float]:
+    """Return what a curated step on adapters costs, half of the batch kept, in plain steps on them."""
+    found = {}
+    for estimator in (None, "lai", "ghost"):
+        task = Task("gpt2", 0)
+        adapt(task.model, "lora on attention")
+        optimizer = torch.optim.SGD([p for p in task.model.parameters() if p.requires_grad], lr=1e-3)
+        batch = task.batch(32)
+        if estimator is None:
+            with FlopCounterMode(display=False) as counter:
+                task.loss(task.model(**batch[0]), batch[1]).mean().backward()
+            found["plain"] = float(counter.get_total_flops())
+            continue
+        option: Any = lai_torch.LAI(positions="mean") if estimator == "lai" else estimator
+        policy: Callable[[Tensor], Tensor] = lambda scores: lai.keep_top(scores, 0.5)  # noqa: E731
+        curator = lai_torch.Curator(
+            task.model, task.loss, optimizer, task.batch(32), estimator=option, policy=policy, refresh=10**6
+        )
+        curator.step(*batch)
+        with FlopCounterMode(display=False) as counter:
+            curator.step(*batch)
+        found[estimator] = counter.get_total_flops() / found["plain"]
+    return {name: value for name, value in found.items() if name != "plain"}
+
+
+def run() -> None:
+    """Measure, print, and fail where the default would be another one."""
+    found: dict[str, dict[str, list[float]]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of frozen layers, of what pairs of tokens cost
+        for name, way, _, _, values in cases():
+            row = found.setdefault(f"{name}: {way}", {read: [] for read in READ})
+            for read, value in values.items():
+                row[read].append(value)
+        costs = operations()
+    means = {
+        row: {read: sum(each) / len(each) for read, each in reads.items()} for row, reads in found.items()
+    }
+    adapted = [row for name, row in means.items() if not name.endswith("everything")]
+    overall = {read: sum(row[read] for row in adapted) / len(adapted) for read in READ}
+    rows = [(name, *(f"{row[read]:.2f}" for read in READ)) for name, row in means.items()]
+    rows.append(("mean of those with frozen layers", *(f"{overall[read]:.2f}" for read in READ)))
+    remarks = [
+        f"operations of a step on adapters: {name} {value:.2f} of a plain one"
+        for name, value in costs.items()
+    ]
+    report.table(
+        "correlation with the exact scores, by the layers that are read", ("model", *READ), rows, remarks
+    )
+    failed = []
+    if not overall["trained layers"] - overall["all layers"] < GAIN:
+        failed.append("trained layers alone come nearer: they should be the default")
+    if not min(row["ghost"] for row in means.values()) > 1 - 1e-4:
+        failed.append("ghost is not exact")
+    figures = {"models": means, "frozen": overall, "operations": costs}
+    report.close("adapted", figures, {"gain": GAIN}, failed, packages=("torch", "transformers"))
