@@ -1,30 +1,32 @@
 """Say which side of a batch lies on another device than the model, where that made a step fail."""
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
 from lai_torch._model.batch import tensors
 
-Options = ParamSpec("Options")
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def naming_devices(
-    method: Callable[Concatenate[Any, Any, Any, Options], Result],
-) -> Callable[Concatenate[Any, Any, Any, Options], Result]:
-    """Put in words what fails because a batch lies elsewhere; a model that moves its batch does not fail."""
+def naming_devices(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Put in words what fails because a batch lies elsewhere; a model that moves its batch does not fail.
+
+    The method is a curator's, on `inputs` and `targets`.
+    """
 
     @wraps(method)
-    def named(
-        curator: Any, inputs: Any, targets: Any, *args: Options.args, **options: Options.kwargs
-    ) -> Result:
+    def named(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
         try:
-            return method(curator, inputs, targets, *args, **options)
+            return method(*args, **options)
         except RuntimeError as error:
-            found = _elsewhere(curator.model, {"inputs": inputs, "targets": targets})
+            given = inspect.signature(method).bind(*args, **options).arguments
+            sides = {name: given[name] for name in ("inputs", "targets")}
+            found = _elsewhere(given["self"].model, sides)
             if found is None:
                 raise
             raise ValueError(found) from error
