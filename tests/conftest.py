@@ -1,6 +1,7 @@
 """Profiles of hypothesis, and the namespaces on which the core is tested."""
 
 import ctypes
+import functools
 import gc
 import os
 import resource
@@ -40,8 +41,12 @@ with install_import_hook([*ENGINE, "lai_core.estimators._parameters"], "beartype
     import lai_core  # noqa: F401
 
 import jax  # noqa: E402  # after the environment is set
+from jax._src.interpreters import mlir  # noqa: E402
 
 from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set
+
+# All programs in one context: one of its own keeps a megabyte for as long as its program is kept.
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 
 @pytest.fixture(params=BACKENDS, ids=str, scope="session")
