@@ -64,8 +64,9 @@ def exact_scores(
     TypeError
         If an argument is of a wrong kind.
     ValueError
-        If an option is unknown, options exclude each other, or the loss is not one number a sample; or,
-        outside `jax.jit`, if derivatives and gradients contradict each other.
+        If an option is unknown, options exclude each other, or the loss is not one number a sample; if
+        samples see one another, so that none has a gradient of its own; or, outside `jax.jit`, if
+        derivatives and gradients contradict each other.
 
     Examples
     --------

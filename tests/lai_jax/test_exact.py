@@ -98,7 +98,7 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
 
     monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
-    found = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
+    found = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
     left, right = (gradients(dense, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
     np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
 

@@ -9,22 +9,25 @@ transposed wherever there is such a rule, and any method must satisfy the adjoin
 whose right side is one plain reverse pass.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lai_jax._exact.coupling import check_uncoupled
+from lai_jax._exact.methods import (
+    Batch,
+    Leaves,
+    Losses,
+    Method,
+    forward_mode,
+    sample_by_sample,
+    transposed_reverse_mode,
+)
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.losses import batch_size, take
 from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
-
-Batch = tuple[Any, Any]
-Leaves = list[jax.Array]
-Losses = Callable[[Leaves, Batch], jax.Array]
-Method = Callable[[Losses, Leaves, Batch, Leaves], tuple[jax.Array, jax.Array]]
 
 _OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
 _TOLERANCE = 1e3  # roundings of the type; a rule that is not the gradient is off by far more
@@ -37,8 +40,14 @@ def directional_derivatives(
 
     Where values are concrete the adjoint identity is checked, and a method that fails it gives way to one
     gradient a sample.
+
+    Raises
+    ------
+    UnexplainedError
+        If samples are coupled, or, where values are concrete, no method meets the identity.
     """
     method = method_for(losses, at, batch)
+    check_uncoupled(method, losses, at, batch, direction)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((at, batch))):
         errors = {}
         for chosen in dict.fromkeys((method, sample_by_sample)):
@@ -66,32 +75,6 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
 
 
-def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
-    """Push the direction forward, through all samples at once."""
-    return jax.jvp(lambda values: losses(values, batch), (at,), (direction,))
-
-
-def transposed_reverse_mode(
-    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
-) -> tuple[jax.Array, jax.Array]:
-    """Transpose the map from weights of the losses to the gradient of their sum."""
-    values, vjp = jax.vjp(lambda values: losses(values, batch), at)
-    return values, jax.linear_transpose(lambda weights: vjp(weights)[0], values)(direction)[0]
-
-
-def sample_by_sample(
-    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
-) -> tuple[jax.Array, jax.Array]:
-    """Take one gradient a sample, one after the other."""
-
-    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        single = take(batch, index[None])
-        loss, gradient = jax.value_and_grad(lambda values: losses(values, single)[0])(at)
-        return loss, _inner(gradient, direction)
-
-    return jax.lax.map(one, jnp.arange(batch_size(batch[0])))
-
-
 def _adjoint_error(method: Method, losses: Losses, at: Leaves, batch: Batch) -> float:
     """Return by how much a method misses the adjoint identity, over the size of its right side.
 
@@ -115,10 +98,6 @@ def _adjoint_error(method: Method, losses: Losses, at: Leaves, batch: Batch) -> 
     losses_found, scores = method(losses, at, batch, direction)
     weighted = jnp.where(jnp.isfinite(losses_found), weights * scores, 0)
     return abs(float(weighted.sum()) - expected) / max(expected, float(jnp.abs(weighted).sum()))
-
-
-def _inner(left: Leaves, right: Leaves) -> jax.Array:
-    return jnp.stack([jnp.vdot(one, other) for one, other in zip(left, right, strict=True)]).sum()
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:

@@ -106,10 +106,10 @@ def read(
     samples = max(real, 2)
     known = [
         *(
-            _parameter(i, variable.aval, i in trainable)
+            parameter(i, variable.aval, i in trainable)
             for i, variable in enumerate(closed.jaxpr.invars[: len(leaves)])
         ),
-        *(_datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
+        *(datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
     reader = reader_of(partial=partial)
     reader.reading.shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
@@ -127,14 +127,16 @@ def _doubled(leaf: Any) -> Any:
     return jnp.concatenate([leaf, leaf]) if is_batched(leaf) else leaf
 
 
-def _parameter(leaf: int, aval: Any, trainable: bool) -> Value:
+def parameter(leaf: int, aval: Any, trainable: bool) -> Value:
+    """Return what is known of a leaf of the parameters."""
     shape = tuple(aval.shape)
     if not trainable:
         return Value(shape, aval.dtype)
     return Value(shape, aval.dtype, leaves=frozenset((leaf,)), view=View.of(leaf, shape))
 
 
-def _datum(aval: Any, samples: int) -> Value:
+def datum(aval: Any, samples: int) -> Value:
+    """Return what is known of an array of the inputs or the targets."""
     shape = tuple(aval.shape)
     return Value(shape, aval.dtype, sample_axis=SampleAxis(0, samples) if shape else None)
 
