@@ -10,6 +10,7 @@ from lai_torch._recording.assemble import assemble
 from lai_torch._recording.frozen import warn_of_frozen
 from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
+from lai_torch._recording.watching.plan import Plans
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import Known
 from lai_torch.trace import GateTrace, check_explained
@@ -48,6 +49,7 @@ class Tracer:
         self.head_alone, self.valid = head_alone, valid
         self._last: int | None = None
         self._known: Known | None = None
+        self._plans = Plans()
 
     @property
     def knows_last(self) -> bool:
@@ -76,6 +78,7 @@ class Tracer:
             ghost_alone=self.every_layer and self.last is None,
             live=live and shortcut is not None,
             valid=self.valid,
+            plans=self._plans,
         )
         check_explained(recording)
         trace = assemble(recording)

@@ -95,6 +95,18 @@ def _write(tensor: Tensor, values: Tensor) -> None:
         tensor.data.copy_(values)  # an expanded tensor cannot be written, neither here nor in forward
 
 
+_GENERATORS: dict[type, bool] = {}
+"""Of each class, whether it is one of random streams: to ask torch of every attribute takes long."""
+
+
+def _is_generator(value: Any) -> bool:
+    kind = type(value)
+    found = _GENERATORS.get(kind)
+    if found is None:
+        found = _GENERATORS[kind] = isinstance(value, torch.Generator)
+    return found
+
+
 class Streams:
     """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
 
@@ -103,7 +115,7 @@ class Streams:
         parameters = (one for module in modules for one in module._parameters.values() if one is not None)
         self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
         held = (value for module in modules for value in vars(module).values())
-        self.generators = [one for one in held if isinstance(one, torch.Generator)]
+        self.generators = [one for one in held if _is_generator(one)]
         self.before = self._now()
 
     def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:

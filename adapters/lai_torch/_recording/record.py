@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointError
 from lai_torch._model.batch import Loss, call, check_losses, count, tensors, usable
 from lai_torch._model.function import named_parameters
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import eager, preserved
+from lai_torch._model.preserve import eager, modules_of, preserved
 from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proving.adding_up import wrongly_recorded
@@ -27,6 +27,7 @@ from lai_torch._recording.proving.reindexed import Reindexed, compared, reindex
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS, READ_BY_LAI
 from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.rules.unread import HIDDEN, warn_of_unread
+from lai_torch._recording.watching.plan import Calls, Plans
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch._recording.watching.sample_axis import Layout
@@ -87,6 +88,7 @@ def record(
     live: bool = False,
     gates: bool = False,
     valid: Tensor | Valid | None = None,
+    plans: Plans | None = None,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
@@ -97,7 +99,8 @@ def record(
     layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`, `live` makes it the
     forward pass of a training step: nothing is put back, and the graph stays whole. With `gates`, the
     derivatives between one layer and the next are read off as well, of a chain. Positions that are not
-    `valid` count for nothing, in records and in means.
+    `valid` count for nothing, in records and in means. With `plans`, a pass with a `shortcut` looks only at
+    what is a layer by the plan of one before.
     """
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
@@ -108,7 +111,10 @@ def record(
     mask = valid_positions(model, batch[0], count(*batch), valid)
     task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, mask)
     if known is not None and known.proved and known.trainable == trainable:
-        found = _taken_over(task, known, shortcut, live=live)
+        if plans is None or shortcut is None or live:
+            found = _taken_over(task, known, shortcut, Calls(), live=live)
+        else:
+            found = _planned(task, known, shortcut, plans)
         if found is not None:
             return found
     found = _proved(task, frozenset() if known is None else known.skipped, frozenset(names))
@@ -116,10 +122,31 @@ def record(
     return found
 
 
-def _taken_over(task: _Task, known: Known, shortcut: Shortcut | None, *, live: bool) -> Recording | None:
+def _planned(task: _Task, known: Known, shortcut: Shortcut, plans: Plans) -> Recording | None:
+    """Record by a plan where there is one that holds; else in full, which makes one for the next time."""
+    key = plans.key(modules_of(task.model, task.loss), task.batch, task.valid, shortcut)
+    plan = plans.get(key, known)
+    if plan is not None:
+        calls = Calls(plan)
+        try:
+            found = _taken_over(task, known, shortcut, calls, live=False)
+        except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
+            found = None
+        if found is not None and calls.done():
+            return found
+    calls = Calls()
+    found = _taken_over(task, known, shortcut, calls, live=False)
+    plans.put(key, None if found is None else calls.made())
+    return found
+
+
+def _taken_over(
+    task: _Task, known: Known, shortcut: Shortcut | None, calls: Calls, *, live: bool
+) -> Recording | None:
     """Record by what is known; None where that does not hold."""
     live = live and shortcut is not None
     options: dict[str, Any] = {"known": known.layouts, "skipped": known.skipped, "live": live}
+    options["calls"] = calls
     with eager() if live else preserved(task.model, task.loss):
         recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:

@@ -22,6 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from lai_torch._model.batch import tensors
 from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
+from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Tap, attach
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
 from lai_torch._recording.watching.uses import Source, Use
@@ -77,6 +78,8 @@ class Recorder(TorchFunctionMode):
         Names of the parameters that train; None: those that require a gradient.
     valid
         Which positions count in a mean, `(n, t)`; None: all.
+    calls
+        Notes the calls, and passes by those that are no layers where an earlier pass has told.
     """
 
     def __init__(
@@ -96,8 +99,10 @@ class Recorder(TorchFunctionMode):
         gates: bool = False,
         trainable: Iterable[str] | None = None,
         valid: Tensor | None = None,
+        calls: Calls | None = None,
     ) -> None:
         super().__init__()
+        self.calls = Calls() if calls is None else calls
         self.shortcut = shortcut
         self.known = known
         self.skipped = skipped
@@ -123,6 +128,7 @@ class Recorder(TorchFunctionMode):
             id(parameter): Source(parameter, (name,), whole=True)
             for name, parameter in self.parameters.items()
         }
+        self._own = frozenset(self._sources)
         self._batched: Any = WeakTensorKeyDictionary()
         self._products: Any = WeakTensorKeyDictionary()
         self._anchors: dict[torch.device, Tensor] = {}
@@ -290,11 +296,19 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Run `func`, by its rule where it uses a parameter."""
         kwargs = kwargs or {}
+        if not self.replaying and self.calls.passes_by(func):
+            return func(*args, **kwargs)
+        place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:
             self._check_differentiable()
         involved = tensors((args, kwargs))
         if not involved:
             return func(*args, **kwargs)
+        inputs = [tensor for tensor in involved if id(tensor) not in self._own]
+        if self.calls.follows:
+            self.calls.follows = len(inputs) == 1
+            for tensor in inputs:
+                self._batched[tensor] = True
         rule = None if any(map(is_functorch_wrapped_tensor, involved)) else self.rules.get(func, self.other)
         out = NotImplemented if rule is None else rule(self, func, *args, **kwargs)
         understood = out is not NotImplemented and rule is not self.other
@@ -304,6 +318,8 @@ class Recorder(TorchFunctionMode):
             out = func(*args, **kwargs)
         results = (out, args[:1]) if func is torch.Tensor.__setitem__ else out
         self._follow(func, involved, results, understood=understood)
+        if len(self.uses) > uses:
+            self.calls.is_layer(place, plain=len(inputs) == 1)
         return out
 
     def _check_differentiable(self) -> None:

@@ -1,0 +1,152 @@
+"""A pass that goes by the plan of an earlier one gives what a full recording gives, to the last bit."""
+
+import copy
+
+import pytest
+import torch
+from lai_torch._curation.tracer import Tracer
+from lai_torch._recording.watching.plan import Calls, Plans
+from torch import nn
+
+from tests.lai_torch.random_programs import draw
+from tests.lai_torch.support import LOSS
+
+PROGRAMS = range(24)
+
+
+class Unplanned(Plans):
+    """Keeps no plan, so that every pass is recorded in full."""
+
+    def put(self, key, plan):
+        del key, plan
+
+
+class Counted(Plans):
+    """Counts the plans that passes are given."""
+
+    given = 0
+
+    def get(self, key, known):
+        found = super().get(key, known)
+        self.given += found is not None
+        return found
+
+
+def pair(model, loss):
+    """Return a tracer that plans and one that does not, of two models alike."""
+    tracers = Tracer(model, loss), Tracer(copy.deepcopy(model), loss)
+    tracers[0]._plans, tracers[1]._plans = Counted(), Unplanned()
+    return tracers
+
+
+def said(tracer, batch, positions):
+    """Return all numbers of a trace, or what it raised."""
+    try:
+        trace, losses = tracer(batch, positions)
+    except (ValueError, RuntimeError) as error:
+        return type(error), str(error)
+    layers = [(one.name, one.activations, one.output_gradients, one.bias) for one in trace.layers]
+    return losses, layers
+
+
+def same(first, second):
+    """Whether two results are the same, bit for bit."""
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and torch.equal(first.nan_to_num(7.5), second.nan_to_num(7.5))
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return first == second
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_programs_give_what_full_recordings_give():
+    planned = 0
+    for seed in PROGRAMS:
+        drawn = draw(seed)
+        model = drawn.model.eval()
+        tracers = pair(model, drawn.loss)
+        batches = [(drawn.inputs, drawn.targets)] * 4
+        for place, batch in enumerate(batches):
+            found = [said(tracer, batch, "mean" if place else None) for tracer in tracers]
+            assert same(*found), seed
+        planned += tracers[0]._plans.given
+    assert planned > len(PROGRAMS) // 2
+
+
+class Routed(nn.Module):
+    """Goes one way or the other by the values it meets."""
+
+    def __init__(self, ways, decide):
+        super().__init__()
+        self.ways, self.decide = nn.ModuleList(ways), decide
+        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        hidden = self.first(inputs)
+        way = self.ways[int(self.decide(inputs))]
+        return self.head(way(hidden))
+
+
+class Scaled(nn.Module):
+    """The same function as a layer's, without a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, hidden):
+        return nn.functional.linear(hidden, self.weight)
+
+
+ROUTES = {
+    "another layer": [nn.Linear(4, 4), nn.Linear(4, 4)],
+    "another function": [nn.Linear(4, 4), nn.Tanh()],
+    "another depth": [nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))],
+    "no bias": [nn.Linear(4, 4), Scaled()],
+    "as many functions": [
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU()),
+        nn.Sequential(nn.ReLU(), nn.Linear(4, 4)),
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_model_that_goes_another_way_is_recorded_in_full(name):
+    torch.manual_seed(0)
+    model = Routed(copy.deepcopy(ROUTES[name]), lambda inputs: inputs[0, 0] > 0).eval()
+    tracers = pair(model, LOSS)
+    targets = torch.tensor([0, 1, 2, 0, 1])
+    for sign in (-1, -1, -1, 1, 1, 1, -1, 1):  # the same of every sample, which are not coupled by it
+        batch = torch.cat([torch.full((5, 1), float(sign)), torch.randn(5, 3)], 1), targets
+        found = [said(tracer, batch, "mean") for tracer in tracers]
+        assert not isinstance(found[1][0], type), found[1]
+        assert same(*found)
+    assert tracers[0]._plans.given >= 2
+
+
+def test_weights_that_are_computed_make_no_plan():
+    torch.manual_seed(0)
+    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    tracers = pair(nn.Sequential(layer, nn.ReLU(), nn.Linear(4, 3)).eval(), LOSS)
+    batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    for _ in range(4):
+        assert same(*(said(tracer, batch, None) for tracer in tracers))
+    assert tracers[0]._plans.given == 0
+
+
+def test_a_call_that_is_not_the_plans_ends_it():
+    calls = Calls()
+    for function in (torch.relu, torch.tanh):
+        calls.passes_by(function)
+    calls.is_layer(1, plain=True)
+    plan = calls.made()
+    follows = Calls(plan)
+    assert [follows.passes_by(one) for one in (torch.relu, torch.tanh)] == [True, False]
+    assert follows.done()
+    assert follows.passes_by(torch.relu) is False
+    assert not follows.done()
+    assert not Calls(plan).done()
+    other = Calls(plan)
+    assert other.passes_by(torch.tanh) is False
+    assert not other.follows
