@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow proofs compatibility peers lint docs bench clean
+.PHONY: help install demo test slow proofs mutation compatibility peers lint docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,6 +29,9 @@ slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
+
+mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (half an hour)
+	$(BIN)/python -m tests.mutation
 
 compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"

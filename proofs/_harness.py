@@ -29,10 +29,11 @@ else: a proof does not lean on the code it judges. It holds
 
 What ``settle`` demands, so that nothing passes by accident:
 
-* the claim holds at random rational points (every depth in ``depths``) that satisfy
-  ``given``, and such points are found;
-* an SMT solver does not refute ``given => claim`` at any depth in ``depths`` nor at the next one:
-  where the claim is a sentence of real arithmetic, it is decided for all reals (see `_solver`);
+* an SMT solver decides ``given => claim`` for all reals at every depth in ``depths`` and at the next one,
+  with every `width` as it is and one more (see `_solver`);
+* where it gives up, the claim is an identity of rational functions, or holds at points that satisfy
+  ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
+* something satisfies ``given``, and the claim is about the arguments that its numbers are functions of;
 * ``proof`` ends without complaint after at least one step;
 * every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
   what it assumes and violates what it claims;
@@ -56,17 +57,35 @@ function in ``lai_core``, so that the proof is about the formula that the code c
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import sympy as sp
 
-from proofs._solver import decide
+from proofs._solver import boundary, decide
 
 POINTS = 12
 ATTEMPTS = 4000
+_BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
+
+
+def width(authors: int) -> int:
+    """Give a fixed size of a statement (widths, samples, outcomes): its author's, or one more when judged."""
+    return authors + _BEYOND.get()
+
+
+@contextmanager
+def wider(beyond: int) -> Iterator[None]:
+    """Make every `width` this much more."""
+    token = _BEYOND.set(beyond)
+    try:
+        yield
+    finally:
+        _BEYOND.reset(token)
 
 
 class RefutedError(Exception):
@@ -124,7 +143,8 @@ class Statement:
         ``given(depth)`` gives the relations assumed, beside those that the symbols
         themselves carry (``nonnegative=True``, ...).
     depths : tuple of int
-        The depths at which the claim is tried in numbers.
+        The depths at which the claim is decided, beside the next one; sizes that do not grow
+        with the depth are a `width`, and decided at one more, too.
     arguments : callable or None
         ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order.
     sample : callable or None
@@ -155,6 +175,17 @@ class Statement:
         """Give the claim at a depth, always as a tuple."""
         claim = self.claim(depth)
         return claim if isinstance(claim, tuple) else (claim,)
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """List where the claim is decided: each depth, also at one width more, and the next depth."""
+        for depth in self.depths:
+            yield depth, 0
+            authors = self.relations(depth), self.given(depth)
+            with wider(1):
+                more = self.relations(depth), self.given(depth)
+            if more != authors:
+                yield depth, 1
+        yield self.depths[-1] + 1, 0
 
     def numbers(self, side: str = "rhs", *, depth: int = 1, index: int = 0) -> Callable[..., Any]:
         """Make a numerical function of ``arguments(depth)`` for one side of one relation."""
@@ -208,17 +239,18 @@ def judge(
     Returns
     -------
     dict
-        The numbers of ``statements``, ``mutants`` and ``mutants_rejected``.
+        The numbers of ``statements``, ``mutants`` and ``mutants_rejected``; of sizes at which the
+        claim was ``decided`` for all reals, and of those at which points alone were tried, ``at_points``.
 
     Raises
     ------
     AssertionError
         If the statement fails anywhere, or a mutant survives.
     """
-    refuted = refute(statement)
-    if refuted is not None:
-        raise AssertionError(f"{statement.slug}: the solver refutes the statement at {refuted}")
-    counterexample = falsify(statement)
+    if not _is_about_its_arguments(statement):
+        raise AssertionError(f"{statement.slug}: the claim says nothing of the statement's arguments")
+    counterexample, at_points = search(statement)
+    sizes = len(list(statement.sizes()))
     if counterexample is not None:
         raise AssertionError(f"{statement.slug}: the statement is false at {counterexample}")
     steps = Steps()
@@ -226,66 +258,120 @@ def judge(
     if steps.count == 0:
         raise AssertionError(f"{statement.slug}: a proof without a step proves nothing")
     for name, mutant in mutants.items():
-        if falsify(mutant) is None:
+        if search(mutant)[0] is None:
             raise AssertionError(f"{statement.slug}: mutant {name!r} was not seen to be false")
         try:
             proof(mutant, Steps())
         except RefutedError:
             continue
         raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
-    return {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
+    counts = {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
+    return counts | {"decided": sizes - len(at_points), "at_points": len(at_points)}
 
 
-def refute(statement: Statement) -> dict[Any, Any] | None:
-    """Let the solver look for a counterexample at every depth and one beyond; None if it found none.
+def _is_about_its_arguments(statement: Statement) -> bool:
+    """Whether the claim has any of the symbols that the statement's numbers are functions of."""
+    if statement.arguments is None:
+        return True
+    depth = statement.depths[-1]
+    spoken = set(_symbols(statement.relations(depth), ()))
+    return bool(spoken & _symbols_of(list(statement.arguments(depth))))
+
+
+def _symbols_of(argument: Any) -> set[Any]:
+    if isinstance(argument, (list, tuple)):
+        return set().union(*map(_symbols_of, argument))
+    return set(sp.sympify(argument).free_symbols)
+
+
+def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
+    """Look for a counterexample at every size; where the solver gives up, at points.
+
+    Returns
+    -------
+    counterexample : dict or None
+        Values of the symbols that satisfy ``given`` and violate the claim.
+    at_points : list of str
+        The sizes at which nobody decided: there points were tried.
 
     Raises
     ------
     RuntimeError
         If the claim holds at the point that the solver names: the translation is wrong.
-    """
-    for depth in (*statement.depths, statement.depths[-1] + 1):
-        decision = decide(statement.relations(depth), statement.given(depth))
-        if decision.verdict == "open":
-            return None  # what is too hard at one depth is harder at the next
-        if decision.verdict == "fails":
-            if decision.point is None:
-                return {"depth": depth, "point": "irrational"}
-            if not _violated(statement, depth, decision.point):
-                raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
-            return {"depth": depth, **decision.point}
-    return None
-
-
-def falsify(statement: Statement) -> dict[Any, Any] | None:
-    """Search a point that satisfies ``given`` and violates the claim; None if none was met.
-
-    Raises
-    ------
     UndecidedError
-        If no point satisfies ``given`` at some depth: the check would be empty.
+        If no point satisfies ``given`` where points are needed: the check would be empty.
     """
     if statement.witness is not None:
         depth, values = statement.witness
-        return dict(values) if _violated(statement, depth, values) else None
-    draw = random.Random(statement.slug)
-    for depth in statement.depths:
-        relations, given = statement.relations(depth), statement.given(depth)
-        symbols = _symbols(relations, given)
-        admissible = 0
-        for _ in range(ATTEMPTS):
-            chosen = dict(statement.sample(draw, depth)) if statement.sample else {}
-            values = _point(symbols, draw, chosen)
-            if not all(condition.holds(values) for condition in given):
+        return (dict(values) if _violated(statement, depth, values) else None), []
+    at_points = []
+    for depth, beyond in statement.sizes():
+        with wider(beyond):
+            relations, given = statement.relations(depth), statement.given(depth)
+            decision = decide(relations, given)
+            if decision.verdict == "empty":
+                raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
+            if decision.verdict == "open" and all(map(_is_identity, relations)):
                 continue
-            admissible += 1
-            if not all(relation.holds(values) for relation in relations):
-                return {"depth": depth, **values}
-            if admissible == POINTS * 4:
-                break
-        if admissible < POINTS:
-            raise UndecidedError(f"{statement.slug}: {admissible} admissible points at depth {depth}")
+            found = None
+            if decision.verdict == "open":
+                at_points.append(f"depth {depth}" + (", one width more" if beyond else ""))
+                found = _search_points(statement, depth, relations, given)
+            elif decision.verdict == "fails":
+                found = {"point": "irrational"} if decision.point is None else dict(decision.point)
+                if decision.point is not None and not _violated(statement, depth, decision.point):
+                    raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
+            if found is not None:
+                return {"depth": depth, **found}, at_points
+    return None, at_points
+
+
+def _is_identity(relation: Relation) -> bool:
+    """Whether both sides are one rational function, for which no assumption is needed."""
+    if not isinstance(relation, Equal):
+        return False
+    difference = sp.sympify(relation.lhs - relation.rhs)
+    entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
+    try:
+        return all(sp.cancel(sp.together(entry)) == 0 for entry in entries)
+    except sp.PolynomialError:
+        return False
+
+
+def _search_points(
+    statement: Statement, depth: int, relations: Sequence[Relation], given: Sequence[Relation]
+) -> dict[Any, Any] | None:
+    """Try the ends of what is assumed, as the solver finds them, and random points."""
+    draw = random.Random(statement.slug)
+    symbols = _symbols(relations, given)
+    admissible = 0
+    for values in (*boundary(given, symbols), *[None] * ATTEMPTS):
+        if values is None:
+            chosen = dict(statement.sample(draw, depth)) if statement.sample else {}
+        else:
+            chosen = dict(values)
+        point = _point(symbols, draw, chosen)
+        if values is not None and not _defined((*given, *relations), point):
+            continue  # a quotient by zero: the statement says nothing there
+        if not all(condition.holds(point) for condition in given):
+            continue
+        admissible += 1
+        if not all(relation.holds(point) for relation in relations):
+            return point
+        if admissible == POINTS * 4:
+            break
+    if admissible < POINTS:
+        raise UndecidedError(f"{statement.slug}: {admissible} admissible points at depth {depth}")
     return None
+
+
+def _defined(relations: Sequence[Relation], point: Mapping[Any, Any]) -> bool:
+    undefined = (sp.nan, sp.zoo, sp.oo, -sp.oo)
+    try:
+        sides = [_substitute(side, point) for relation in relations for side in (relation.lhs, relation.rhs)]
+    except ValueError:  # the larger of a number and of none
+        return False
+    return not any(side.has(*undefined) for side in sides)
 
 
 def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:

@@ -173,7 +173,7 @@ class Translator:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the solver found: ``holds``, ``fails`` (at ``point``, where it is rational), or ``open``."""
+    """What was found: ``holds``, ``fails`` (at ``point``, where it is rational), ``open`` or ``empty``."""
 
     verdict: str
     point: Mapping[Any, Any] | None = None
@@ -190,7 +190,8 @@ def decide(claim: Iterable[Any], given: Iterable[Any]) -> Decision:
     Returns
     -------
     Decision
-        ``open`` where the relations are no sentence of real arithmetic, or the effort did not suffice.
+        ``open`` where the relations are no sentence of real arithmetic, or the effort did not suffice;
+        ``empty`` where nothing satisfies what is given.
     """
     translator = Translator()
     try:
@@ -198,16 +199,48 @@ def decide(claim: Iterable[Any], given: Iterable[Any]) -> Decision:
         claimed = [_relation(translator, relation) for relation in claim]
     except UntranslatableError:
         return Decision("open")
+    conditions = (*translator.side_conditions, *assumed)
+    if assumed and _solver(TIMEOUT, *conditions).check() == z3.unsat:
+        return Decision("empty")
+    verdict = "holds"
+    for one in claimed:  # one at a time: a few small questions are easier than their disjunction
+        solver = _solver(TIMEOUT, *conditions, z3.Not(one))
+        answer = solver.check()
+        if answer == z3.sat:
+            return Decision("fails", _point(translator, solver.model()))
+        if answer == z3.unknown:
+            verdict = "open"
+    return Decision(verdict)
+
+
+def _solver(timeout: int, *conditions: Any) -> Any:
+    """Make a solver for one question; one that is asked several decides fewer."""
     solver = z3.Solver()
     solver.set("rlimit", EFFORT)
-    solver.set("timeout", TIMEOUT)
-    solver.add(*translator.side_conditions, *assumed, z3.Not(z3.And(*claimed)))
-    answer = solver.check()
-    if answer == z3.unsat:
-        return Decision("holds")
-    if answer == z3.unknown:
-        return Decision("open")
-    return Decision("fails", _point(translator, solver.model()))
+    solver.set("timeout", timeout)
+    solver.add(*conditions)
+    return solver
+
+
+def boundary(given: Sequence[Any], symbols: Iterable[Any]) -> list[dict[Any, Any]]:
+    """Find points of ``given`` at its ends: each inequality tight in turn, each symbol zero in turn."""
+    translator = Translator()
+    try:
+        assumed = [_relation(translator, relation) for relation in given]
+        ends = [
+            translator.term(r.lhs) == translator.term(r.rhs)
+            for r in given
+            if getattr(r, "strict", None) is False
+        ]
+        ends += [translator.term(symbol) == 0 for symbol in symbols]
+    except UntranslatableError:
+        return []
+    points = []
+    for end in ends:
+        solver = _solver(TIMEOUT // 10, *translator.side_conditions, *assumed, end)
+        if solver.check() == z3.sat:
+            points.append(_point(translator, solver.model()))
+    return [point for point in points if point is not None]
 
 
 def _relation(translator: Translator, relation: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import sympy as sp
 
+from proofs._harness import width
+
 
 def vector(name: str, width: int, **assumptions: bool) -> sp.Matrix:
     """Name the entries of a vector."""
@@ -19,9 +21,9 @@ def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
     return sp.Matrix(rows, columns, sp.symbols(f"{name}_:{rows * columns}", real=True))
 
 
-def matrices(name: str, count: int, width: int = 2) -> list[sp.Matrix]:
-    """Name several square matrices."""
-    return [matrix(f"{name}{index}_", width, width) for index in range(count)]
+def matrices(name: str, count: int) -> list[sp.Matrix]:
+    """Name several square matrices, two wide."""
+    return [matrix(f"{name}{index}_", width(2), width(2)) for index in range(count)]
 
 
 def inner_product(left: sp.Expr, right: sp.Expr, entries: Sequence[sp.Symbol]) -> sp.Expr:

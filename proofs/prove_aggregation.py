@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, width
 from proofs._symbols import matrix
 
 SCOPE = "any number of validation samples, any widths, any depth"
@@ -50,7 +50,12 @@ def aggregation(*, order: str = "products summed", sign: int = 1) -> Statement:
 
 def aggregation_arguments(count: int) -> tuple:
     """Name the validation samples' vectors, then the training sample's."""
-    return matrix("C", count, IN), matrix("G", count, OUT), matrix("c", 1, IN), matrix("g", 1, OUT)
+    return (
+        matrix("C", count, width(IN)),
+        matrix("G", count, width(OUT)),
+        matrix("c", 1, width(IN)),
+        matrix("g", 1, width(OUT)),
+    )
 
 
 def aggregation_proof(statement: Statement, steps: Steps) -> None:
@@ -85,7 +90,7 @@ def own_vote(*, own: int = 1, others: int = 1) -> Statement:
     """State that a batch's score of sample 0 is its own vote and the others'."""
 
     def claim(count: int) -> tuple:
-        gradients = matrix("g", count, IN)
+        gradients = matrix("g", count, width(IN))
         first = gradients.row(0)
         score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
         rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
@@ -97,7 +102,7 @@ def own_vote(*, own: int = 1, others: int = 1) -> Statement:
         scope="any batch size, any number of parameters",
         claim=claim,
         depths=(1, 2, 3),
-        arguments=lambda count: (matrix("g", count, IN),),
+        arguments=lambda count: (matrix("g", count, width(IN)),),
         parts={"own": own, "others": others},
     )
 

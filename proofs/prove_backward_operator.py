@@ -19,7 +19,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import matrices, matrix, total, vector
 
 WIDTH = 2
@@ -29,7 +29,7 @@ def recursion(*, transposed: bool = True, slope: int = 1, shift: int = 0) -> Sta
     """State one step of backpropagation through ``W phi(s)``, tried with ``phi(s) = s^3 + s``."""
 
     def arguments(depth: int) -> tuple:
-        return matrix("W", WIDTH, WIDTH), vector("s", WIDTH), vector("g", WIDTH)
+        return matrix("W", width(WIDTH), width(WIDTH)), vector("s", width(WIDTH)), vector("g", width(WIDTH))
 
     def entry(weight: sp.Matrix, k: int, i: int) -> sp.Expr:
         return weight[k, i] if transposed else weight[i, k]
@@ -39,9 +39,14 @@ def recursion(*, transposed: bool = True, slope: int = 1, shift: int = 0) -> Sta
         x = sp.Symbol("x")
         phi = x**3 + x
         loss = g.dot(weight * s.applyfunc(lambda value: phi.subs(x, value)))
-        slopes = [sp.diff(phi, x).subs(x, s[(i + shift) % WIDTH]) ** slope for i in range(WIDTH)]
-        carried = [slopes[i] * total(entry(weight, k, i) * g[k] for k in range(WIDTH)) for i in range(WIDTH)]
-        return Equal(sp.Matrix([sp.diff(loss, s[i]) for i in range(WIDTH)]), sp.Matrix(carried))
+        slopes = [
+            sp.diff(phi, x).subs(x, s[(i + shift) % width(WIDTH)]) ** slope for i in range(width(WIDTH))
+        ]
+        carried = [
+            slopes[i] * total(entry(weight, k, i) * g[k] for k in range(width(WIDTH)))
+            for i in range(width(WIDTH))
+        ]
+        return Equal(sp.Matrix([sp.diff(loss, s[i]) for i in range(width(WIDTH))]), sp.Matrix(carried))
 
     return Statement(
         slug="vjp-recursion",
@@ -82,7 +87,7 @@ def chain(*, below_left: bool = True, dropped: int = 0, transposed: bool = False
     """State that the recursion multiplies by the product of the Jacobians, the lowest leftmost."""
 
     def arguments(depth: int) -> tuple:
-        return matrices("J", depth), vector("g", WIDTH)
+        return matrices("J", depth), vector("g", width(WIDTH))
 
     def join(below, above):
         below = below.T if transposed else below
@@ -93,7 +98,7 @@ def chain(*, below_left: bool = True, dropped: int = 0, transposed: bool = False
         gradient = g
         for jacobian in reversed(jacobians):
             gradient = jacobian * gradient
-        operator = sp.eye(WIDTH)
+        operator = sp.eye(width(WIDTH))
         for jacobian in reversed(jacobians[dropped:]):
             operator = join(jacobian, operator)
         return Equal(gradient, operator * g)

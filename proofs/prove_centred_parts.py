@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import matrices, matrix, product, total, vector
 
 
@@ -18,14 +18,18 @@ def split(slug: str, columns: int, *, weighted: bool = True, whole: bool = True,
     """State that the rest about c has the mean ``E v - c``; ``depth`` counts outcomes."""
 
     def arguments(depth: int) -> tuple:
-        outcomes = [matrix(f"v{index}_", 2, columns) for index in range(depth)]
-        return outcomes, list(sp.symbols(f"p:{depth}", real=True))[: depth - whole], matrix("c", 2, columns)
+        outcomes = [matrix(f"v{index}_", width(2), columns) for index in range(depth)]
+        return (
+            outcomes,
+            list(sp.symbols(f"p:{depth}", real=True))[: depth - whole],
+            matrix("c", width(2), columns),
+        )
 
     def claim(depth: int) -> Equal:
         outcomes, weights, centre = arguments(depth)
         weights = [*weights, 1 - total(weights)] if whole else weights
         pairs = list(zip(outcomes, weights, strict=True))
-        nothing = sp.zeros(2, columns)
+        nothing = sp.zeros(width(2), columns)
         average = sum(((p if weighted else sp.Rational(1, depth)) * v for v, p in pairs), nothing)
         return Equal(sum((p * (v - centre) for v, p in pairs), nothing), average - sign * centre)
 
@@ -79,7 +83,7 @@ def parts(*, exact: bool = True, noise: int = 1, sign: int = 1) -> Statement:
     """State that a layer's gradient is the sum of its four parts."""
 
     def arguments(depth: int) -> tuple:
-        return matrices("B", depth), matrices("D", depth), vector("g", 2), vector("x", 2)
+        return matrices("B", depth), matrices("D", depth), vector("g", width(2)), vector("x", width(2))
 
     def rest(means, rests):
         if exact:

@@ -13,7 +13,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import AtMost, Statement, Steps, width
 
 SCOPE = "any depth, any number of validation samples"
 SAMPLES = 2
@@ -31,15 +31,15 @@ def names(depth: int, *, aligned: bool = True) -> tuple:
     """Name alpha, beta and the validation norms; beta non-negative under A3."""
     kind = {"nonnegative" if aligned else "real": True}
     alpha, beta = (
-        [list(sp.symbols(f"{name}{z}_:{depth}", **assumed)) for z in range(SAMPLES)]
+        [list(sp.symbols(f"{name}{z}_:{depth}", **assumed)) for z in range(width(SAMPLES))]
         for name, assumed in (("alpha", {"real": True}), ("beta", kind))
     )
-    return alpha, beta, list(sp.symbols(f"n:{SAMPLES}", nonnegative=True))
+    return alpha, beta, list(sp.symbols(f"n:{width(SAMPLES)}", nonnegative=True))
 
 
 def pairs(depth: int) -> list[tuple[int, int]]:
     """List the validation samples and the layers below the last."""
-    return [(z, k) for z in range(SAMPLES) for k in range(1, depth)]
+    return [(z, k) for z in range(width(SAMPLES)) for k in range(1, depth)]
 
 
 def scores(depth: int, **kind: bool) -> tuple[sp.Expr, sp.Expr, sp.Expr]:

@@ -11,12 +11,11 @@ In numbers, the noise is D or -D with equal chances, and gradients are the axes:
 
 from __future__ import annotations
 
-import random
-
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import AtMost, Statement, Steps, width
+from proofs._symbols import matrix
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
 WIDTH = 2
@@ -25,26 +24,19 @@ RHO = sp.symbols("rho", nonnegative=True)
 
 def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whole: int = 1) -> Statement:
     """State that the gain is at most rho^(2k); the arguments make mutants."""
-    mean, noise = (sp.Matrix(WIDTH, WIDTH, sp.symbols(f"{name}:{WIDTH**2}", real=True)) for name in "BD")
+
+    def parts() -> tuple[sp.Matrix, sp.Matrix]:
+        return matrix("B", width(WIDTH), width(WIDTH)), matrix("D", width(WIDTH), width(WIDTH))
 
     def claim(depth: int) -> AtMost:
-        return AtMost(whole * (mean.T * mean).trace() / WIDTH, RHO ** (2 * depth + extra))
+        mean, _ = parts()
+        return AtMost(whole * (mean.T * mean).trace() / width(WIDTH), RHO ** (2 * depth + extra))
 
     def given(depth: int) -> tuple[AtMost, ...]:
+        mean, noise = parts()
         operators = (mean + noise, mean - noise) if centred else (mean + noise,)
-        lengths = [(a.T * a)[i, i] for a in operators for i in range(WIDTH)]
+        lengths = [(a.T * a)[i, i] for a in operators for i in range(width(WIDTH))]
         return tuple(AtMost(length, RHO ** (2 * depth)) for length in lengths) if decays else ()
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        rho = sp.Rational(draw.randint(1, 5), 4)
-        size = rho**depth if decays else sp.Integer(3)
-        axes = draw.choice((sp.eye(2), sp.Matrix([[0, 1], [-1, 0]]), sp.Matrix([[3, 4], [-4, 3]]) / 5))
-        share = draw.choice((sp.Integer(0), sp.Rational(1, 3)))
-        values = dict(zip(mean, axes * size * (1 - share), strict=True))
-        turned = axes * size * (share if centred else -sp.Rational(1, 2))
-        if not centred:
-            values = dict(zip(mean, axes * size * sp.Rational(3, 2), strict=True))
-        return values | dict(zip(noise, turned, strict=True)) | {RHO: rho}
 
     return Statement(
         slug="decay-bounds-gain",
@@ -52,8 +44,7 @@ def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whol
         claim=claim,
         given=given,
         depths=(1, 2, 3),
-        arguments=lambda depth: (RHO, mean, noise),
-        sample=sample,
+        arguments=lambda depth: (RHO, *parts()),
         parts={
             "mixed": 0 if centred else 1,
             "slack": sp.symbols("s", **{"nonnegative" if decays else "real": True}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import matrix, total
 
 ROWS = 2
@@ -18,7 +18,7 @@ ROWS = 2
 
 def operator(depth: int) -> sp.Matrix:
     """Name the mean operator A, ``d_l = 2`` rows and ``d_L = depth`` columns."""
-    return matrix("A", ROWS, depth)
+    return matrix("A", width(ROWS), depth)
 
 
 def squares(A: sp.Matrix) -> sp.Expr:
@@ -35,7 +35,7 @@ def nearest(*, divisor=lambda below, last: last, power: int = 2, factor: int = 1
     def claim(depth: int) -> tuple[Equal, ...]:
         A, c = arguments(depth)
         M, one = A.T * A, sp.eye(depth)
-        gain = squares(A) / divisor(ROWS, depth)
+        gain = squares(A) / divisor(width(ROWS), depth)
         distance = ((M - c * one).T * (M - c * one)).trace()
         least = ((M - gain * one).T * (M - gain * one)).trace()
         above = factor * depth * (c - gain) ** power
@@ -94,7 +94,7 @@ def printed(*, left=lambda below, last: 1 - last / below, inverse: bool = False)
 
     def claim(depth: int) -> tuple[Equal, ...]:
         (A,) = arguments(depth)
-        M, below, last = A.T * A, sp.Integer(ROWS), sp.Integer(depth)
+        M, below, last = A.T * A, sp.Integer(width(ROWS)), sp.Integer(depth)
         gain = squares(A) / below
         rest = (M - gain * sp.eye(depth)).trace()
         return (

@@ -17,7 +17,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, width
 from proofs._symbols import matrix, total, vector
 
 UNITS = 2
@@ -29,7 +29,7 @@ def mean_over_directions(
     """State the mean similarity; ``depth`` is the length of the columns."""
 
     def arguments(depth: int) -> tuple:
-        sizes, slopes, others = (vector(name, UNITS) for name in "rst")
+        sizes, slopes, others = (vector(name, width(UNITS)) for name in "rst")
         return sizes, slopes, others, vector("g", depth), vector("h", depth)
 
     def factor(size, slope, other_slope):
@@ -40,11 +40,11 @@ def mean_over_directions(
         axes = [sign * sp.eye(depth)[:, k] for k in range(depth) for sign in (1, -1)]
         average = total(
             slopes[i] * others[i] * (sizes[i] * axis).dot(g) * (sizes[i] * axis).dot(h) / len(axes)
-            for i in range(UNITS)
+            for i in range(width(UNITS))
             for axis in axes
         )
-        divisor = depth if over_rows else UNITS
-        gamma = total(factor(sizes[i], slopes[i], others[i]) for i in range(UNITS)) / divisor
+        divisor = depth if over_rows else width(UNITS)
+        gamma = total(factor(sizes[i], slopes[i], others[i]) for i in range(width(UNITS))) / divisor
         return Equal(average, gamma * g.dot(h))
 
     return Statement(
@@ -90,7 +90,13 @@ def step(*, share: int = 2, size: sp.Rational | int = 1, power: int = 2) -> Stat
     """State the error of one step in the plane: two rows, two units."""
 
     def arguments(depth: int) -> tuple:
-        return matrix("W", 2, UNITS), vector("s", UNITS), vector("t", UNITS), vector("g", 2), vector("h", 2)
+        return (
+            matrix("W", 2, width(UNITS)),
+            vector("s", width(UNITS)),
+            vector("t", width(UNITS)),
+            vector("g", 2),
+            vector("h", 2),
+        )
 
     def claim(depth: int) -> AtMost:
         weight, slopes, others, g, h = arguments(depth)

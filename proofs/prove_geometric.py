@@ -16,7 +16,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, width
 
 SAMPLES = 2
 RHO, RATE, C, ABAR = sp.symbols("rho r C_a abar", positive=True)
@@ -90,7 +90,7 @@ def names(depth: int, *, aligned: bool = False) -> tuple:
     """Name the similarities of every validation sample, from the top layer down."""
     kind = {"nonnegative" if aligned else "real": True}
     return tuple(
-        [list(sp.symbols(f"{name}{z}_:{depth}", **assumed)) for z in range(SAMPLES)]
+        [list(sp.symbols(f"{name}{z}_:{depth}", **assumed)) for z in range(width(SAMPLES))]
         for name, assumed in (("alpha", {"real": True}), ("beta", kind))
     )
 
@@ -230,7 +230,7 @@ def limit(*, target: int = 1, layer: int = 0, start: int = 1) -> Statement:
     """State where LAI's relative error goes: its value at rho = 0, as it is a polynomial in rho."""
 
     def ratios(depth: int) -> list:
-        return [list(sp.symbols(f"t{z}_:{depth}", real=True)) for z in range(SAMPLES)]
+        return [list(sp.symbols(f"t{z}_:{depth}", real=True)) for z in range(width(SAMPLES))]
 
     def error(depth: int) -> sp.Expr:
         alpha, beta = names(depth, aligned=True)
@@ -238,7 +238,7 @@ def limit(*, target: int = 1, layer: int = 0, start: int = 1) -> Statement:
         below = sp.Add(
             *(
                 alpha[z][k] * ratios(depth)[z][k] * RHO ** (2 * (k - 1 + start)) * beta[z][0]
-                for z in range(SAMPLES)
+                for z in range(width(SAMPLES))
                 for k in range(1, depth)
             )
         )
@@ -247,7 +247,7 @@ def limit(*, target: int = 1, layer: int = 0, start: int = 1) -> Statement:
     def claim(depth: int) -> Equal:
         alpha, beta = names(depth, aligned=True)
         lai = scores(depth, aligned=True)[1]
-        kept = sp.Add(*(alpha[z][layer % depth] * beta[z][0] for z in range(SAMPLES)))
+        kept = sp.Add(*(alpha[z][layer % depth] * beta[z][0] for z in range(width(SAMPLES))))
         return Equal(target * (1 - kept / lai), error(depth).subs(RHO, 0))
 
     def sample(draw: random.Random, depth: int) -> dict:

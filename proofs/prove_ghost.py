@@ -17,7 +17,7 @@ from collections.abc import Callable
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import inner_product, matrix, vector
 
 SCOPE = "any depth, any widths, any activation functions and loss with a derivative"
@@ -191,7 +191,7 @@ def position_statement(slug: str, *, pairing: Pairing = every_pair, bias: str = 
 
     def claim(positions: int) -> Equal:
         a, b, g, h = position_arguments(positions)
-        weight, offset = weights(1, IN)[0], vector("c", OUT)
+        weight, offset = weights(1, width(IN))[0], vector("c", width(OUT))
         losses = [
             sp.Add(*(up.row(t).dot(weight * down.row(t).T + offset) for t in range(positions)))
             for down, up in ((a, g), (b, h))
@@ -215,7 +215,10 @@ def position_statement(slug: str, *, pairing: Pairing = every_pair, bias: str = 
 
 def position_arguments(positions: int) -> tuple:
     """Name both samples' inputs and output gradients at every position."""
-    return (*(matrix(n, positions, IN) for n in "ab"), *(matrix(n, positions, OUT) for n in "gh"))
+    return (
+        *(matrix(n, positions, width(IN)) for n in "ab"),
+        *(matrix(n, positions, width(OUT)) for n in "gh"),
+    )
 
 
 def position_proof(statement: Statement, steps: Steps) -> None:

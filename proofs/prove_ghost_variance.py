@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import covariance, mean, total
 
 SCOPE = "any depth, any law with second moments, one validation sample, alpha a number"
@@ -21,8 +21,8 @@ OUTCOMES = 3
 def arguments(depth: int) -> tuple:
     """Name alphas, gains, similarities ``(L, 3)`` and all weights but the last."""
     alpha, gains = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in "ac")
-    similarities = [list(sp.symbols(f"b{layer}_:{OUTCOMES}", real=True)) for layer in range(depth)]
-    return alpha, gains, similarities, list(sp.symbols(f"p:{OUTCOMES - 1}", real=True))
+    similarities = [list(sp.symbols(f"b{layer}_:{width(OUTCOMES)}", real=True)) for layer in range(depth)]
+    return alpha, gains, similarities, list(sp.symbols(f"p:{width(OUTCOMES) - 1}", real=True))
 
 
 class Law:
@@ -41,7 +41,9 @@ class Law:
 
     def weighed(self, rows) -> list:
         """Add up the layers with their alphas, in each outcome."""
-        return [total(a * row[k] for a, row in zip(self.alpha, rows, strict=True)) for k in range(OUTCOMES)]
+        return [
+            total(a * row[k] for a, row in zip(self.alpha, rows, strict=True)) for k in range(width(OUTCOMES))
+        ]
 
     def cov(self, left, right):
         """Return a covariance."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, width
 from proofs._symbols import vector
 
 SCOPE = "any depth, any widths"
@@ -22,8 +22,8 @@ WIDTH, OUTPUTS = 2, 2
 
 def arguments(depth: int) -> tuple:
     """Name the activations of both samples, layer by layer, and their output gradients."""
-    a, b = ([vector(f"{name}{layer}_", WIDTH) for layer in range(depth)] for name in "ab")
-    return a, b, vector("g", OUTPUTS), vector("h", OUTPUTS)
+    a, b = ([vector(f"{name}{layer}_", width(WIDTH)) for layer in range(depth)] for name in "ab")
+    return a, b, vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
 
 
 def definition(*, sign: int = 1, start: int = 0, joined: str = "beside") -> Statement:
@@ -187,7 +187,7 @@ def last_layer(*, sign: int = 1, layers: str = "last") -> Statement:
 
     def claim(depth: int) -> Equal:
         a, b, g, h = arguments(depth)
-        matrix = sp.Matrix(OUTPUTS, WIDTH, sp.symbols(f"W:{OUTPUTS * WIDTH}"))
+        matrix = sp.Matrix(width(OUTPUTS), width(WIDTH), sp.symbols(f"W:{width(OUTPUTS) * width(WIDTH)}"))
         losses = [up.dot(matrix * down[-1]) for up, down in ((g, a), (h, b))]
         exact = sp.Add(*(losses[0].diff(entry) * losses[1].diff(entry) for entry in matrix))
         seen = {"last": slice(-1, None), "first": slice(1), "all": slice(None)}[layers]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import matrices, product
 
 SCOPE = "any depth, any widths"
@@ -28,7 +28,7 @@ def replaced(means, rests, *, before: str, after: str, sign: int) -> sp.Matrix:
     whole = [mean + rest for mean, rest in zip(means, rests, strict=True)]
     chosen = {"mean": means, "whole": whole}
     terms = (product([*chosen[before][:t], rests[t], *chosen[after][t + 1 :]]) for t in range(len(means)))
-    return sign * sum(terms, sp.zeros(2, 2))
+    return sign * sum(terms, sp.zeros(width(2), width(2)))
 
 
 def growth(*, before: str, after: str, sign: int):

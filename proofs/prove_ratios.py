@@ -12,7 +12,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import AtMost, Statement, Steps, width
 
 SCOPE = "any depth, any number of validation samples"
 SAMPLES = 2
@@ -21,13 +21,13 @@ C = sp.symbols("C_a", nonnegative=True)
 
 def grid(name: str, depth: int, **kind: bool) -> list[list[sp.Symbol]]:
     """Name a number for every validation sample and layer, from the top layer down."""
-    return [list(sp.symbols(f"{name}{z}_:{depth}", **kind)) for z in range(SAMPLES)]
+    return [list(sp.symbols(f"{name}{z}_:{depth}", **kind)) for z in range(width(SAMPLES))]
 
 
 def names(depth: int, *, agreeing: bool = True, aligned: bool = True) -> tuple:
     """Name alpha, the last similarities, the ratios below the last layer, and their bounds."""
     alpha = grid("alpha", depth, **{"nonnegative" if agreeing else "real": True})
-    last = list(sp.symbols(f"beta:{SAMPLES}", **{"nonnegative" if aligned else "real": True}))
+    last = list(sp.symbols(f"beta:{width(SAMPLES)}", **{"nonnegative" if aligned else "real": True}))
     ratios = [[sp.Integer(1), *row[1:]] for row in grid("b", depth, real=True)]
     ends = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in "mM")
     low, high = ([sp.Integer(1), *end[1:]] for end in ends)
@@ -87,7 +87,9 @@ def two_sided(
         alpha, last, ratios, low, high = names(depth, **kind)
         difference = weighted(alpha, last, [[part(b) for b in row] for row in ratios], 1)
         ends = (high, low) if (score == "lai") != crossed else (low, high)
-        smallest, largest = (weighted(alpha, last, [[part(b) for b in end]] * SAMPLES, start) for end in ends)
+        smallest, largest = (
+            weighted(alpha, last, [[part(b) for b in end]] * width(SAMPLES), start) for end in ends
+        )
         return AtMost(smallest, difference), AtMost(difference, largest)
 
     p, q = (
@@ -195,7 +197,7 @@ def quotient(*, ends: tuple = (sp.Min, sp.Max), power: int = 1, agreeing: bool =
 
     def claim(depth: int) -> tuple[AtMost, AtMost]:
         alpha, last, ratios, low, high = names(depth, **kind)
-        ones = [[sp.Integer(1)] * depth] * SAMPLES
+        ones = [[sp.Integer(1)] * depth] * width(SAMPLES)
         found = weighted(alpha, last, ratios) / weighted(alpha, last, ones)
         least, most = (
             end(*(mean(row, bounds) for row in alpha)) for end, bounds in zip(ends, (low, high), strict=True)
@@ -204,7 +206,7 @@ def quotient(*, ends: tuple = (sp.Min, sp.Max), power: int = 1, agreeing: bool =
 
     def given(depth: int) -> tuple[AtMost, ...]:
         alpha, last, _, _, _ = names(depth, **kind)
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * SAMPLES)
+        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
         return (*between(depth, **kind), AtMost(0, lai, strict=True))
 
     def sample(draw: random.Random, depth: int) -> dict:
@@ -255,7 +257,7 @@ def below_one(*, layer: int = 0, unit: bool = True, end: type = sp.Min, agreeing
 
     def claim(depth: int) -> tuple[AtMost, AtMost]:
         alpha, last, ratios, _, _ = names(depth, **kind)
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * SAMPLES)
+        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
         error = 1 - weighted(alpha, last, ratios) / lai
         most = 1 - end(*(row[layer % depth] / sp.Add(*row) for row in alpha))
         return AtMost(0, error), AtMost(error, most)
@@ -263,7 +265,7 @@ def below_one(*, layer: int = 0, unit: bool = True, end: type = sp.Min, agreeing
     def given(depth: int) -> tuple[AtMost, ...]:
         alpha, last, ratios, _, _ = names(depth, **kind)
         lower = [b for row in ratios for b in row[1:]]
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * SAMPLES)
+        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
         inside = tuple(r for b in lower for r in (AtMost(0, b), AtMost(b, 1)))
         return (*(inside if unit else ()), AtMost(0, lai, strict=True))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 
 SCOPE = "any depth, any widths"
 WIDTH = 2
@@ -51,7 +51,7 @@ def arguments(depth: int) -> tuple:
 
 
 def _vector(name: str) -> sp.Matrix:
-    return sp.Matrix(sp.symbols(f"{name}:{WIDTH}", real=True))
+    return sp.Matrix(sp.symbols(f"{name}:{width(WIDTH)}", real=True))
 
 
 def _inner(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:

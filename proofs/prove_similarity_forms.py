@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import matrix, product, total, vector
 
 WIDTH = 2
@@ -31,14 +31,14 @@ def bare(slug: str, names: str, identity, **kwargs) -> tuple:
         return [
             sp.Symbol(n, real=True)
             if n == "c"
-            else matrix(n, WIDTH, WIDTH)
+            else matrix(n, width(WIDTH), width(WIDTH))
             if n[0].isupper()
-            else vector(n, WIDTH)
+            else vector(n, width(WIDTH))
             for n in letters
         ]
 
     def claim(depth: int) -> Equal:
-        left, right = identity(sp.eye(WIDTH), *arguments(depth), **kwargs)
+        left, right = identity(sp.eye(width(WIDTH)), *arguments(depth), **kwargs)
         return Equal(sp.Matrix(left), sp.Matrix(right))
 
     size = sp.Symbol("d", integer=True, positive=True)

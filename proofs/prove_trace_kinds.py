@@ -17,7 +17,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 from proofs._symbols import inner_product, matrix
 
 CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
@@ -93,9 +93,9 @@ def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
 
     def claim(positions: int) -> tuple[Equal, ...]:
         g, h, a, b, up, down = embedding_arguments(positions)
-        table = matrix("E", ROWS, WIDTH)
+        table = matrix("E", width(ROWS), width(WIDTH))
         relations = []
-        for ids in ((0,) * positions, tuple(t % ROWS for t in range(positions))):
+        for ids in ((0,) * positions, tuple(t % width(ROWS) for t in range(positions))):
             others = ids[::-1]
             reads = [
                 sp.Add(*(feedback.row(t).dot(table.row(i)) for t, i in enumerate(places)))
@@ -124,8 +124,12 @@ def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
 
 def embedding_arguments(positions: int) -> tuple:
     """Name the gradients of what was read, and the tied layer's inputs and output gradients."""
-    reads = (matrix(name, positions, WIDTH) for name in "gh")
-    return *reads, *(matrix(n, WIDTH, 1) for n in "ab"), *(matrix(n, ROWS, 1) for n in ("up", "down"))
+    reads = (matrix(name, positions, width(WIDTH)) for name in "gh")
+    return (
+        *reads,
+        *(matrix(n, width(WIDTH), 1) for n in "ab"),
+        *(matrix(n, width(ROWS), 1) for n in ("up", "down")),
+    )
 
 
 def embedding_proof(statement: Statement, steps: Steps) -> None:
@@ -171,7 +175,7 @@ def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
 
     def claim(positions: int) -> tuple[Equal, Equal]:
         x, y, g, h = gain_arguments(positions)
-        gamma, offset = matrix("gamma", 1, WIDTH), matrix("beta", 1, WIDTH)
+        gamma, offset = matrix("gamma", 1, width(WIDTH)), matrix("beta", 1, width(WIDTH))
         losses = []
         for seen, feedback in ((x, g), (y, h)):
             outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
@@ -198,7 +202,7 @@ def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
 
 def gain_arguments(positions: int) -> tuple:
     """Name both samples' normalised inputs and the gradients of the outputs."""
-    return tuple(matrix(name, positions, WIDTH) for name in "xygh")
+    return tuple(matrix(name, positions, width(WIDTH)) for name in "xygh")
 
 
 def gain_proof(statement: Statement, steps: Steps) -> None:

@@ -11,7 +11,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, width
 from proofs._symbols import covariance, total
 
 OUTCOMES = 3
@@ -20,9 +20,9 @@ OUTCOMES = 3
 def law(depth: int) -> tuple:
     """Name alphas, the signal's and each layer's noise's values, and the chances of the outcomes."""
     alpha = list(sp.symbols(f"a:{depth}", real=True))
-    shared = list(sp.symbols(f"b:{OUTCOMES}", real=True))
-    rests = [list(sp.symbols(f"e{layer}_:{OUTCOMES}", real=True)) for layer in range(depth)]
-    shares = sp.symbols(f"p:{OUTCOMES}", positive=True)
+    shared = list(sp.symbols(f"b:{width(OUTCOMES)}", real=True))
+    rests = [list(sp.symbols(f"e{layer}_:{width(OUTCOMES)}", real=True)) for layer in range(depth)]
+    shares = sp.symbols(f"p:{width(OUTCOMES)}", positive=True)
     return alpha, shared, rests, [p / total(shares) for p in shares]
 
 
@@ -31,7 +31,9 @@ def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statem
 
     def moments(depth: int) -> tuple:
         alpha, shared, rests, chances = law(depth)
-        noise = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(OUTCOMES)]
+        noise = [
+            total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(width(OUTCOMES))
+        ]
         lai = [total(alpha) * b for b in shared]
         ghost = [gain * x + y for x, y in zip(lai, noise, strict=True)]
         varied = covariance(ghost, ghost, chances) - covariance(lai, lai, chances)
@@ -69,7 +71,7 @@ def proof(statement: Statement, steps: Steps) -> None:
     )
     squares = [
         chances[i] * chances[k] * (noise[i] - noise[k]) ** 2
-        for i, k in itertools.combinations(range(OUTCOMES), 2)
+        for i, k in itertools.combinations(range(width(OUTCOMES)), 2)
     ]
     steps.nonnegative("spread of the noise", spread, squares)
     aligned = sp.Symbol("t", **{"nonpositive" if part.opposed else "nonnegative": True})

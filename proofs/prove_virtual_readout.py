@@ -18,7 +18,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, width
 
 SCOPE = "any depth, any widths, any differentiable loss of the logits"
 WIDTH, OUTPUTS = 2, 2
@@ -45,8 +45,8 @@ def statement(*, product: int = 1, start: int = 0, feedback: int = 1) -> Stateme
 
 def arguments(depth: int) -> tuple:
     """Name the activations of both samples, layer by layer, and their output gradients."""
-    a, b = ([_vector(f"{name}{layer}_", WIDTH) for layer in range(depth)] for name in "ab")
-    return a, b, _vector("g", OUTPUTS), _vector("h", OUTPUTS)
+    a, b = ([_vector(f"{name}{layer}_", width(WIDTH)) for layer in range(depth)] for name in "ab")
+    return a, b, _vector("g", width(OUTPUTS)), _vector("h", width(OUTPUTS))
 
 
 def _vector(name: str, width: int) -> sp.Matrix:
@@ -55,10 +55,10 @@ def _vector(name: str, width: int) -> sp.Matrix:
 
 def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
     """Differentiate ``<signal, sum_l U_l a_l>``, the loss to first order, in every entry."""
-    entries = [sp.symbols(f"U{layer}_:{OUTPUTS * WIDTH}") for layer in range(len(inputs))]
-    logits = sp.zeros(OUTPUTS, 1)
+    entries = [sp.symbols(f"U{layer}_:{width(OUTPUTS) * width(WIDTH)}") for layer in range(len(inputs))]
+    logits = sp.zeros(width(OUTPUTS), 1)
     for names, activations in zip(entries, inputs, strict=True):
-        logits += sp.Matrix(OUTPUTS, WIDTH, names) * activations
+        logits += sp.Matrix(width(OUTPUTS), width(WIDTH), names) * activations
     return [sp.diff(logits.dot(signal), entry) for names in entries for entry in names]
 
 

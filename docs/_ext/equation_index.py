@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 
 from docutils import nodes
@@ -11,7 +12,11 @@ from sphinx.util.docutils import SphinxDirective
 
 from tests.support import ledger
 
-HEAD = ("Statement", "Place", "Verdict", "Function", "Tests", "Proofs", "Namespaces", "Last full run")
+HEAD = ("Statement", "Place", "Verdict", "See instead", "Function", "Tests", "Proofs")
+NO_RUN = (
+    '<p class="index-no-run">Outcomes are left out: this site was built without the record of a full run '
+    "(<code>make test</code> writes it, <code>make docs</code> then shows it).</p>"
+)
 SOURCES = {
     "equation": "labelled equations",
     "display": "unlabelled displays",
@@ -52,13 +57,27 @@ def _filter(app):
     )
 
 
+def section(entry):
+    """Give the part of the paper in which a statement is printed, and its rank there; ours come last."""
+    found = re.match(r"(Section|Appendix)s? (\w+)", entry.place)
+    if "new" in entry.source or found is None:
+        return (2, ""), "Ours"
+    return (found[1] == "Appendix", found[2]), f"{found[1]} {found[2]}"
+
+
 def _table(app, docname):
-    head = "".join(f"<th>{name}</th>" for name in HEAD)
-    rows = "".join(_row(app, docname, *item) for item in known_of(app.env).entries.items())
-    return (
-        '<div class="table-wrapper"><table class="equation-index">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    known = known_of(app.env)
+    titles = (*HEAD, "Last full run") if known.run else HEAD
+    head = "".join(f"<th>{name}</th>" for name in titles)
+    groups = {}
+    for slug, entry in known.entries.items():
+        groups.setdefault(section(entry), []).append(_row(app, docname, slug, entry))
+    body = ""
+    for (_, title), rows in sorted(groups.items()):
+        heading = f'<tr class="index-section"><th colspan="{len(titles)}">{title}</th></tr>'
+        body += f"<tbody>{heading}{''.join(rows)}</tbody>"
+    table = f'<table class="equation-index"><thead><tr>{head}</tr></thead>{body}</table>'
+    return ("" if known.run else NO_RUN) + f'<div class="table-wrapper">{table}</div>'
 
 
 def _row(app, docname, slug, entry):
@@ -73,14 +92,23 @@ def _row(app, docname, slug, entry):
         f'<a href="{address}">{html.escape(entry.title)}</a><br><code>{slug}</code>{proved}',
         html.escape(entry.place),
         "ours" if "new" in entry.source else word,
+        "<br>".join(_corrected(other, app, docname) for other in entry.corrected),
         "<br>".join(_function(name, app, docname) for name in known.links.functions.get(slug, [])),
         _numbered(known.links.tests.get(slug, []), app, docname),
         _numbered(known.links.proofs.get(slug, []), app, docname),
-        ", ".join(known.namespaces(slug)),
-        known.verified(slug),
+        *([_outcome(known, slug)] if known.run else []),
     )
     data = f'data-verdict="{entry.verdict}" data-source="{" ".join(entry.source)}"'
     return f"<tr {data}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _corrected(slug, app, docname):
+    return f'<a href="{formula_address(app, docname, slug) or "#"}"><code>{slug}</code></a>'
+
+
+def _outcome(known, slug):
+    names = ", ".join(known.namespaces(slug))
+    return known.verified(slug) + (f"<br><small>{names}</small>" if names else "")
 
 
 def _function(name, app, docname):

@@ -3,7 +3,7 @@ addEventListener("DOMContentLoaded", () => {
   const bar = document.querySelector(".index-filter");
   if (!bar) return;
   const [word, verdict, source] = bar.querySelectorAll("input, select");
-  const rows = [...document.querySelectorAll(".equation-index tbody tr")];
+  const rows = [...document.querySelectorAll(".equation-index tr[data-verdict]")];
   const show = () => {
     let shown = 0;
     for (const row of rows) {
@@ -14,6 +14,8 @@ addEventListener("DOMContentLoaded", () => {
       row.hidden = !fits;
       shown += fits;
     }
+    for (const section of document.querySelectorAll(".equation-index tbody"))
+      section.hidden = !section.querySelector("tr[data-verdict]:not([hidden])");
     bar.querySelector(".index-count").textContent = `${shown} of ${rows.length}`;
   };
   for (const control of [word, verdict, source]) control.addEventListener("input", show);

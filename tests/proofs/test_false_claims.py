@@ -1,4 +1,8 @@
-"""False statements that the harness must not accept: a referee's, and every bound made a tenth smaller."""
+"""False statements that the harness must not accept: a referee's, others, and every bound a tenth smaller.
+
+Each comes with a proof that the true statement passes, or with one that accepts everything: what rejects it
+is the claim itself, decided by the solver or tried at points.
+"""
 
 import dataclasses
 import importlib
@@ -6,12 +10,32 @@ import importlib
 import pytest
 import sympy as sp
 
-from proofs import prove_decay_bounds_gain, prove_geometric, prove_jacobian_noise, prove_ratios
-from proofs._harness import AtMost, Equal, Statement, judge, refute
+from proofs import (
+    prove_adam,
+    prove_assumptions,
+    prove_conservative,
+    prove_decay_bounds_gain,
+    prove_gap,
+    prove_gates,
+    prove_geometric,
+    prove_jacobian_noise,
+    prove_perturbation_norm,
+    prove_rank,
+    prove_ratios,
+    prove_selection,
+    prove_shapley,
+    prove_sketches,
+    prove_truncation,
+    prove_variance_bounds,
+    prove_variance_comparison,
+    prove_virtual_readout,
+)
+from proofs._harness import AtMost, Equal, Statement, judge, search, width
+from proofs._symbols import covariance, vector
 from tests.support import ledger
 
 PROOFS = sorted(path.stem for path in (ledger.ROOT / "proofs").glob("prove_*.py"))
-REJECTED = r"the statement is false at|the solver refutes"
+REJECTED = "the statement is false at"
 NOT_ATTAINED = {
     "prove_aggregation.OWN.1",  # 0 on the right
     "prove_assumptions.SIGN.0",  # likewise
@@ -57,6 +81,7 @@ def replaced(statement, claim_and_given):
         statement,
         claim=lambda depth: claim_and_given(depth)[0],
         given=lambda depth: claim_and_given(depth)[1],
+        arguments=None,
         sample=None,
     )
 
@@ -77,7 +102,78 @@ def two_terms_of_the_sum(depth):
     return AtMost(lhs, sp.expand(most).coeff(rho, 2) * short if powers else most), statement.given(depth)
 
 
+def twice_the_largest_sample(depth):
+    """Let twice the largest sample's part stand for the sum: true for two validation samples."""
+    alpha, last, ratios, low, _ = prove_ratios.names(depth)
+    parts = [
+        prove_ratios.weighted([row], [beta], [[1 - m for m in low]], 1)
+        for row, beta in zip(alpha, last, strict=True)
+    ]
+    difference = prove_ratios.weighted(alpha, last, [[1 - b for b in row] for row in ratios], 1)
+    return AtMost(difference, 2 * sp.Max(*parts)), prove_ratios.between(depth)
+
+
+def first_order_from_the_third_layer_on(depth):
+    gains, rests = (sp.symbols(f"{name}:{depth}", nonnegative=True) for name in "gn")
+    whole = [g + n for g, n in zip(gains, rests, strict=True)]
+    late = [sp.Mul(*gains[:k], rests[k], *gains[k + 1 :]) for k in range(2, depth)]
+    kept = sp.Mul(*whole[:2], *gains[2:]) - sp.Mul(*gains) + sp.Add(*late)
+    return AtMost(sp.Mul(*whole) - sp.Mul(*gains), kept), ()
+
+
+def frobenius_norm_over_root_two(depth):
+    """Bound a symmetric traceless form by its Frobenius norm over the root of two: true in the plane."""
+    rows = width(2)
+    free = list(sp.symbols(f"e:{rows - 1}", real=True))
+    rest = sp.diag(*free, -sp.Add(*free))
+    g, h = vector("g", rows), vector("h", rows)
+    square = sum(x**2 for x in rest) / 2
+    return AtMost((g.T * rest * h)[0] ** 2, square * g.dot(g) * h.dot(h)), ()
+
+
+def criterion_of_noise_that_knows_the_signal(depth):
+    """Take two equally likely outcomes: the noise may follow the signal, gains and alpha are one number."""
+    m, whole, b, c, x, y = sp.symbols("m A b c x y", real=True)
+    chances = [sp.Rational(1, 2)] * 2
+    ghost = [m * b + x, m * c + y]
+    spread, noise = covariance([b, c], [b, c], chances), covariance([x, y], [x, y], chances)
+    difference = covariance(ghost, ghost, chances) - whole**2 * spread
+    return Equal(difference, noise - (whole**2 - m**2) * spread), ()
+
+
+def gates_of_layers_that_know_each_other(depth):
+    """Let the lower layer read the unit whose column is the first axis: its mean is that entry alone."""
+    g, h = vector("g", 2), vector("h", 2)
+    means = [(g[0] * h[0]), (g[0] * h[0])]  # whichever of the two units has the first axis
+    return Equal(sum(means) / 2, g.dot(h) / 2), ()
+
+
 FALSE = {
+    "twice the largest sample for the sum": (
+        prove_ratios.STATEMENT,
+        prove_ratios.two_sided_proof,
+        twice_the_largest_sample,
+    ),
+    "first order from the third layer on": (
+        prove_jacobian_noise.BOUND,
+        prove_jacobian_noise.bound_proof,
+        first_order_from_the_third_layer_on,
+    ),
+    "the Frobenius norm over the root of two": (
+        prove_gates.STEP,
+        prove_gates.step_proof,
+        frobenius_norm_over_root_two,
+    ),
+    "the criterion for any law": (
+        prove_variance_comparison.CRITERION,
+        prove_variance_comparison.criterion_proof,
+        criterion_of_noise_that_knows_the_signal,
+    ),
+    "gate factors however dependent between layers": (
+        prove_gates.MEAN,
+        prove_gates.mean_proof,
+        gates_of_layers_that_know_each_other,
+    ),
     "gains of operators that depend on the gradient": (
         prove_decay_bounds_gain.STATEMENT,
         prove_decay_bounds_gain.proof,
@@ -113,6 +209,103 @@ def test_a_false_statement_is_rejected_whatever_its_proof(name):
         judge(replaced(statement, claim_and_given), proof, {})
 
 
+def test_a_true_claim_about_something_else_is_rejected():
+    x = sp.Symbol("x", real=True)
+    other = dataclasses.replace(prove_truncation.STATEMENT, claim=lambda depth: AtMost(0, x**2))
+    with pytest.raises(AssertionError, match="says nothing of"):
+        judge(other, prove_truncation.certificate_proof, {})
+
+
+def accept(statement, steps):
+    steps.identity("nothing", sp.S.One, sp.S.One)
+
+
+def swapped(relation, shorter):
+    return AtMost(relation.rhs, relation.lhs)
+
+
+def strictly(relation, shorter):
+    return AtMost(relation.lhs, relation.rhs, strict=True)
+
+
+def a_layer_short(relation, shorter):
+    return AtMost(relation.lhs, shorter.rhs)
+
+
+def without_bars(relation, shorter):
+    return AtMost(relation.lhs, relation.rhs.replace(sp.Abs, lambda x: x))
+
+
+def of_the_other_sign(relation, shorter):
+    return Equal(relation.lhs, -relation.rhs)
+
+
+ALTERED = {
+    swapped: (
+        prove_gap.BOUND,
+        prove_variance_bounds.OPPOSED,
+        prove_perturbation_norm.NORM,
+        prove_variance_comparison.ORDER,
+        prove_conservative.LOWER,
+    ),
+    strictly: (
+        prove_selection.AGREEMENT,
+        prove_truncation.STATEMENT,
+        prove_shapley.FIRST,
+    ),
+    a_layer_short: (
+        prove_geometric.LLI,
+        prove_perturbation_norm.NORM,
+        prove_conservative.STATEMENT,
+        prove_conservative.ALONE_LLI,
+        prove_shapley.FIRST,
+    ),
+    without_bars: (
+        prove_geometric.LLI,
+        prove_perturbation_norm.NORM,
+        prove_truncation.STATEMENT,
+    ),
+    of_the_other_sign: (
+        prove_virtual_readout.STATEMENT,
+        prove_adam.DIRECTION,
+        prove_sketches.VARIANCE,
+        prove_gates.MEAN,
+    ),
+}
+WITHOUT_HYPOTHESES = (
+    prove_assumptions.STATEMENT,
+    prove_assumptions.ALIGNED,
+    prove_assumptions.NORMS,
+    prove_gap.BOUND,
+    prove_rank.STATEMENT,
+    prove_conservative.STATEMENT,
+    prove_variance_bounds.UNCONDITIONAL,
+    prove_selection.AGREEMENT,
+    prove_truncation.STATEMENT,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "statement"),
+    [(change, statement) for change, statements in ALTERED.items() for statement in statements],
+    ids=lambda value: getattr(value, "slug", getattr(value, "__name__", "")),
+)
+def test_an_altered_claim_is_rejected(change, statement):
+    def claim(depth):
+        return change(statement.relations(depth)[0], statement.relations(max(depth - 1, 1))[0])
+
+    altered = dataclasses.replace(statement, claim=claim, sample=None)
+    with pytest.raises(AssertionError, match=REJECTED):
+        judge(altered, accept, {})
+
+
+@pytest.mark.parametrize("statement", WITHOUT_HYPOTHESES, ids=lambda statement: statement.slug)
+def test_a_claim_without_its_hypotheses_is_rejected(statement):
+    altered = dataclasses.replace(statement, given=lambda depth: (), sample=None)
+    with pytest.raises(AssertionError, match=REJECTED):
+        judge(altered, accept, {})
+
+
 def bounds():
     for name in PROOFS:
         module = importlib.import_module(f"proofs.{name}")
@@ -144,4 +337,4 @@ def test_the_solver_finds_what_points_would_not():
     x, y = sp.symbols("x y", real=True)
     claim = AtMost(-((x - sp.Rational(1, 7919)) ** 2), -(y**2))
     needle = Statement(slug="needle", scope="any reals", claim=lambda depth: claim)
-    assert refute(needle) is not None
+    assert search(needle)[0] is not None

@@ -3,7 +3,18 @@
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, RefutedError, Statement, Steps, UndecidedError, judge
+from proofs._harness import (
+    AtMost,
+    Equal,
+    RefutedError,
+    Statement,
+    Steps,
+    UndecidedError,
+    judge,
+    search,
+    width,
+)
+from proofs._solver import boundary
 from proofs.prove_virtual_readout import STATEMENT
 
 a, b = sp.symbols("a b", nonnegative=True)
@@ -42,6 +53,8 @@ def test_identity_is_proved_and_its_mutant_rejected():
         "statements": 1,
         "mutants": 1,
         "mutants_rejected": 1,
+        "decided": 2,
+        "at_points": 0,
     }
 
 
@@ -51,7 +64,7 @@ def test_inequality_is_proved_and_its_mutants_rejected():
 
 
 def test_false_statement_is_refused():
-    with pytest.raises(AssertionError, match="the solver refutes"):
+    with pytest.raises(AssertionError, match="is false at"):
         judge(square(sign=-1), expand, {})
 
 
@@ -100,8 +113,42 @@ def test_assumptions_that_nothing_satisfies_are_refused():
         claim=lambda depth: Equal(x, y),
         given=lambda depth: (AtMost(x, x - 1),),
     )
-    with pytest.raises(UndecidedError, match="0 admissible points"):
+    with pytest.raises(UndecidedError, match="nothing satisfies"):
         judge(empty, expand, {})
+
+
+def test_a_claim_that_fails_at_one_width_more_is_refused():
+    def claim(depth):
+        p = sp.symbols(f"p:{width(2)}", real=True)
+        return AtMost(4 * p[0] * p[1], sum(p[:2]) ** 2 - sum(p[2:]))
+
+    assert search(Statement(slug="two wide", scope="any width", claim=claim))[0] is not None
+
+
+def test_a_claim_that_says_nothing_of_its_arguments_is_refused():
+    silent = Statement(
+        slug="silent", scope="any", claim=lambda depth: AtMost(0, x**2), arguments=lambda depth: (y,)
+    )
+    with pytest.raises(AssertionError, match="says nothing of"):
+        judge(silent, expand, {})
+
+
+def test_points_are_taken_where_what_is_assumed_is_tight_and_symbols_are_zero():
+    points = boundary((AtMost(x, y), AtMost(y, 3)), (x, y))
+    assert any(point[x] == point[y] for point in points)
+    assert any(point[y] == 3 for point in points)
+    assert any(point[x] == 0 for point in points)
+
+
+def test_a_claim_that_fails_at_an_end_alone_is_refused_though_the_solver_gives_up():
+    n = sp.Symbol("n", integer=True, positive=True)
+
+    def claim(depth):
+        return AtMost(sp.Piecewise((1, sp.Eq(x, y)), (0, True)) ** n, 0)
+
+    given = (AtMost(x, y), AtMost(0, x), AtMost(y, 1))
+    at_end = Statement(slug="end", scope="any", claim=claim, given=lambda depth: given)
+    assert search(at_end)[0] is not None
 
 
 @pytest.mark.parametrize("values", [{a: -1, b: 0}, {a: 1, b: 1}])

@@ -61,6 +61,19 @@ def test_every_proof_file_has_at_least_three_mutants_and_says_its_scope():
         assert all(statement.scope for statement in statements), path.name
 
 
+def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
+    entries = ledger.read()
+    silent = [
+        f"{path.stem}.{name}"
+        for path in sorted((ledger.ROOT / "proofs").glob("prove_*.py"))
+        for name, value in vars(importlib.import_module(f"proofs.{path.stem}")).items()
+        if isinstance(value, Statement)
+        and any(value.given(depth) for depth in value.depths)
+        and entries[value.slug].given == "none"
+    ]
+    assert silent == []
+
+
 def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
     text = (ledger.ROOT / "docs/theory/right-and-wrong.md").read_text(encoding="utf-8")
     sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])

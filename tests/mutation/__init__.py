@@ -1,0 +1,1 @@
+"""Change `lai_core` everywhere a small change can be made, and count what the tests see."""

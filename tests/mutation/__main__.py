@@ -1,0 +1,245 @@
+"""Change `lai_core` everywhere a small change can be made, and count what the tests see: `make mutation`.
+
+The well-kept tools start an interpreter for each mutant, and know neither axes nor swapped arguments.
+
+1. `places` lists every mutant: an operator, a comparison, a constant, an axis, a sign, a dropped ``abs``,
+   ``conj``, ``sqrt`` or transposition, ``min`` for ``max``, two arguments swapped. Texts of errors,
+   annotations and docstrings are left alone.
+2. One traced run of the tests, on numpy alone, notes which test reaches which line, and how long it takes.
+3. Each mutant lives in a process forked from one that has imported and collected everything: the code of the
+   changed function is put in place of the old one, and the tests that reach it are run, those of its own room
+   first, until one fails. What is run at import cannot be changed so, and is left out.
+
+A mutant that nothing kills is equivalent, for the reason that ``equivalent.toml`` gives, or it survives.
+``build/mutation.json`` has every mutant with what became of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import json
+import math
+import os
+import signal
+import sys
+import time
+import tomllib
+import types
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.places import Place, places
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "lai_core"
+PROOFS = ("bounds", "estimators", "influence", "noise")
+TESTS = ["tests/core", *(f"tests/proofs/test_{name}.py" for name in PROOFS)]
+BACKENDS = "not torch and not jax and not strict"
+SECONDS = 60
+"""What a mutant's tests may take: one that turns a loop endless is seen."""
+ENOUGH = 0.05
+"""The share of all tests' time that one mutant may take."""
+
+
+class Reach:
+    """A plugin of pytest: which test reaches which line of `lai_core`, and how long it takes."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self.found: dict[str, dict] = {}
+        self.now: set[tuple[str, int]] = set()
+        self.started = 0.0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Watch the test from its set-up on."""
+        self.now, self.started = set(), time.process_time()
+        sys.settrace(self._call)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep a test's lines and time."""
+        if report.when == "call":
+            sys.settrace(None)
+            lines = sorted([file, line] for file, line in self.now)
+            self.found[report.nodeid] = {"seconds": time.process_time() - self.started, "lines": lines}
+
+    def _call(self, frame: types.FrameType, event: str, argument: object) -> object:
+        return self._line if frame.f_code.co_filename.startswith(str(CORE)) else None
+
+    def _line(self, frame: types.FrameType, event: str, argument: object) -> object:
+        self.now.add((str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_lineno))
+        return self._line
+
+
+class Mutation:
+    """A plugin of pytest: once all tests are collected, try the mutants instead of running them."""
+
+    def __init__(self, chosen: list[Place], reach: dict[str, dict], equivalent: dict[str, str]) -> None:
+        """Turn the reach around: from lines to tests."""
+        self.chosen, self.equivalent = chosen, equivalent
+        self.seconds = {test: found["seconds"] for test, found in reach.items()}
+        self.reach: dict[tuple[str, int], set[str]] = {}
+        for test, found in reach.items():
+            for file, line in found["lines"]:
+                self.reach.setdefault((file, line), set()).add(test)
+        self.fates: dict[str, str] = {}
+        self.alive: dict[tuple[str, str], list[types.FunctionType]] = {}
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try each mutant."""
+        items = {item.nodeid: item for item in session.items}
+        self.alive = _functions()
+        for number, place in enumerate(self.chosen):
+            tests = [items[test] for test in self.tests(place) if test in items]
+            fate = "unreached"
+            if tests and not number % 50 and self.fate(_unchanged(place), tests) != "survived":
+                raise RuntimeError(f"the tests fail on unchanged code: {tests}")
+            if place.name in self.equivalent:
+                fate = "equivalent"
+            elif tests:
+                fate = self.fate(place, tests)
+            self.fates[place.name] = fate
+            if fate not in {"killed", "equivalent"}:
+                sys.__stderr__.write(f"{fate:9}  {place.lines[0]:4}  {place.name}\n")
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """End the mutant with its first failure."""
+        if report.failed:
+            os._exit(1)
+
+    def tests(self, place: Place) -> list[str]:
+        """List the tests that reach a mutant, its room's first, then the quickest, while there is time."""
+        first, last = place.lines
+        reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
+        room = Path(place.file).parts[1].removesuffix(".py")
+        chosen, left = [], ENOUGH * sum(self.seconds.values())
+        for test in sorted(reached, key=lambda test: (room not in test, self.seconds[test])):
+            left -= self.seconds[test]
+            if chosen and left < 0:
+                break
+            chosen.append(test)
+        return chosen
+
+    def fate(self, place: Place, tests: list[pytest.Item]) -> str:
+        """Say what becomes of a mutant: ``killed``, ``survived``, or ``import`` for one out of reach."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # jax warns of forks; no test that is run here uses it
+            child = os.fork()
+        if not child:
+            self._live(place, tests)
+        _, status = os.waitpid(child, 0)
+        return {0: "survived", 2: "import"}.get(os.waitstatus_to_exitcode(status), "killed")
+
+    def _live(self, place: Place, tests: list[pytest.Item]) -> None:
+        """Be the mutant; never return."""
+        try:
+            signal.alarm(SECONDS)
+            if not _replaced(place, self.alive):
+                os._exit(2)
+            gc.collect = lambda *generation: 0  # of what a short life leaves nothing is collected
+            for item, following in zip(tests, [*tests[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except BaseException:  # whatever a mutant does, it must not come back
+            os._exit(1)
+        os._exit(0)
+
+
+def _unchanged(place: Place) -> Place:
+    start, end = place.span
+    return replace(place, new=(ROOT / place.file).read_bytes()[start:end].decode())
+
+
+def _functions() -> dict[tuple[str, str], list[types.FunctionType]]:
+    """Find every function of `lai_core` that is alive, behind whatever decorates it."""
+    found: dict[tuple[str, str], list[types.FunctionType]] = {}
+    for each in gc.get_objects():
+        if type(each) is types.FunctionType and each.__code__.co_filename.startswith(str(CORE)):
+            found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
+    return found
+
+
+def _replaced(place: Place, alive: dict[tuple[str, str], list[types.FunctionType]]) -> bool:
+    """Put the mutant's code in place of the old; whether there was a function to put it into."""
+    path = ROOT / place.file
+    source = path.read_bytes()
+    start, end = place.span
+    tree = compile(source[:start] + place.new.encode() + source[end:], str(path), "exec")
+    mutated = _codes(tree).get(place.scope)
+    functions = alive.get((str(path), place.scope), [])
+    for function in functions:
+        if mutated is not None and function.__code__.co_freevars == mutated.co_freevars:
+            function.__code__ = mutated
+    return bool(mutated and functions)
+
+
+def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
+    """List the functions of a module and of its classes by name."""
+    found = {}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= {constant.co_qualname: constant, **_codes(constant)}
+    return found
+
+
+def reach() -> dict[str, dict]:
+    """Trace the tests once for each state of the sources."""
+    parts = [CORE, *(ROOT / part for part in TESTS)]
+    files = sorted(p for part in parts for p in (part.rglob("*.py") if part.is_dir() else [part]))
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    path = ROOT / f"build/mutation-reach-{state}.json"
+    if not path.exists():
+        plugin = Reach()
+        if not os.fork():
+            if _pytest(plugin) == 0:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(json.dumps(plugin.found), encoding="utf-8")
+            os._exit(0)
+        os.wait()
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _pytest(plugin: object) -> int:
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", BACKENDS, "--capture=no"]
+    return int(pytest.main([*options, *TESTS], plugins=[plugin]))
+
+
+def interval(killed: int, count: int) -> tuple[float, float]:
+    """Give Wilson's 95% interval of a share."""
+    z, share = 1.96, killed / count
+    centre = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count**2))
+    return (centre - half) / (1 + z * z / count), (centre + half) / (1 + z * z / count)
+
+
+def main() -> int:
+    """Try the mutants asked for; fail where fewer than 95% of those not equivalent are killed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--every", type=int, default=1, help="try one mutant in this many")
+    parser.add_argument("--first", type=int, default=0, help="the first one tried")
+    parser.add_argument("--only", default="", help="names that contain this text")
+    options = parser.parse_args()
+    os.environ["HYPOTHESIS_PROFILE"] = "dev"
+    listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT) if p.scope]
+    chosen = [p for p in listed[options.first :: options.every] if options.only in p.name]
+    equivalent = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
+    mutation = Mutation(chosen, reach(), equivalent)
+    _pytest(mutation)
+    fates = mutation.fates
+    counts = {fate: list(fates.values()).count(fate) for fate in sorted(set(fates.values()))}
+    killed = counts.get("killed", 0)
+    judged = len(fates) - counts.get("equivalent", 0) - counts.get("import", 0)
+    low, high = interval(killed, judged)
+    said = f"{len(listed)} mutants, {len(fates)} tried, {counts}"
+    print(f"{said}: {killed / judged:.1%} killed ({low:.1%} to {high:.1%})")
+    report = {"mutants": len(listed), "score": killed / judged, "interval": [low, high], "fates": fates}
+    (ROOT / "build/mutation.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if killed >= 0.95 * judged else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
