@@ -355,9 +355,9 @@ def _search_points(
             continue  # a quotient by zero: the statement says nothing there
         if not all(condition.holds(point) for condition in given):
             continue
-        admissible += 1
         if not all(relation.holds(point) for relation in relations):
             return point
+        admissible += values is None  # the ends come on top of the random points
         if admissible == POINTS * 4:
             break
     if admissible < POINTS:
