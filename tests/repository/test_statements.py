@@ -116,3 +116,17 @@ def test_every_statement_that_says_its_arguments_is_compared_with_a_function():
         if isinstance(value, Statement) and value.arguments and f"{path.stem}.{name}" not in compared
     ]
     assert left_out == []
+
+
+def test_every_statement_that_is_false_as_printed_has_a_counterexample_without_rounding():
+    path = "tests/core/test_exact_counterexamples.py"
+    exact = {
+        slug
+        for slug, nodes in ledger.find().tests.items()
+        if any(node.startswith(path) and ledger.is_counterexample(node) for node in nodes)
+    }
+    false = {slug for slug, entry in ledger.read().items() if entry.verdict == "false as printed"}
+    assert false - exact == set()
+    source = (ledger.ROOT / path).read_text(encoding="utf-8")
+    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    assert not any(isinstance(value, float) for value in constants)
