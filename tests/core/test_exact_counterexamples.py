@@ -13,8 +13,8 @@ import pytest
 def extremal(rho, depth):
     """Give alphas, similarities and norms of the linear network of width two with matrices diag(rho, 1).
 
-    The input is (0, 1), which every layer keeps: all alphas are 1. The last gradient is (1, 0), which every layer
-    shortens by rho.
+    The input is (0, 1), which every layer keeps: all alphas are 1. The last gradient is (1, 0), which every
+    layer shortens by rho.
     """
     activations, gradients = [(0, 1)], [(1, 0)]
     for _ in range(depth - 1):
