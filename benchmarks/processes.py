@@ -1,6 +1,11 @@
-"""Curated runs on 2 and 4 processes against one process on the whole batch."""
+"""Curated runs on 2 and 4 processes, and on meshes of 8 devices, against one on the whole batch."""
 
 import json
+import os
+import re
+import subprocess
+import sys
+from math import prod
 
 from rich.console import Console
 from rich.progress import track
@@ -10,6 +15,8 @@ from workloads import torch_processes
 from workloads.torch_processes import CASES, ENGINES, errors, launch, runs
 
 BOUND = 1e-12
+MOST = 0.75
+"""What a JAX device may do at `rows=.5`, over a plain step."""
 COUNTS = (2, 4)
 JUDGED = ("parameters", "scores", "weights")
 
@@ -43,13 +50,37 @@ def rows(figures: dict[str, dict[str, float]]) -> list[list[str]]:
     ]
 
 
+def jax_figures() -> dict[str, dict[str, float]]:
+    """Return the errors on meshes of eight devices, which a program of its own has; what a device does."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "workloads.jax_meshes"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    work = found.pop("operations")
+    names = dict(zip(JUDGED, ("parameter_error", "score_error", "weight_error"), strict=True))
+    figures = {case: {each: found[case][name] for each, name in names.items()} for case in found}
+    for case, each in figures.items():
+        each["bytes_per_step"] = sum(map(_bytes, found[case]["update"]))
+    return {**figures, "operations over a plain step's, rows .5": work}
+
+
+def _bytes(collective: list[str]) -> int:
+    """Return what a collective of a compiled program moves, of types and shapes as `f64[8,3]`."""
+    shapes = re.findall(r"(\w+?)(\d+)\[([\d,]*)\]", collective[1])
+    return sum(
+        int(bits) // 8 * prod(int(each) for each in shape.split(",") if each) for _, bits, shape in shapes
+    )
+
+
 def run() -> None:
     """Measure, print the table, write `build/processes.json` and `build/bench/processes.json`."""
-    figures = torch_figures()
+    by_torch, by_jax = torch_figures(), jax_figures()
     path = report.BUILD / "processes.json"
     path.parent.mkdir(exist_ok=True)
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, "torch": figures}, indent=2))
+    path.write_text(json.dumps({"torch": by_torch, "jax": by_jax}, indent=2))
+    work = by_jax.pop("operations over a plain step's, rows .5")
+    figures = by_torch | {f"JAX: {case}": each for case, each in by_jax.items()}
     columns = ("case", "parameters", "scores", "weights", "bytes a step")
     report.table(f"Several processes against one; bound {BOUND:g}", columns, rows(figures))
     failed = [
@@ -58,4 +89,7 @@ def run() -> None:
         for name in JUDGED
         if not errors[name] <= BOUND
     ]
-    report.close("processes", figures, BOUND, failed, packages=("torch",), processes=COUNTS)
+    if work["with a sharding"] > MOST:
+        failed.append(f"JAX: a device does {work['with a sharding']:.2f} of a plain step at rows=.5")
+    measured = {**figures, "operations": work}
+    report.close("processes", measured, BOUND, failed, packages=("torch", "jax"), processes=COUNTS)

@@ -7,9 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
 from lai_jax._curation.estimators import Moment, Scored, scored_in_parts, sound_scores
+from lai_jax._curation.meshes import (
+    Spread,
+    automatic,
+    check_sharding,
+    check_whole_batch,
+    explicit_sharding,
+    specs_of,
+)
 from lai_jax._curation.options import check_update, check_valid, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
@@ -75,6 +84,7 @@ def curated_update(
     scale_inputs: bool = False,
     last: str | None = None,
     valid: Valid | None = None,
+    sharding: NamedSharding | None = None,
 ) -> Callable[..., tuple[Any, Any, Report]]:
     """Return a jitted training step on the samples of each batch that help.
 
@@ -112,6 +122,10 @@ def curated_update(
         Name of the last layer's weight, as for `trace`.
     valid
         As for `summarize`, of the batch's inputs.
+    sharding
+        With `rows`, where a batch is spread over devices: its `jax.sharding.NamedSharding`, so that each
+        device runs its part of the chosen rows; without it each runs all of them. On a mesh with explicit
+        axes the batch says so itself.
 
     Returns
     -------
@@ -148,12 +162,32 @@ def curated_update(
     scorer = estimator_of(estimator)
     check_update(tx, rows)
     check_valid(estimator, valid)
+    check_sharding(sharding)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
+        given = params, opt_state, summary, inputs, targets, second_moment
+        check_whole_batch("curated_update")
+        lies = explicit_sharding((inputs, targets))
+        if lies is None:
+            return run(Spread(sharding), *given)
+        parts = opened(estimator, summary).parts is not None
+        outputs = specs_of(params), specs_of(opt_state), _specs(lies.spec[:1], second_moment, parts=parts)
+        return automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
+
+    def run(
+        spread: Spread,
+        params: Any,
+        opt_state: Any,
+        summary: Any,
+        inputs: Any,
+        targets: Any,
+        second_moment: Any,
+    ) -> tuple[Any, Any, Report]:
         validation = opened(estimator, summary)
-        chosen = scorer.choose_pass(Problem(apply, params, loss, last, valid), rows, recompute)
+        problem = Problem(apply, params, loss, last, valid, spread)
+        chosen = scorer.choose_pass(problem, rows, recompute)
         recorded = chosen.forward((inputs, targets))
         scored = scored_in_parts(
             scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
@@ -164,6 +198,14 @@ def curated_update(
         return params, opt_state, _report(scored, scores, weights, skipped)
 
     return jax.jit(step)
+
+
+def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:
+    """Return how a report lies on a mesh: what there is of each sample as the batch, all else everywhere."""
+    each, everywhere = PartitionSpec(*rows), PartitionSpec()
+    moment = None if second_moment is None else everywhere
+    by_part, sizes = (PartitionSpec(None, *rows), everywhere) if parts else (None, None)
+    return Report(each, each, each, everywhere, everywhere, everywhere, moment, by_part, sizes)  # type: ignore[arg-type]
 
 
 def _report(scored: Scored, scores: jax.Array, weights: jax.Array, skipped: jax.Array) -> Report:

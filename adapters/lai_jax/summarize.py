@@ -5,11 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 import lai_core as lai
 from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
+from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
 from lai_jax._curation.options import check_carried, check_counts, check_valid, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
@@ -87,17 +89,38 @@ def summarize(
     >>> [total.shape for total in found.side.totals[0]]
     [(8, 4), (8, 8)]
     """
-    side_of = estimator_of(estimator).side
+    estimator_of(estimator)
     check_carried(estimator, sketch, None)
     check_valid(estimator, valid)
     check_counts(calibration=calibration, chunk=chunk, parts=parts)
     check_targets(inputs, targets)
-    problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
+    check_whole_batch("summarize")
+    lies = explicit_sharding((inputs, targets))
     options = SideOptions(positions, sketch)
+
+    def run(params: Any, inputs: Any, targets: Any) -> Validation:
+        problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
+        return _summarized(problem, batch, options, estimator, calibration, chunk, parts)
+
+    given = params, inputs, targets
+    return run(*given) if lies is None else automatic(run, given, lies, PartitionSpec())
+
+
+def _summarized(
+    problem: Problem,
+    batch: tuple[Any, Any],
+    options: SideOptions,
+    estimator: str,
+    calibration: int,
+    chunk: int | None,
+    parts: int | None,
+) -> Validation:
+    """Sum a validation set up at once, in chunks, or in parts."""
+    side_of, positions, sketch = estimator_of(estimator).side, options.positions, options.sketch
     side: Any
     if parts is not None:
         side = _in_parts(lambda part, counted: side_of(problem, part, counted, options), batch, parts)
-    elif chunk is None or chunk >= batch_size(inputs):
+    elif chunk is None or chunk >= batch_size(batch[0]):
         side = side_of(problem, batch, True, options)
     else:
         side = _in_chunks(lambda part, counted: side_of(problem, part, counted, options), batch, chunk)

@@ -7,34 +7,59 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import lai_jax
+import optax
 import pytest
 
-SCRIPT = Path(__file__).with_name("sharded.py")
+from workloads.jax_meshes import CASES
+
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def found():
+QUICK = ["lai", "lai, explicit", "ghost", "data, explicit, rows"]
+
+
+def on_eight_devices(cases):
     environment = os.environ | {
         "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
     }
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "workloads.jax_meshes", *cases]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", range(3), ids=["lai", "lai-explicit", "ghost"])
-def test_eight_devices_find_what_one_finds(found, case):
-    figures = found[case]
+@pytest.fixture(scope="module")
+def found():
+    return on_eight_devices(QUICK)
+
+
+def check(figures):
     assert figures["devices"] == 8
     assert figures["score_error"] < 1e-12
+    assert figures["weight_error"] < 1e-12
     assert figures["same_decisions"]
     assert figures["parameter_error"] < 1e-12
+    assert figures["same_layout"]
 
 
-@pytest.mark.parametrize("case", range(3), ids=["lai", "lai-explicit", "ghost"])
+@pytest.mark.parametrize("case", QUICK)
+def test_eight_devices_find_what_one_finds(found, case):
+    check(found[case])
+
+
+@pytest.mark.slow
+def test_parameters_may_lie_in_parts_or_by_features_on_automatic_and_explicit_axes():
+    rest = [case for case in CASES if case not in QUICK]
+    found = on_eight_devices(rest)
+    for case in rest:
+        check(found[case])
+
+
+@pytest.mark.parametrize("case", ["lai", "lai, explicit", "ghost"])
 def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
     figures = found[case]
     assert [kind for kind, _ in figures["summary"]] == ["all-reduce"]
@@ -42,3 +67,28 @@ def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
     moved = [shape for _, shapes in figures["update"] for shape in re.findall(r"\[([\d,]*)\]", shapes)]
     rows = {"64", "8"}  # samples of the batch, and of one device
     assert not any(rows & set(shape.split(",")) for shape in moved)
+
+
+def test_a_device_runs_its_part_of_the_chosen_rows(found):
+    assert found["operations"]["with a sharding"] <= 0.75 < 1.0 < found["operations"]["without"]
+
+
+def test_a_sharding_is_a_named_one():
+    with pytest.raises(TypeError, match=r"sharding: expected a jax.sharding.NamedSharding .*, got str"):
+        lai_jax.curated_update(lambda p, x: x, lambda o, t: o, optax.sgd(0.1), sharding="data")
+
+
+def test_a_part_of_a_batch_is_refused():
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("data")
+
+    def summed(inputs):
+        def apply(params, inputs):
+            return inputs @ params
+
+        return lai_jax.summarize(apply, jnp.ones((2, 1)), lambda o, t: o.sum(-1), inputs, inputs).side.samples
+
+    with pytest.raises(ValueError, match=r"summarize: expected a batch that is whole.* use jax.jit"):
+        jax.shard_map(summed, mesh=mesh, in_specs=spec, out_specs=jax.sharding.PartitionSpec())(
+            jnp.ones((4, 2))
+        )

@@ -15,7 +15,7 @@ from lai_jax._curation.rows import count_of, heaviest, with_stand_ins
 from lai_jax._curation.selective_pass import chosen_gradient, losses_of_leaves
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import check_targets, take
+from lai_jax._program.losses import check_targets, is_batched, take
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure
 from lai_jax._recording.plan import Plan
@@ -96,7 +96,7 @@ class SharedPass:
             count = count_of(self.rows, samples)
             small = self.problem.read(take(self.batch, slice(count)))
             chosen, own = heaviest(weights, count, small.samples)
-            return chosen_gradient(model, small, self.vjp, self.moving, chosen, own)
+            return chosen_gradient(model, small, self.vjp, self.moving, chosen, own, self.problem.spread)
         padded = jnp.concatenate([weights, jnp.zeros(samples - model.real, weights.dtype)])
         gradients = list(self.vjp(padded)[0])
         # A sample of weight 0 whose residuals are not finite leaves 0 * inf = NaN in every gradient. Then,
@@ -164,7 +164,8 @@ def weighted_gradient(problem: Problem, batch: Batch, weights: jax.Array, count:
         rows, own = with_stand_ins(batch, weights), weights
     else:
         chosen, own = heaviest(weights, count, count)
-        rows = take(batch, chosen)
+        spread = problem.spread
+        rows = jax.tree.map(lambda leaf: spread(leaf) if is_batched(leaf) else leaf, take(batch, chosen))
     moving, restored = moving_leaves(problem.params)
 
     def weighted(values: list[jax.Array]) -> jax.Array:

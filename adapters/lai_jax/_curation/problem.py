@@ -1,12 +1,13 @@
 """What a step trains: a model and its loss, at some parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
 import lai_core as lai
+from lai_jax._curation.meshes import Spread
 from lai_jax._program.losses import losses_of
 from lai_jax._program.model import Model, read
 from lai_jax._recording.masks import Valid, masked
@@ -27,6 +28,8 @@ class Problem:
         The parameters.
     valid
         From a batch's inputs to the positions that count; None: all do.
+    spread
+        Over which devices chosen rows lie.
     """
 
     apply: Callable[..., Any]
@@ -34,6 +37,7 @@ class Problem:
     loss: Callable[..., Any]
     last: str | None = None
     valid: Valid | None = None
+    spread: Spread = field(default_factory=Spread)
 
     def masked(self, recorded: Any, batch: Batch) -> Any:
         """Return a batch's trace with the positions that count; a chain with gates has none."""

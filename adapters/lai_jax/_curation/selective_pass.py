@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import run
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Value
 from lai_jax._program.sample_axis import SampleAxis
 
+LEFT = Spread()
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 
 
@@ -37,7 +39,13 @@ def losses_of_leaves(
 
 
 def chosen_gradient(
-    model: Model, small: Model, vjp: Any, moving: Sequence[jax.Array], chosen: jax.Array, weights: jax.Array
+    model: Model,
+    small: Model,
+    vjp: Any,
+    moving: Sequence[jax.Array],
+    chosen: jax.Array,
+    weights: jax.Array,
+    spread: Spread = LEFT,
 ) -> list[jax.Array]:
     """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
 
@@ -53,6 +61,8 @@ def chosen_gradient(
         Which rows.
     weights
         Their weights.
+    spread
+        Over which devices they lie.
 
     Raises
     ------
@@ -69,7 +79,7 @@ def chosen_gradient(
     fewer = [array[chosen] if jnp.ndim(array) else array for array in data]
     other, structure = jax.tree.flatten(_vjp(small, moving, fewer))
     cut = [
-        _cut(leaf, own, wanted, chosen, model.samples)
+        _cut(leaf, own, wanted, chosen, model.samples, spread)
         for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
     ]
     (gradients,) = jax.tree.unflatten(structure, cut)(weights)
@@ -102,10 +112,12 @@ def _sample_axes(
     return [program.values[slot].sample_axis for slot in program.outputs]
 
 
-def _cut(leaf: Any, axis: SampleAxis | None, wanted: Any, chosen: jax.Array, samples: int) -> Any:
+def _cut(
+    leaf: Any, axis: SampleAxis | None, wanted: Any, chosen: jax.Array, samples: int, spread: Spread
+) -> Any:
     """Return the chosen samples' part of a residual."""
     if axis is not None:
-        part = axis.take(leaf, chosen)
+        part = spread(axis.take(leaf, chosen), axis.axis)
     elif leaf.shape == wanted.shape:
         part = leaf
     else:  # a constant with one entry a sample, as a mask drawn for the batch's shape
@@ -113,7 +125,7 @@ def _cut(leaf: Any, axis: SampleAxis | None, wanted: Any, chosen: jax.Array, sam
         if len(axes) != 1 or leaf.shape[axes[0]] != samples:
             msg = f"{REFUSED}a constant of shape {leaf.shape} follows the batch size in an unknown way"
             raise UnexplainedError(msg)
-        part = jnp.take(leaf, chosen, axis=axes[0], mode="clip")
+        part = spread(jnp.take(leaf, chosen, axis=axes[0], mode="clip"), axes[0])
     if part.shape != wanted.shape or part.dtype != wanted.dtype:
         msg = f"{REFUSED}a residual of shape {leaf.shape} is of shape {wanted.shape} for fewer samples"
         raise UnexplainedError(msg)

@@ -1,0 +1,89 @@
+"""Batches that are spread over a mesh: chosen rows stay spread, and explicit axes do not have to be named."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from lai_jax._program.losses import is_batched
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Over which devices rows lie.
+
+    Without a constraint XLA puts rows that were chosen by their scores on every device, and each does
+    the work of all.
+
+    Parameters
+    ----------
+    sharding
+        Of a batch, of which the first axis counts; None: rows are left where XLA puts them.
+    """
+
+    sharding: NamedSharding | None = None
+
+    def __call__(self, array: jax.Array, axis: int = 0) -> jax.Array:
+        """Return an array whose rows, along an axis, are spread; as it is where they cannot be evenly."""
+        if self.sharding is None or not self.sharding.spec or self.sharding.spec[0] is None:
+            return array
+        names = self.sharding.spec[0]
+        listed = [names] if isinstance(names, str) else names
+        devices = prod(self.sharding.mesh.shape[name] for name in listed)
+        if array.shape[axis] % devices:
+            return array
+        free = PartitionSpec.UNCONSTRAINED
+        spec = PartitionSpec(*(names if each == axis else free for each in range(array.ndim)))
+        within = isinstance(self.sharding.mesh, AbstractMesh)  # whose axes `automatic` has changed
+        target = spec if within else NamedSharding(self.sharding.mesh, spec)
+        return jax.lax.with_sharding_constraint(array, target)
+
+
+def check_sharding(sharding: Any) -> None:
+    """Raise unless a batch can be laid out like this."""
+    if sharding is not None and not isinstance(sharding, NamedSharding):
+        msg = (
+            f"sharding: expected a jax.sharding.NamedSharding of the batch, got {type(sharding).__name__}; "
+            "pass NamedSharding(mesh, PartitionSpec('data')), or None"
+        )
+        raise TypeError(msg)
+
+
+def check_whole_batch(name: str) -> None:
+    """Raise inside `shard_map` and its like, where a function sees one device's rows alone."""
+    if AxisType.Manual in getattr(jax.sharding.get_abstract_mesh(), "axis_types", ()):
+        msg = (
+            f"{name}: expected a batch that is whole, though it may be spread over devices, got the part "
+            "that shard_map or pmap cuts off for one of them; use jax.jit on arrays with shardings"
+        )
+        raise ValueError(msg)
+
+
+def explicit_sharding(tree: Any) -> Any:
+    """Return how the first array of samples lies on a mesh with explicit axes, if on one."""
+    for leaf in jax.tree.leaves(tree):
+        sharding = getattr(jax.typeof(leaf), "sharding", None) if is_batched(leaf) else None
+        if sharding is not None and AxisType.Explicit in getattr(sharding.mesh, "axis_types", ()):
+            return sharding
+    return None
+
+
+def specs_of(tree: Any) -> Any:
+    """Return how every array lies on its mesh."""
+    return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
+
+
+def automatic(function: Callable[..., Any], given: Sequence[Any], sharding: Any, outputs: Any) -> Any:
+    """Run a function with the explicit axes of a mesh made automatic; what it returns lies as `outputs` say.
+
+    Explicit axes ask every operation where its result lies. What a score needs of a batch has one answer
+    for each, which XLA finds: rows stay where they are, sums are everywhere.
+    """
+    mesh = sharding.mesh
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    names = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
+    with jax.sharding.use_abstract_mesh(getattr(mesh, "abstract_mesh", mesh)):
+        return jax.sharding.auto_axes(function, axes=names, out_sharding=outputs)(*given)
