@@ -53,6 +53,8 @@ class Workspace:
         ValueError
             If not even `entries(1, 1)` fit.
         """
+        # A block of r x c pairs keeps r c products alive, and what both sides' samples are laid out as. Each
+        # cut halves one side: what fits is found in log2(rows) + log2(columns) steps, by shapes alone.
         size = itemsize(self.xp, self.dtype)
         while entries(rows, columns) * size > self.memory_budget:
             if rows > 1:
@@ -128,6 +130,8 @@ def column_sums(
     Pair by pair costs `validation.pairwise_cost(training)`, through the summed validation
     gradient `validation.total_cost() + training.total_cost()` multiply-adds.
     """
+    # sum_z <g_z, g_j> = <sum_z g_z, g_j>: the same by linearity. The right one builds a sum as large as the
+    # parameter; the left one takes n_val n_train products, each as cheap as the gradients' factors are small.
     if validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training):
         return training.scores(validation, work)
     columns: dict[int, Array] = {}
@@ -184,6 +188,8 @@ class VectorGradient(ParameterGradient):
 
     def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
         """Return the sum of the uses' gradients."""
+        # A parameter's gradient is the sum over its uses. Where all are at hand it is taken before products
+        # are, and the cross terms of a square of sums need no counting.
         values = cast(work.xp, self.values, work.dtype)
         for other in others:
             if not isinstance(other, VectorGradient):

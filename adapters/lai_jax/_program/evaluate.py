@@ -93,6 +93,7 @@ def perform(
     use = operation.use
     if use is not None and use.number in wanted:
         records[use.number] = given[use.data]
+    # s + e at e = 0 is s, and d loss / d e = d loss / d s: one vjp over all e gives every output gradient.
     if use is not None and use.number in perturbations:
         results = [results[0] + perturbations[use.number]]
     slots.update(zip(operation.outputs, results, strict=True))
@@ -141,6 +142,8 @@ def _strong(values: Any) -> Any:
 def _run_scan(
     operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
 ) -> tuple[list[Any], Records]:
+    # A use in the body is one use an iteration: `lax.scan` cuts its perturbations like the loop's own slices,
+    # and stacks what is recorded like the loop's own results, so that the first axis counts iterations.
     eqn, (body,) = operation.eqn, operation.bodies
     consts, carried = loop_parts(eqn)
 
@@ -162,6 +165,8 @@ def _run_scan(
 def _run_cond(
     operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
 ) -> tuple[list[Any], Records]:
+    # Branches must return alike. One that is not taken records zeros, and no gradient reaches its
+    # perturbation: the product of both, its part of every score, is zero.
     inside = [use for body in operation.bodies for use in body.uses() if use.number in wanted]
     blank = {use.number: _blank(operation, use) for use in inside}  # of the branches that are not taken
 

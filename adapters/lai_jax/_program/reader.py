@@ -143,6 +143,8 @@ class Reader:
         try:
             return self.followed(eqn, slots, values, batched)
         except UnexplainedError as error:
+            # Left out, a parameter is a constant to what follows: its own gradient is missing from scores,
+            # and those of the others are as they were.
             leaves = frozenset[int]().union(*(value.leaves for value in values))
             if not (self.reading.partial and leaves and batched):
                 raise error.located(eqn) from None
@@ -185,6 +187,9 @@ class Reader:
 
     def touched(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
         """Read a primitive operation with a batched input."""
+        # Parameters meet samples in one of two ways. In a product the gradient has factors, the input and the
+        # output's gradient. Anything else, theta + x or theta * x, is read as if each sample had a copy of
+        # theta: the copies' gradients are the samples' own, entry by entry.
         use = self.product(eqn, values)
         copies: dict[int, Use] = {}
         values = list(values)

@@ -51,6 +51,8 @@ class _Graph:
 
     def __init__(self, graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]) -> None:
         self.batched, self.names, self.parameters = set(samples), dict[fx.Node, tuple[str, ...]](), parameters
+        # Inputs stand before what reads them, so that one pass settles both: a node depends on the samples if
+        # any of its inputs does, and is computed from the parameters of all of them.
         for node in graph.nodes:
             before = node.all_input_nodes
             own = (parameters[node.name],) if node.name in parameters else ()
@@ -92,6 +94,8 @@ class _Graph:
 
     def _biased_after(self, node: fx.Node) -> bool:
         """Whether the call that made a product adds a bias to it, as linear layers do on strided inputs."""
+        # Such a layer is captured as a product, reshapes and a sum. The first sum behind the reshapes is its
+        # bias if the same call made both: a sum that the model wrote itself is no part of the layer.
         call, users = node.meta.get("source_fn_stack"), list(node.users)
         while users:
             user = users.pop()
@@ -135,6 +139,8 @@ def results(graph: fx.Graph) -> list[Any]:
 
 def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx.Node]:
     """Return the products that reach the outputs without passing another, in order."""
+    # Backwards from the outputs, along each path to its first product: what lies before that is read through
+    # it. A detached value ends a path too, since no gradient passes it.
     known = dict.fromkeys(products)
     pending, seen = list(outputs), set()
     while pending:
@@ -148,6 +154,7 @@ def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx
 
 def tail(graph: fx.Graph, start: Iterable[fx.Node], outputs: Iterable[fx.Node]) -> list[fx.Node]:
     """Return the nodes between `start` and the outputs, in order."""
+    # What lies between depends on `start`, seen forwards, and is needed by the outputs, seen backwards.
     after, begin = set(start), set(start)
     for node in graph.nodes:
         if any(before in after for before in node.all_input_nodes):
@@ -187,6 +194,8 @@ def vjp_through(
     gradients: dict[fx.Node, Tensor],
 ) -> Tensor:
     """Return the gradient at a layer's output from those at the outputs, which `nodes` compute from it."""
+    # With s the layer's output and g_i the gradient at output i, d loss / d s = sum_i (d out_i / d s)^T g_i:
+    # one backward pass through the few nodes that follow the layer, run again from s as a leaf.
     with torch.enable_grad():
         leaf = values[layer.output.name].detach().requires_grad_()
         env: dict[str, Any] = {**values, layer.output.name: leaf}
