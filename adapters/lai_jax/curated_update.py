@@ -102,9 +102,11 @@ def curated_update(
     policy
         From `(n,)` scores to `(n,)` weights of the losses. A sample whose loss or score is not finite has
         the score NaN, and weight 0 whatever the policy says; without `rows`, a step that meets one runs
-        the batch forward once more, without it. Where the validation set was summarized in `parts`, the
-        policy is called with the scores against each part, `(parts, n)`, and their `sizes=`:
-        `lai_core.drop_harmful`.
+        the batch forward once more, without it. One whose loss and score are finite and whose gradient is
+        not (a square root at 0, before the last layer) spoils the sum: such a step is skipped as a whole,
+        parameters and `opt_state` stay, and the report says `skipped`. Where the validation set was
+        summarized in `parts`, the policy is called with the scores against each part, `(parts, n)`, and
+        their `sizes=`: `lai_core.drop_harmful`.
     rows
         Run the backward pass on at most this many rows: a number, or a share of the batch. The rows
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's

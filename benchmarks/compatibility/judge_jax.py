@@ -54,6 +54,12 @@ class Case:
         self.gradient = jax.jit(jax.grad(single))
 
 
+def compiled(function: Callable[..., Any], *given: Any) -> Any:
+    """Run a function as one program, compiled as fast as can be; operation by operation takes longer."""
+    fast = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
+    return jax.jit(function).lower(*given).compile(compiler_options=fast)(*given)
+
+
 def squares(outputs: Any, targets: Any) -> Any:
     """Half the squared distance."""
     return ((outputs - targets) ** 2).sum(1) / 2
@@ -115,24 +121,32 @@ def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     if min(float(jnp.abs(side).max()) for side in part) <= NEGLIGIBLE * largest:
         raise UnfitError("no gradient")
     inputs, targets = case.training
-    together = case.loss(case.apply(case.params, inputs), targets)
-    apart = [case.loss(case.apply(case.params, one(inputs, i)), one(targets, i)) for i in range(len(targets))]
+    losses = jax.jit(lambda params, inputs, targets: case.loss(case.apply(params, inputs), targets))
+    together = losses(case.params, inputs, targets)
+    apart = [losses(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
     if not jnp.allclose(together, jnp.concatenate(apart), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
 
 
 def _ghost(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:
-    traces = [
-        lai_jax.trace(case.apply, case.params, case.loss, *batch, gradients="all")
-        for batch in (case.validation, case.training)
-    ]
+    traces = [_traced(case, batch, gradients="all") for batch in (case.validation, case.training)]
     exact = _matrix(validation) @ _matrix(training).T
     part = _matrix(validation, case.about) @ _matrix(training, case.about).T
     return _error(lai.ghost_kernel(*traces), exact, part, case.bound)
 
 
+def _traced(case: Case, batch: Batch, **options: Any) -> lai.Trace:
+    def trace(params: Any, inputs: Any, targets: Any) -> lai.Trace:
+        return lai_jax.trace(case.apply, params, case.loss, inputs, targets, **options)
+
+    return compiled(trace, case.params, *batch)
+
+
 def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:
-    scores = lai_jax.exact_scores(case.apply, case.params, case.loss, case.validation, case.training)
+    def scored(params: Any, validation: Batch, training: Batch) -> Any:
+        return lai_jax.exact_scores(case.apply, params, case.loss, validation, training)
+
+    scores = compiled(scored, case.params, case.validation, case.training)
     exact = _matrix(training) @ _matrix(validation).sum(0)
     part = _matrix(training, case.about) @ _matrix(validation, case.about).sum(0)
     return _error(scores, exact, part, case.bound)
@@ -143,10 +157,7 @@ def _lai(case: Case) -> float:
     assert case.seen is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traces = [
-            lai_jax.trace(case.apply, case.params, case.loss, *batch)
-            for batch in (case.validation, case.training)
-        ]
+        traces = [_traced(case, batch) for batch in (case.validation, case.training)]
     sides = []
     for inputs, targets in (case.validation, case.training):
         rows = [case.seen(case.params, one(inputs, i)) for i in range(len(targets))]

@@ -176,6 +176,29 @@ def test_a_sample_that_is_not_finite_is_left_out(how):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("how", [{}, {"rows": 3}, {"rows": 3, "recompute": True}], ids=str)
+def test_a_finite_loss_with_an_infinite_gradient_skips_the_step(how):
+    def rooted(params, inputs):  # the slope of a root is infinite at 0, where the inputs are 0
+        return dense(params, jnp.sqrt(jnp.abs(inputs @ params["root"])))
+
+    params, tx = {**params_of_dense(), "root": jnp.eye(4)}, optax.adam(0.1)
+    inputs, targets = drawn(4, 4), drawn(4)
+    summary = summary_of(rooted, params, squares, (jnp.abs(drawn(5, 4)) + 1, drawn(5)))
+    update = lai_jax.curated_update(
+        rooted, squares, tx, policy=lambda scores: jnp.where(jnp.isnan(scores), 0.0, 1.0), **how
+    )
+    state = tx.init(params)
+    after, kept, report = update(params, state, summary, inputs.at[1].set(0.0), targets)
+    assert bool(jnp.isfinite(report.losses).all())
+    spoilt = bool(report.weights[1] > 0)
+    assert bool(report.skipped) == spoilt
+    if not how:
+        assert spoilt
+    if spoilt:
+        for old, new in zip(jax.tree.leaves((params, state)), jax.tree.leaves((after, kept)), strict=True):
+            np.testing.assert_array_equal(old, new)
+
+
 def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite():
     def barred(outputs, targets):  # an infinite loss with a finite gradient
         return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
