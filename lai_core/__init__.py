@@ -21,7 +21,7 @@ from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores, sel
 from lai_core.estimators.summaries import ValidationSummary, summarize
 from lai_core.records.base import Record, Trace, mask_positions
 from lai_core.records.convolution import ConvolutionTrace
-from lai_core.records.dense import LayerTrace, ReadoutTrace
+from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
 from lai_core.records.embedding import EmbeddingTrace
 from lai_core.records.gain import GainTrace
 
@@ -30,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ConvolutionTrace",
     "EmbeddingTrace",
+    "ExpertTrace",
     "GainTrace",
     "LayerTrace",
     "ReadoutTrace",

@@ -63,6 +63,7 @@ def _register(kind: type, data: Sequence[str], static: Sequence[str]) -> None:
 for _kind in (
     lai.LayerTrace,
     lai.ReadoutTrace,
+    lai.ExpertTrace,
     lai.ConvolutionTrace,
     lai.EmbeddingTrace,
     lai.GainTrace,

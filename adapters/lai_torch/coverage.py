@@ -49,6 +49,8 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
             used[use.bias.name] = "bias"
         for name, kind in used.items():
             kinds.get(name, {})[kind] = None
+    for routed in recording.routed:
+        kinds.get(routed.source.name, {})["expert"] = None
     total = sum(sizes.values())
     share = sum(sizes[name] for name in kinds) / total if total else 1.0
     frozen = tuple(

@@ -1,5 +1,6 @@
 """Ghost, and the passes of a curator, against plain autograd on the user's own batch."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,10 +107,15 @@ def selfcheck(
     exact = _kernel([part for name, part in gradients.items() if name in recording.parameters])
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
+    keys: dict[tuple[str, ...], list[Any]] = defaultdict(list)  # of the matrices of one parameter all
     for key, names in parameters_of(recording).items():
-        part = lai.Trace(layer for layer in trace.layers if layer.weight == key)
-        own = _kernel([gradients[name] for name in names])
-        layers[key] = _error(lai.ghost_kernel(part, part), own, floor)
+        keys[tuple(names)].append(key)
+    for together, found in keys.items():
+        part = lai.Trace(layer for layer in trace.layers if layer.weight in found)
+        own = _kernel([gradients[name] for name in together])
+        layers[found[0] if len(found) == 1 else together[0]] = _error(
+            lai.ghost_kernel(part, part), own, floor
+        )
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = _error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))

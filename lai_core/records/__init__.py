@@ -10,7 +10,7 @@ from lai_core._engine.outer import OuterGradient
 from lai_core._engine.positions import sum_positions, with_positions
 from lai_core.records.base import Axes, Record, Trace
 from lai_core.records.convolution import ConvolutionTrace
-from lai_core.records.dense import LayerTrace, ReadoutTrace
+from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
 from lai_core.records.embedding import EmbeddingTrace
 from lai_core.records.gain import GainTrace
 
@@ -18,6 +18,7 @@ __all__ = [
     "Axes",
     "ConvolutionTrace",
     "EmbeddingTrace",
+    "ExpertTrace",
     "GainTrace",
     "LayerTrace",
     "OuterGradient",

@@ -178,3 +178,31 @@ class ReadoutTrace(LayerTrace):
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return no gradients: Ghost sees no parameter here."""
         return {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExpertTrace(LayerTrace):
+    """A matrix on the rows that are routed to it, as Ghost alone sees it: LAI has no readout from them.
+
+    Parameters are those of `LayerTrace`; positions are a sample's rows, filled up with zeros to the
+    number that the sample with the most has. So the two sides may have different ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> expert = lai.ExpertTrace(np.ones((2, 3, 4)), np.array([[[1.0]] * 3, [[1.0], [0.0], [0.0]]]))
+    >>> head = lai.LayerTrace(np.ones((2, 4)), np.zeros((2, 1)))
+    >>> trace = lai.Trace([expert, head])
+    >>> lai.ghost_kernel(trace, trace)  # 3 * 3, 3 * 1 and 1 * 1 pairs of rows, of 4 each
+    array([[36., 12.],
+           [12.,  4.]])
+    """
+
+    def readout_input(self, xp: Namespace) -> Array | None:
+        """Return nothing: LAI does not see the rows."""
+        return None
+
+    def masked(self, valid: Array) -> "LayerTrace":
+        """Return the record as it is: its positions are no tokens."""
+        return self

@@ -17,6 +17,7 @@ KINDS: dict[str, Any] = {
         GateTrace,
         lai.LayerTrace,
         lai.ReadoutTrace,
+        lai.ExpertTrace,
         lai.ConvolutionTrace,
         Geometry,
     )

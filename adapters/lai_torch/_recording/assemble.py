@@ -10,6 +10,7 @@ import lai_core as lai
 from lai_core import Record
 from lai_torch._recording.masked import mask_of
 from lai_torch._recording.per_sample import built
+from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.recording import Recording
 from lai_torch._recording.watching.sample_axis import by_sample
@@ -33,6 +34,7 @@ def _assembled(recording: Recording) -> lai.Trace:
     plan = _Plan(recording)
     vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
     tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
+    tables += routed_records(recording)
     if recording.last is not None:
         return lai.Trace([*vectors, *tables, *layers])
     nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name="no last layer")
@@ -70,6 +72,9 @@ def parameters_of(recording: Recording) -> dict[str, list[str]]:
             names = found.setdefault(use.weight.name, [use.weight.name])
             if use.bias is not None and use.bias.name not in names:
                 names.append(use.bias.name)
+    for name in routed_parameters(recording):
+        matrices = recording.parameters[name].shape[0]
+        found |= {matrix_name(name, matrix): [name] for matrix in range(matrices)}
     return found
 
 

@@ -27,8 +27,8 @@ def check_masked(recording: Recording, *, asked: bool) -> None:
         raise ValueError(msg)
     warnings.warn(
         f"attention_mask: expected the positions of a layer, {fitting}, got shape {got}: padding counts in "
-        "LAI's means; pass valid, a function of the inputs that returns the mask (an option of "
-        "lai_torch.LAI and lai_torch.trace)",
+        "means over positions; pass valid, a function of the inputs that returns the mask (an option of "
+        "estimators and of lai_torch.trace)",
         UserWarning,
         stacklevel=2,
     )

@@ -111,12 +111,15 @@ def record(
     mask = valid_positions(model, batch[0], count(*batch), valid)
     task = _Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, mask)
     if known is not None and known.proved and known.trainable == trainable:
-        if plans is None or shortcut is None or live:
-            found = _taken_over(task, known, shortcut, Calls(), live=live)
-        else:
-            found = _planned(task, known, shortcut, plans)
-        if found is not None:
-            return found
+        try:
+            if plans is None or shortcut is None or live:
+                taken = _taken_over(task, known, shortcut, Calls(), live=live)
+            else:
+                taken = _planned(task, known, shortcut, plans)
+        except Unplaced:  # rows went where they did not go before
+            taken = None
+        if taken is not None:
+            return taken
     found = _proved(task, frozenset() if known is None else known.skipped, frozenset(names))
     check_masked(found, asked=valid is not None)
     return found
@@ -329,6 +332,10 @@ def _recording(
     averaged: bool = False,
     live: bool = False,
 ) -> Recording:
+    routed = recorder.experts.uses
+    shared = {use.source.name for use in routed} & {*connected, *_names(recorder)}
+    if shared:  # of a parameter that is used in other ways, too, no record would do
+        raise Unplaced(frozenset(shared))
     leftovers, unexplained = one_by_one(recorder, values, connected)
     if task.every_layer:
         unexplained |= foreign(recorder, values)
@@ -346,7 +353,14 @@ def _recording(
         known,
         live=values if live else None,
         valid=task.valid,
+        routed=tuple(routed),
     )
+
+
+def _names(recorder: Recorder) -> set[str]:
+    """Return the parameters of all uses whose samples lie on an axis."""
+    sources = (source for use in recorder.uses for source in (use.weight, use.bias))
+    return {name for source in sources if source is not None for name in source.names}
 
 
 def _hidden(task: _Task, recorder: Recorder) -> list[str]:
@@ -403,7 +417,7 @@ def _check_untouched(recorder: Recorder) -> None:
     ValueError
         If one was.
     """
-    for use in recorder.uses:
+    for use in (*recorder.uses, *recorder.experts.uses):
         if use.activations._version != use.version:
             msg = (
                 f"layer {use.name!r}: its input was modified in place after the layer read it, so it "

@@ -6,6 +6,7 @@ the squared length is taken, parameter by parameter: w' K w, which is what Ghost
 """
 
 import warnings
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,10 @@ def wrongly_recorded(
         for name, gradient in zip(recording.parameters, found, strict=True)
     }
     none = set(plain) - {name for names in parts.values() for name in names} - set(recording.unexplained)
-    checked = [(names, lengths[key]) for key, names in parts.items()]
+    whole: dict[tuple[str, ...], float] = defaultdict(float)  # matrices of one parameter together
+    for key, names in parts.items():
+        whole[tuple(names)] += lengths[key]
+    checked = [(list(names), length) for names, length in whole.items()]
     checked += [([name], 0.0) for name in none]
     within = max(precision**0.5, 64 * precision)
     floor = precision * sum(plain.values())  # below lie roundings, such as attention's key bias has alone

@@ -10,6 +10,7 @@ from torch.nn import functional
 from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
 from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
+from lai_torch._recording.rules.experts import GROUPED, chosen, grouped, product
 from lai_torch._recording.watching.chain import refused
 from lai_torch._recording.watching.recorder import Recorder, Rule, opened
 from lai_torch._recording.watching.uses import Source, Use
@@ -17,11 +18,19 @@ from lai_torch._recording.watching.uses import Source, Use
 
 def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     """Record `a W^T + b`."""
+    if recorder.every_layer:
+        out = product(recorder, input, weight, bias, transposed=False)
+        if out is not NotImplemented:
+            return out
     return dense(recorder, input, weight, bias, transposed=False)
 
 
 def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: Any) -> Any:
     """Record `a W` or `W a`, whichever side is the parameter."""
+    if not options and recorder.every_layer:
+        out = product(recorder, input, other, None, transposed=True)
+        if out is not NotImplemented:
+            return out
     if options or not isinstance(input, Tensor) or not isinstance(other, Tensor):
         return NotImplemented
     if recorder.source(other) is not None and recorder.is_batched(input):
@@ -145,7 +154,10 @@ def _bag(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _index(recorder: Recorder, func: Any, table: Any, key: Any) -> Any:
-    """`table[ids]`, the same as an embedding."""
+    """`table[ids]`, the same as an embedding; `experts[number]`, one matrix of many."""
+    out = chosen(recorder, func, table, key)
+    if out is not NotImplemented:
+        return out
     ids = isinstance(key, Tensor) and not key.is_floating_point() and key.dtype != torch.bool
     if not ids or recorder.source(table) is None or table.ndim != 2 or not recorder.is_batched(key):
         return NotImplemented
@@ -213,6 +225,7 @@ EVERYTHING: dict[Any, Rule] = {
     functional.embedding: _embedding,
     functional.embedding_bag: _bag,
     Tensor.__getitem__: _index,
+    **dict.fromkeys(GROUPED, grouped),
     **LAYERS,
 }
 """Rules of all functions whose parameters Ghost explains."""

@@ -24,6 +24,7 @@ from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Tap, attach
+from lai_torch._recording.watching.routed import Experts, Routed
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
 from lai_torch._recording.watching.uses import Source, Use
 
@@ -113,6 +114,7 @@ class Recorder(TorchFunctionMode):
         self.every_layer = every_layer
         self.other = other
         self.uses: list[Use] = []
+        self.experts = Experts(samples)
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
         self._times: Counter[tuple[str, Any]] = Counter()
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
@@ -243,6 +245,11 @@ class Recorder(TorchFunctionMode):
         if not self.replaying:
             self.uses.append(use)
 
+    def note_routed(self, uses: Iterable[Routed]) -> None:
+        """Keep uses of an expert layer's matrices; what checkpointing runs again is no second use."""
+        if not self.replaying:
+            self.experts.uses.extend(uses)
+
     def differentiate(
         self, values: Tensor, wanted: list[Tensor], into: str | None
     ) -> tuple[Tensor | None, ...]:
@@ -259,6 +266,10 @@ class Recorder(TorchFunctionMode):
             use.tap.into = into
             if into is not None and use.kind != "direct":
                 setattr(use.tap, into, None)  # what a gradient inside the forward pass may have left
+        for routed in self.experts.uses:
+            routed.tap.into = into if into == "gradient" else None
+            if into == "gradient":
+                routed.tap.gradient = None
         self.replaying = True
         try:
             with self:
@@ -345,6 +356,8 @@ class Recorder(TorchFunctionMode):
         batched = any(tensor in self._batched for tensor in involved) or any(map(self.is_batched, involved))
         sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
+        if self.every_layer and batched:
+            self.experts.follow_from(func, involved, results)
         if names and any(map(is_functorch_wrapped_tensor, involved)):
             self.wrapped.update(names)
         if func in _PRODUCTS and len(sources) == 1 < len(involved) == 2 and batched:

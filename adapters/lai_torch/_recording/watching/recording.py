@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lai_torch._recording.watching.routed import Routed
 from lai_torch._recording.watching.sample_axis import Layout
 from lai_torch._recording.watching.uses import Use
 
@@ -97,6 +98,8 @@ class Recording:
         The losses on their graph, where it was left whole; else None.
     valid
         Which positions count, `(n, t)`; None: all.
+    routed
+        Uses of the matrices of expert layers, on the rows that were routed to them.
     """
 
     samples: int
@@ -112,6 +115,7 @@ class Recording:
     known: Known
     live: Tensor | None = None
     valid: Tensor | None = None
+    routed: tuple[Routed, ...] = ()
 
     @property
     def final(self) -> Use:

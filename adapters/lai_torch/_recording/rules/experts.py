@@ -1,0 +1,98 @@
+"""Experts: one matrix of many on the rows that are routed to it, whose samples are those of the tokens.
+
+Rows are followed from the tokens that they are read from: of `(n t, d)` tokens, samples outermost, row `i`
+is of sample `i // t`, and what is computed from it row by row is of that sample too. Where that guess is
+wrong, the recorded gradients do not add up to the batch's, and the parameter is left to backward passes of
+its own.
+"""
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.routed import Routed, Slice
+from lai_torch._recording.watching.uses import Source
+
+
+def chosen(recorder: Recorder, func: Any, table: Any, key: Any) -> Any:
+    """Note that `table[key]` is one matrix of a parameter, or rows of tokens that are known."""
+    if not isinstance(table, Tensor) or not isinstance(key, Tensor) or key.dtype in {torch.bool, torch.uint8}:
+        return NotImplemented
+    if key.is_floating_point() or key.is_complex():
+        return NotImplemented
+    source = recorder.source(table)
+    if source is not None:
+        if not source.whole or table.ndim != 3 or key.ndim or not recorder.trains(source):
+            return NotImplemented
+        matrix = func(table, key)
+        recorder.experts.slices[matrix] = Slice(source, int(key) % table.shape[0])
+        return matrix
+    return NotImplemented
+
+
+def product(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed: bool) -> Any:
+    """Record `a W^T` or `a W` of one expert's rows; leave all else to other rules."""
+    part = recorder.experts.slices.get(weight) if isinstance(weight, Tensor) else None
+    if part is None or bias is not None or not isinstance(inputs, Tensor) or inputs.ndim != 2:
+        return NotImplemented
+    samples = recorder.experts.samples_of(inputs)
+    if samples is None:
+        return NotImplemented
+    matrix = weight.detach()
+    output, tap = recorder.tap(functional.linear(inputs, matrix.T if transposed else matrix))
+    rows = slice(0, inputs.shape[0])
+    use = Routed(part.source, part.matrix, tap, inputs.detach(), samples, rows, inputs._version)
+    recorder.note_routed([use])
+    recorder.experts.follow(output, samples)
+    return output
+
+
+def grouped(recorder: Recorder, func: Any, rows: Any, weight: Any, **options: Any) -> Any:
+    """Record a product of consecutive rows with one matrix after the other, `offs` rows each at most."""
+    source = _parameter(recorder, weight)
+    ends = options.get("offs")
+    if source is None or not recorder.trains(source) or not isinstance(rows, Tensor) or rows.ndim != 2:
+        return NotImplemented
+    if not isinstance(ends, Tensor) or set(options) - {"offs", "bias", "out_dtype"}:
+        return NotImplemented
+    samples = recorder.experts.samples_of(rows)
+    if samples is None or options.get("bias") is not None:
+        return NotImplemented
+    output, tap = recorder.tap(func(rows, weight.detach(), **options))
+    inputs, bounds = rows.detach(), [0, *ends.tolist()]
+    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+    recorder.note_routed(
+        Routed(source, matrix, tap, inputs[part], samples[part], part, rows._version)
+        for matrix, part in enumerate(parts)
+        if part.stop > part.start
+    )
+    recorder.experts.follow(output, samples)
+    return output
+
+
+def _parameter(recorder: Recorder, weight: Any) -> Source | None:
+    """Return the parameter of matrices that `weight` is, or is the transposes of."""
+    source = recorder.source(weight)
+    if source is None or weight.ndim != 3 or len(source.names) > 1:
+        return None
+    parameter = recorder.parameters[source.name]
+    if source.whole:
+        return source
+    shape, stride = parameter.shape, parameter.stride()
+    same = parameter.ndim == 3 and weight.data_ptr() == parameter.data_ptr()
+    swapped = (shape[0], shape[2], shape[1]), (stride[0], stride[2], stride[1])
+    if same and (tuple(weight.shape), tuple(weight.stride())) == swapped:
+        return Source(parameter, source.names, whole=True)
+    return None
+
+
+GROUPED = tuple(
+    function
+    for function in (getattr(functional, "grouped_mm", None), getattr(torch, "_grouped_mm", None))
+    if function is not None
+)
+"""Functions of torch that multiply groups of rows with a matrix each."""
