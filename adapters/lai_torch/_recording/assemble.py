@@ -34,11 +34,11 @@ def _assembled(recording: Recording) -> lai.Trace:
     plan = _Plan(recording)
     vectors = [lai.GainTrace(None, built(recording, name), weight=name, name=name) for name in plan.built]
     tables = [_table(recording, use) for use in recording.uses if use.kind == "embedding" and plan.has(use)]
-    tables += routed_records(recording)
+    experts = routed_records(recording)
     if recording.last is not None:
-        return lai.Trace([*vectors, *tables, *layers])
+        return lai.Trace([*vectors, *tables, *experts, *layers])
     nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name="no last layer")
-    return lai.Trace([*vectors, *tables, *layers, nothing])
+    return lai.Trace([*vectors, *tables, *experts, *layers, nothing])
 
 
 @dataclass(frozen=True)

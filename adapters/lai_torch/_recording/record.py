@@ -30,6 +30,7 @@ from lai_torch._recording.rules.unread import HIDDEN, warn_of_unread
 from lai_torch._recording.watching.plan import Calls, Plans
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.routed import Routed
 from lai_torch._recording.watching.sample_axis import Layout
 from lai_torch._recording.watching.uses import Use
 
@@ -417,7 +418,8 @@ def _check_untouched(recorder: Recorder) -> None:
     ValueError
         If one was.
     """
-    for use in (*recorder.uses, *recorder.experts.uses):
+    uses: list[Use | Routed] = [*recorder.uses, *recorder.experts.uses]
+    for use in uses:
         if use.activations._version != use.version:
             msg = (
                 f"layer {use.name!r}: its input was modified in place after the layer read it, so it "

@@ -34,9 +34,9 @@ def _record(recording: Recording, name: str, matrix: int) -> lai.ExpertTrace:
     key = matrix_name(name, matrix)
     if not uses:
         one = every[0]
-        shapes = one.activations.shape[1], one.width
-        nothing = [one.activations.new_zeros(recording.samples, 1, width) for width in shapes]
-        return lai.ExpertTrace(*nothing, weight=key, name=key)
+        widths = one.activations.shape[1], one.width
+        rows, gradients = (one.activations.new_zeros(recording.samples, 1, width) for width in widths)
+        return lai.ExpertTrace(rows, gradients, weight=key, name=key)
     samples = torch.cat([use.samples for use in uses])
     sides = torch.cat([use.activations for use in uses]), torch.cat([_gradient(use) for use in uses])
     rows, gradients = (_side_by_side(side, samples, recording.samples) for side in sides)
