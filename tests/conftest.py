@@ -1,7 +1,6 @@
 """Profiles of hypothesis, and the namespaces on which the core is tested."""
 
 import ctypes
-import functools
 import gc
 import os
 import resource
@@ -42,11 +41,14 @@ with install_import_hook([*ENGINE, "lai_core.estimators._parameters"], "beartype
 
 import jax  # noqa: E402  # after the environment is set
 from jax._src.interpreters import mlir  # noqa: E402
+from jax._src.lib.mlir import ir  # noqa: E402
 
 from tests.support.backends import BACKENDS, Backend  # noqa: E402  # after the environment is set
 
-# All programs in one context: one of its own keeps a megabyte for as long as its program is kept.
-mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# All programs in one context: one of its own keeps a megabyte for as long as its program is kept. What is
+# compiled while another program is being lowered has its own, or it would be written into that program.
+_own_context, _shared_context = mlir.make_ir_context, mlir.make_ir_context()
+mlir.make_ir_context = lambda: _own_context() if ir.Context.current else _shared_context
 
 
 @pytest.fixture(params=BACKENDS, ids=str, scope="session")
