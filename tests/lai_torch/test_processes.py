@@ -210,7 +210,7 @@ def a_wrapper_that_does_nothing(rank):
 ERRORS = {
     a_policy_raises: "ArithmeticError: no weights from this policy",
     policies_differ: "ValueError: policy: expected the same weights from the same scores on every process",
-    a_loss_raises_when_scored: "RuntimeError: this loss cannot be computed",
+    a_loss_raises_when_scored: "while tracing the validation set: this loss cannot be computed",
     a_loss_raises_in_training: "RuntimeError: this loss cannot be trained on",
     a_loader_raises: "FileNotFoundError: this file is missing",
     ids_are_wrong_on_one: "ValueError: ids: expected one per sample (4), got 3",
@@ -353,9 +353,9 @@ def test_what_one_process_raises_all_raise(found, work):
         assert ERRORS[work] in part[work.__name__]
 
 
-def test_the_error_says_where_it_happened(found):
-    notes = [part["a_policy_raises"] for part in found]
-    assert all("This happened on process 1 of 2" in note for note in notes)
+@pytest.mark.parametrize("work", ["a_policy_raises", "a_loss_raises_when_scored"])
+def test_the_error_says_where_it_happened(found, work):
+    assert all("This happened on process 1 of 2" in part[work] for part in found)
 
 
 def test_a_batch_without_a_finite_row_is_skipped_by_all(found):

@@ -127,7 +127,9 @@ def _on_validation(error: Exception) -> Exception:
     """Return an error that says it came up on the validation set, not on the batch."""
     where = "while tracing the validation set"
     if type(error) in PLAIN:
-        return type(error)(f"{where}: {error}")
+        named = type(error)(f"{where}: {error}")
+        vars(named).update(vars(error))  # its notes, on which process it happened
+        return named
     error.add_note(f"This happened {where}.")
     return error
 
