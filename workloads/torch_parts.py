@@ -41,9 +41,13 @@ def classification(outputs: Any, targets: Tensor) -> Tensor:
 
 
 def next_token(outputs: Any, targets: Tensor) -> Tensor:
-    """Cross-entropy of each sequence's next tokens, summed over positions; -100 is ignored."""
-    logits = outputs.logits[:, :-1].transpose(1, 2)
-    return functional.cross_entropy(logits, targets[:, 1:], reduction="none", ignore_index=-100).sum(1)
+    """Cross-entropy of each sequence's next tokens, summed over positions; -100 is ignored.
+
+    On flat logits, of which no copy is made, with targets padded by what is ignored.
+    """
+    following = functional.pad(targets[:, 1:], (0, 1), value=-100)
+    losses = functional.cross_entropy(outputs.logits.flatten(0, 1), following.flatten(), reduction="none")
+    return losses.view(following.shape).sum(1)
 
 
 def labels(samples: int) -> Tensor:

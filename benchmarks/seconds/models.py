@@ -6,18 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from benchmarks.cost_models import Work, hide_unfit_torchvision
 from workloads.torch_parts import classification, labels, resnet18
+from workloads.torch_parts import next_token as summed_over_tokens
 
 
 def next_token(outputs: Any, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of each sequence's next tokens, on flat logits: no copy of them is made."""
-    logits = outputs.logits
-    shifted = functional.pad(targets[:, 1:], (0, 1), value=-100)
-    losses = functional.cross_entropy(logits.flatten(0, 1), shifted.flatten(), reduction="none")
-    return losses.view(shifted.shape).sum(1) / (targets.shape[1] - 1)
+    """Mean cross-entropy of each sequence's next tokens."""
+    return summed_over_tokens(outputs, targets) / (targets.shape[1] - 1)
 
 
 def mlp(*widths: int, samples: int, validation: int) -> Work:

@@ -10,6 +10,7 @@ from torch import nn
 
 from tests.lai_torch.random_programs import draw
 from tests.lai_torch.support import LOSS
+from workloads.operations import operations
 
 PROGRAMS = range(24)
 
@@ -150,3 +151,13 @@ def test_a_call_that_is_not_the_plans_ends_it():
     other = Calls(plan)
     assert other.passes_by(torch.tanh) is False
     assert not other.follows
+
+
+def test_a_plan_holds_while_operations_are_counted():
+    torch.manual_seed(0)
+    tracer, _ = pair(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3)).eval(), LOSS)
+    batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    for _ in range(3):
+        tracer(batch)
+    one_pass = operations(lambda: tracer.model(batch[0]))
+    assert operations(lambda: tracer(batch)) < 1.5 * one_pass

@@ -316,7 +316,7 @@ class Recorder(TorchFunctionMode):
         if not involved:
             return func(*args, **kwargs)
         inputs = [tensor for tensor in involved if id(tensor) not in self._own]
-        if self.calls.follows:
+        if self.calls.follows and not self.replaying:  # what checkpoints run again is no call of the plan
             self.calls.follows = len(inputs) == 1
             for tensor in inputs:
                 self._batched[tensor] = True
