@@ -110,3 +110,25 @@ def test_a_gradient_is_clipped_as_torch_clips_it(norm):
     found = optimizers.adam_step(*state, adam=optimizers.Adam(max_norm=1.0, norm_epsilon=0.5), step=1)
     expected = optimizers.adam_step(*clipped, adam=optimizers.Adam(), step=1)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+
+
+@pytest.mark.equation("gradient1")
+@pytest.mark.parametrize("memory_budget", [392, 800, 1600])
+def test_pairs_that_are_cut_over_validation_samples_add_up(memory_budget):
+    """Wide layers of few samples go pair by pair; 392 bytes hold one pair. The sums are below."""
+    validation = np.arange(24.0).reshape(3, 8)
+    training = np.arange(16.0).reshape(2, 8)
+    found = lai.ghost_scores(
+        lai.Trace([lai.LayerTrace(validation - 10, validation % 5 - 2)]),
+        lai.Trace([lai.LayerTrace(training % 7 - 3, training % 3 - 1)]),
+        memory_budget=memory_budget,
+    )
+    assert found.tolist() == [0 - 39 + 11, -39 - 6 - 38]
+
+
+@pytest.mark.equation("non-expansive")
+def test_alignment_that_stays_the_same_is_not_more_and_one_use_of_a_named_matrix_is_not_shared():
+    layers = [lai.LayerTrace(np.ones((1, 1)), np.ones((1, 1)), weight=name) for name in ("below", "top")]
+    report = assumptions.measure_assumptions(lai.Trace(layers), lai.Trace(layers), tolerance=0.0)
+    assert float(report.excess) == 0.0
+    assert bool(report.non_expansive_holds)

@@ -221,11 +221,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="try one mutant in this many")
     parser.add_argument("--first", type=int, default=0, help="the first one tried")
-    parser.add_argument("--only", default="", help="names that contain this text")
+    parser.add_argument("--only", nargs="*", default=[""], help="names that contain one of these texts")
     options = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "dev"
     listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT) if p.scope]
-    chosen = [p for p in listed[options.first :: options.every] if options.only in p.name]
+    chosen = [p for p in listed if any(text in p.name for text in options.only)][
+        options.first :: options.every
+    ]
     equivalent = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
     mutation = Mutation(chosen, reach(), equivalent)
     _pytest(mutation)

@@ -26,8 +26,20 @@ TURNED = {
     "any": "all",
     "all": "any",
 }
-ORDERED = {"isinstance", "hasattr", "getattr", "range", "super", "cast", "zip"}
-"""Calls whose swapped arguments say nothing: an error at once, or the other order of a pair."""
+ORDERED = {
+    "isinstance",
+    "hasattr",
+    "getattr",
+    "range",
+    "super",
+    "cast",
+    "zip",
+    "minimum",
+    "maximum",
+    "logical_and",
+    "logical_or",
+}
+"""Calls whose swapped arguments say nothing: an error at once, or what is the same either way."""
 
 
 @dataclass(frozen=True)
