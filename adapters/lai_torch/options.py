@@ -50,7 +50,7 @@ class Estimator:
 
 def _check_option(name: str, value: Any) -> None:
     """Raise unless the value of an estimator's option is sound."""
-    if name in {"sketch", "chunk"} and value is not None:
+    if name in {"sketch", "chunk", "memory_budget"} and value is not None:
         check_count(name, value, 1)
     if name == "positions" and value not in {None, *POSITIONS}:
         near = get_close_matches(str(value).lower(), POSITIONS, n=1)
@@ -80,10 +80,13 @@ class Ghost(Estimator):
     chunk
         Score, and trace the validation set, at most so many samples at once: the same scores in less
         memory. None: the whole batch.
+    memory_budget
+        Bytes that the validation set's summary may take.
     """
 
     name = "ghost"
     chunk: int | None = None
+    memory_budget: int = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -100,7 +103,7 @@ class LAI(Estimator):
         Width to which the last layer's output gradients are sketched: pairs of tokens at
         `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each
         refresh makes anew (with the batch as validation, each step).
-    chunk
+    chunk, memory_budget
         As for `Ghost`.
     last
         Name of the final layer, where several reach the loss side by side.
@@ -121,6 +124,7 @@ class LAI(Estimator):
     chunk: int | None = None
     last: str | None = None
     valid: Valid | None = None
+    memory_budget: int = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -129,13 +133,14 @@ class LLI(Estimator):
 
     Parameters
     ----------
-    chunk, last
+    chunk, last, memory_budget
         As for `LAI`.
     """
 
     name = "lli"
     chunk: int | None = None
     last: str | None = None
+    memory_budget: int = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -147,7 +152,7 @@ class PreconditionedLAI(Estimator):
 
     Parameters
     ----------
-    positions, last, valid
+    positions, last, valid, memory_budget
         As for `LAI`.
     decay
         Which share of the second moment stays at each batch.
@@ -164,6 +169,7 @@ class PreconditionedLAI(Estimator):
     scale_inputs: bool = False
     last: str | None = None
     valid: Valid | None = None
+    memory_budget: int = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -172,7 +178,7 @@ class CalibratedLAI(Estimator):
 
     Parameters
     ----------
-    positions, sketch, chunk, last, valid
+    positions, sketch, chunk, last, valid, memory_budget
         As for `LAI`.
     """
 
@@ -182,6 +188,7 @@ class CalibratedLAI(Estimator):
     chunk: int | None = None
     last: str | None = None
     valid: Valid | None = None
+    memory_budget: int = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

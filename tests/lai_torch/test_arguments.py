@@ -192,8 +192,22 @@ def test_scoring_counts_nothing_and_moves_no_second_moment():
     assert curator.steps == 1
 
 
-def test_a_curator_takes_at_most_fourteen_arguments_and_an_estimator_its_own():
+def test_a_curator_takes_at_most_fifteen_arguments_and_an_estimator_its_own():
     signature = lai_torch.Curator.__init__.__code__
-    assert signature.co_argcount + signature.co_kwonlyargcount - 1 <= 14
+    assert signature.co_argcount + signature.co_kwonlyargcount - 1 <= 15
     assert lai_torch.LAI() == lai_torch.LAI(positions=None)
     assert lai.keep_positive is curated(network(), data(3)).policy
+
+
+def test_a_summary_that_is_larger_than_its_budget_is_refused():
+    model = torch.nn.Linear(4, 3)
+    batch = torch.randn(6, 4), torch.arange(6) % 3
+    loss = torch.nn.CrossEntropyLoss(reduction="none")
+    for budget in (32, 2**10):
+        estimator = lai_torch.LAI(memory_budget=budget)
+        curator = lai_torch.Curator(model, loss, None, batch, estimator=estimator)
+        if budget == 32:
+            with pytest.raises(ValueError, match="memory_budget: expected at least"):
+                curator.score(*batch)
+        else:
+            assert len(curator.score(*batch)[0]) == 6

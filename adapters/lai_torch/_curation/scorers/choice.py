@@ -44,6 +44,7 @@ def scorer(
         valid=options["valid"],
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch, "cut": cut}
+    made["memory_budget"] = getattr(estimator, "memory_budget", 2**30)
     match estimator:
         case Ghost():
             return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)

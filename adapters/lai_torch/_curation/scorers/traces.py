@@ -68,6 +68,8 @@ class TraceScorer(Scorer):
         What narrows output gradients, if anything does.
     cut
         Into how many parts the validation set is cut, each with a score of its own; None: it is not.
+    memory_budget
+        Bytes that a summary may take.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class TraceScorer(Scorer):
         positions: str | None = None,
         sketch: Sketch | None = None,
         cut: int | None = None,
+        memory_budget: int = 2**30,
     ) -> None:
         super().__init__(model, loss)
         self.tracer, self.product, self.facts = tracer, product, facts
         self.positions, self.sketch, self.cut = positions, sketch, cut
+        self.memory_budget = memory_budget
         self._cost = TokenCost(model)
 
     @property
@@ -165,7 +169,8 @@ class TraceScorer(Scorer):
     def _summary(self, trace: lai.Trace, positions: str | None) -> lai.ValidationSummary:
         """Sum one chunk up."""
         name = str(self.facts.summary)
-        return lai.summarize(self._sketched(trace), name, positions=positions or "tokens")
+        options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
+        return lai.summarize(self._sketched(trace), name, **options)
 
     def _summed(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the chunks' summaries, or keep their traces where there is no such sum."""
