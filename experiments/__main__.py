@@ -2,6 +2,7 @@
 
 import click
 
+from experiments.measured.command import measured
 from experiments.noisy_labels.command import noisy_labels
 
 
@@ -11,6 +12,7 @@ def studies() -> None:
 
 
 studies.add_command(noisy_labels)
+studies.add_command(measured)
 
 if __name__ == "__main__":
     studies(prog_name="python -m experiments")

@@ -1,0 +1,61 @@
+"""The theory measured on trained networks: the certificates hold there, and the page's tables are whole."""
+
+import json
+
+import pytest
+import torch
+
+from experiments.figures import decay, nearer, spread
+from experiments.figures.error_bars import study
+from experiments.figures.networks import LOSS, digits, perceptron
+from experiments.measured import study as measured
+from experiments.measured.certificates import certificates
+from experiments.measured.networks import Trained
+from experiments.measured.tables import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
+
+
+def test_the_committed_numbers_fill_every_table():
+    found = json.loads(MEASURED.read_text(encoding="utf-8"))
+    for name, columns in (("constants", CONSTANTS), ("advice", ADVICE), ("certificates", CERTIFICATES)):
+        assert all(set(columns) <= set(row) for row in found[name].values())
+        assert all(row in tables() for row in found[name])
+
+
+@pytest.mark.slow
+def test_certificates_hold_and_decide_more_with_more_layers():
+    found = dict(certificates())
+    for name in ("ReLU, 0 steps", "GELU, 300 steps"):
+        shares = [found[f"{name}, top {top} of 4"]["signs"] for top in (1, 2, 3)]
+        assert shares == sorted(shares)
+
+
+def test_the_conservative_bound_is_above_the_gap_of_a_network():
+    training, pool = digits()
+    model = perceptron((64, 8, 10))
+    batches = [(x[:8], y[:8]) for x, y in (pool, training)]
+    network = Trained(model, torch.optim.Adam(model.parameters()), LOSS, *batches, [batches[1]])
+    assert measured.constants(network)["conservative_over_gap"] >= 1.0
+
+
+def test_the_printed_bound_holds_for_lli_and_not_for_lai():
+    found = decay.study()
+    pairs = zip(found["printed bound"], found["LLI's error"], found["LAI's error"], strict=True)
+    assert all(bound >= last * (1 - 1e-12) for bound, last, _ in pairs)
+    assert found["LAI's error"][0] > 100 * found["printed bound"][0]
+    assert all(b >= e for b, e in zip(found["corrected bound"], found["LAI's error"], strict=True))
+
+
+def test_the_border_of_the_map_is_the_theorems():
+    for row, layers in zip(nearer.study(), nearer.DEPTHS, strict=True):
+        assert abs(nearer.RATES[row.argmax()] - nearer.threshold(layers)) < 0.006
+
+
+def test_drawn_weights_spread_as_the_recursion_says():
+    for one, other in zip(spread.theory(32)[:4], spread.simulated(32)[:4], strict=True):
+        assert abs(other / one - 1) < 0.15
+
+
+def test_error_bars_hold_nearly_as_often_as_they_say():
+    found = study(draws=20, steps=50)
+    assert 0.85 < found["normal, every sample"]["held"] <= 1.0
+    assert found["empirical Bernstein, every sample"]["held"] == 1.0
