@@ -109,7 +109,7 @@ CASES = {
     "reweight": Case({"policy": lai.reweight}),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
-    "parts": Case({"parts": 4, "policy": lai.drop_harmful}),
+    "parts": Case({"estimator": lai_torch.LAI(parts=4), "policy": lai.drop_harmful}),
     "share .5": Case({"share": 0.5}),
     "sketch": Case({"estimator": lai_torch.LAI(sketch=3)}),
     "lli": Case({"estimator": "lli"}),

@@ -65,11 +65,8 @@ class Curator:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself. With `parts` it is called
-        with the scores against each part, `(parts, n)`, and their `sizes=`: `lai_core.drop_harmful`.
-    parts
-        Cut the validation set into so many parts, whose scores tell how far their sum can be off; as many
-        summaries and products in place of one. 16 will do. None: it is not cut.
+        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself. Of an
+        estimator with `parts` it sees the scores against each part: `lai_core.drop_harmful`.
     warmup
         How many steps train on everything first.
     refresh
@@ -138,7 +135,6 @@ class Curator:
         *,
         estimator: str | Estimator = "lai",
         policy: Policy = lai.keep_positive,
-        parts: int | None = None,
         warmup: int = 0,
         refresh: int = 1,
         share: float = 1.0,
@@ -156,18 +152,18 @@ class Curator:
         check_model(model)
         self._validation = Validation(validation, share, generator)
         check_together(estimator, self._validation, optimizer, backward)
-        check_parts(parts, estimator, self._validation)
+        check_parts(estimator, self._validation)
         check_counts(warmup, refresh, accumulate, group_floor)
         check_optimizer(optimizer, model, {"warmup": (warmup, 0), "accumulate": (accumulate, 1)})
         check_policy(policy)
-        check_spread(self._engine, estimator, self._validation, backward, training, parts)
+        check_spread(self._engine, estimator, self._validation, backward, training)
         check_alike(self._engine, model, validation)
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor
         self.steps = self.skipped = self.dropped = 0
         chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
-        self._scorer = scorer(model, loss, optimizer, estimator, generator, parts)
+        self._scorer = scorer(model, loss, optimizer, estimator, generator)
         self._scorer.group, self._scorer.one_set = self._group, isinstance(validation, tuple)
         self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
         self._passes = Passes(model, loss, self._scorer, backward, chunk, training, self._engine)

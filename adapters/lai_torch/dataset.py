@@ -1,6 +1,7 @@
 """Which samples are bad? Score a whole data set once, into a table that survives the process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -66,8 +67,8 @@ def score_dataset(
         How many samples are scored, and at most traced of the validation set, at once. Scores do not depend
         on it but for rounding; those of `calibrated_lai` do, which fits its weights on so many.
     parts
-        Into how many consecutive parts the validation set is cut for the standard error, as by `Curator`;
-        each costs the products of one scoring. Shuffle a set that is sorted. None: no standard
+        Into how many consecutive parts the validation set is cut for the standard error: the
+        estimator's own `parts`, at 16. Shuffle a set that is sorted. None: no standard
         error. Nor is there one for `exact` and `gate_lai`.
     checkpoints
         Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
@@ -108,19 +109,15 @@ def score_dataset(
 
     estimator = with_defaults(estimator)
     _check_estimator(estimator)
-    for name, value, least in (
-        ("batch_size", batch_size, 1),
-        ("rows_per_file", rows_per_file, 1),
-        ("parts", parts, 2),
-    ):
-        if value is not None:
-            check_count(name, value, least)
+    check_count("batch_size", batch_size, 1)
+    check_count("rows_per_file", rows_per_file, 1)
+    if hasattr(estimator, "parts"):
+        estimator = replace(estimator, parts=parts)  # type: ignore[call-arg]  # of those that sum parts up
     samples, load = _loaded("dataset", dataset, batch_size)
     held_out = _whole(validation)
     settings = {
         "estimator": repr(estimator),
         "batch_size": batch_size,
-        "parts": parts,
         "validation": digest(_bytes(tensors(held_out))),
     }
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
@@ -128,7 +125,7 @@ def score_dataset(
         for name, state in ({"": begun} if checkpoints is None else checkpoints).items():
             if name:
                 model.load_state_dict(_state(state))
-            columns = Columns(model, loss, estimator, held_out, parts=parts, size=batch_size)
+            columns = Columns(model, loss, estimator, held_out, size=batch_size)
             score_parts(
                 folder,
                 settings | {"model": digest(_bytes(tensors(model.state_dict())))},

@@ -50,8 +50,8 @@ class Estimator:
 
 def _check_option(name: str, value: Any) -> None:
     """Raise unless the value of an estimator's option is sound."""
-    if name in {"sketch", "chunk", "memory_budget"} and value is not None:
-        check_count(name, value, 1)
+    if name in {"sketch", "chunk", "memory_budget", "parts"} and value is not None:
+        check_count(name, value, 2 if name == "parts" else 1)
     if name == "positions" and value not in {None, *POSITIONS}:
         near = get_close_matches(str(value).lower(), POSITIONS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -82,11 +82,16 @@ class Ghost(Estimator):
         memory. None: the whole batch.
     memory_budget
         Bytes that the validation set's summary may take.
+    parts
+        Cut the validation set into so many parts, whose scores tell how far their sum can be off; as many
+        summaries and products in place of one. The policy is then called with the scores against each part,
+        `(parts, n)`, and their `sizes=`, as `lai_core.drop_harmful` is. 16 will do. None: it is not cut.
     """
 
     name = "ghost"
     chunk: int | None = None
     memory_budget: int = 2**30
+    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -103,7 +108,7 @@ class LAI(Estimator):
         Width to which the last layer's output gradients are sketched: pairs of tokens at
         `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each
         refresh makes anew (with the batch as validation, each step).
-    chunk, memory_budget
+    chunk, memory_budget, parts
         As for `Ghost`.
     last
         Name of the final layer, where several reach the loss side by side.
@@ -125,6 +130,7 @@ class LAI(Estimator):
     last: str | None = None
     valid: Valid | None = None
     memory_budget: int = 2**30
+    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -133,7 +139,7 @@ class LLI(Estimator):
 
     Parameters
     ----------
-    chunk, last, memory_budget
+    chunk, last, memory_budget, parts
         As for `LAI`.
     """
 
@@ -141,6 +147,7 @@ class LLI(Estimator):
     chunk: int | None = None
     last: str | None = None
     memory_budget: int = 2**30
+    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -152,7 +159,7 @@ class PreconditionedLAI(Estimator):
 
     Parameters
     ----------
-    positions, last, valid, memory_budget
+    positions, last, valid, memory_budget, parts
         As for `LAI`.
     decay
         Which share of the second moment stays at each batch.
@@ -170,6 +177,7 @@ class PreconditionedLAI(Estimator):
     last: str | None = None
     valid: Valid | None = None
     memory_budget: int = 2**30
+    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -178,7 +186,7 @@ class CalibratedLAI(Estimator):
 
     Parameters
     ----------
-    positions, sketch, chunk, last, valid, memory_budget
+    positions, sketch, chunk, last, valid, memory_budget, parts
         As for `LAI`.
     """
 
@@ -189,6 +197,7 @@ class CalibratedLAI(Estimator):
     last: str | None = None
     valid: Valid | None = None
     memory_budget: int = 2**30
+    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

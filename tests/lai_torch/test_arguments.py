@@ -192,9 +192,9 @@ def test_scoring_counts_nothing_and_moves_no_second_moment():
     assert curator.steps == 1
 
 
-def test_a_curator_takes_at_most_fifteen_arguments_and_an_estimator_its_own():
+def test_a_curator_takes_at_most_fourteen_arguments_and_an_estimator_its_own():
     signature = lai_torch.Curator.__init__.__code__
-    assert signature.co_argcount + signature.co_kwonlyargcount - 1 <= 15
+    assert signature.co_argcount + signature.co_kwonlyargcount - 1 <= 14
     assert lai_torch.LAI() == lai_torch.LAI(positions=None)
     assert lai.keep_positive is curated(network(), data(3)).policy
 

@@ -124,8 +124,7 @@ def test_an_error_of_the_models_own_comes_up_with_its_own_traceback(error, late)
     message = "mat1 and mat2 shapes cannot be multiplied" if error is RuntimeError else "the model's own"
     with pytest.raises(error, match=message) as raised:
         lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
-    names = [entry.name for entry in raised.traceback]
-    assert names[-1] == "fail"
+    assert "fail" in [entry.name for entry in raised.traceback]
     assert raised.value.__context__ is None
 
 

@@ -180,18 +180,11 @@ def _check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None
         raise ValueError(msg)
 
 
-def check_parts(parts: Any, estimator: Estimator, validation: Validation) -> None:
-    """Raise unless a validation set can be cut into so many parts, each with a summary of its own."""
-    if parts is None:
-        return
-    check_count("parts", parts, 2)
-    if validation.is_batch or validation.is_summary:
+def check_parts(estimator: Estimator, validation: Validation) -> None:
+    """Raise unless a validation set can be cut into the estimator's parts, if it has any."""
+    if getattr(estimator, "parts", None) is not None and (validation.is_batch or validation.is_summary):
         got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
         msg = f"parts: expected a validation set to cut, got {got}; pass (inputs, targets) or a loader"
-        raise ValueError(msg)
-    if estimator.facts.summary is None:
-        fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.summary)
-        msg = f"parts: expected one of {fitting}, which sum a part up, got {estimator.name!r}"
         raise ValueError(msg)
 
 

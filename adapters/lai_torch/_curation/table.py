@@ -27,13 +27,10 @@ class Columns:
         estimator: Estimator,
         validation: Batch,
         *,
-        parts: int | None,
         size: int,
     ) -> None:
         self.model, self.validation, self.size = model, validation, size
-        self._scorer = scorer(
-            model, loss, None, estimator, own_stream(), parts if estimator.facts.summary else None
-        )
+        self._scorer = scorer(model, loss, None, estimator, own_stream())
         sketched = getattr(estimator, "sketch", None) is not None
         self._measured = estimator.name if estimator.name in SUMMED and not sketched else None
         self._summary: Any = None

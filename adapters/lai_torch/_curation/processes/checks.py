@@ -17,7 +17,6 @@ def check_spread(
     validation: Validation,
     backward: str,
     training: Kept,
-    parts: int | None,
 ) -> None:
     """Raise if what is asked for is not exact where samples or parameters are spread over processes."""
     name, facts = estimator.name, estimator.facts
@@ -44,7 +43,7 @@ def check_spread(
         return
     adds_up = facts.summary is not None and getattr(estimator, "positions", None) != "flatten"
     alike = isinstance(validation.source, tuple) or validation.is_summary
-    if parts is not None and not alike:
+    if getattr(estimator, "parts", None) is not None and not alike:
         msg = (
             "parts: expected (inputs, targets), which every process cuts alike, got a loader, of which each "
             "process has other rows; pass a set, or leave parts out"

@@ -25,9 +25,8 @@ def scorer(
     optimizer: Any,
     estimator: Estimator,
     generator: torch.Generator,
-    cut: int | None = None,
 ) -> Scorer:
-    """Return the scorer of an estimator, for a validation set that is cut into so many parts."""
+    """Return the scorer of an estimator."""
     facts = estimator.facts
     if facts.learning_rate:
         return MidpointScorer(model, loss, optimizer)
@@ -43,7 +42,8 @@ def scorer(
         last=options["last"],
         valid=options["valid"],
     )
-    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch, "cut": cut}
+    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
+    made["cut"] = getattr(estimator, "parts", None)
     made["memory_budget"] = getattr(estimator, "memory_budget", 2**30)
     match estimator:
         case Ghost():
