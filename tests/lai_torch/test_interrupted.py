@@ -185,3 +185,13 @@ def test_a_signal_while_a_large_optimizer_steps_comes_after_the_step(monkeypatch
     hook.remove()
     assert everything(*parts) == expected
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_an_optimizer_that_fails_on_what_is_too_large_to_copy_says_what_it_left(monkeypatch):
+    monkeypatch.setattr("lai_torch._curation.undo.BUDGET", 0)
+    *parts, batch = started("lai, adam")
+    hook = parts[1].register_step_post_hook(lambda *_: [][0])
+    with pytest.raises(IndexError) as raised:
+        parts[2].step(*batch)
+    hook.remove()
+    assert "may have changed and were not put back" in raised.value.__notes__[0]

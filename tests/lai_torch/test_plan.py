@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from lai_torch._curation.tracer import Tracer
+from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._recording.watching.plan import Calls, Plans
 from torch import nn
 

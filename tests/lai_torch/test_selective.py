@@ -7,7 +7,7 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._curation.scorers.choice import scorer as made_scorer
-from lai_torch._curation.tracer import Tracer
+from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._curation.validation import own_stream
 from torch import nn
 

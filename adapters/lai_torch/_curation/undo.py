@@ -18,6 +18,13 @@ BUDGET = 2**20
 Copying a large model's takes longer than the optimizer itself, and half the memory of training again."""
 
 
+STEPPING = (
+    "This came while the optimizer stepped, or after it. Parameters and optimizer state of more than a MiB "
+    "are not copied at each step, so they may have changed and were not put back: go on from a checkpoint."
+)
+"""Note on an error that leaves parameters as they are."""
+
+
 class Undo:
     """Runs its block and puts back what it changed if it raises.
 
@@ -53,6 +60,7 @@ class Undo:
         self._restores: list[Callable[[], None]] = []
         self._streams: Streams | None = None
         self._first = self._marked = 0
+        self._uncopied = False
         self._signals = Signals()
 
     def __enter__(self) -> "Undo":
@@ -72,6 +80,8 @@ class Undo:
         if kind is not None:
             for restore in reversed(restores):
                 restore()
+            if self._uncopied and error is not None:
+                error.add_note(STEPPING)
         self._signals.deliver()
 
     def mark(self) -> None:
@@ -106,6 +116,7 @@ class Undo:
         tensors = [value for value in values if isinstance(value, Tensor)]
         if sum(tensor.numel() * tensor.element_size() for tensor in (*stepped, *tensors)) > BUDGET:
             self._signals.hold()
+            self._uncopied = True
             return
         copies = _copies([*stepped, *tensors])
         options = [{name: value for name, value in group.items() if name != "params"} for group in groups]

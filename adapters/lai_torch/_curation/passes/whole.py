@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Reading
-from lai_torch._curation.tracer import Tracer
+from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._model.preserve import evaluating
 
 

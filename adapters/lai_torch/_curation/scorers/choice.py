@@ -12,9 +12,9 @@ from lai_torch._curation.scorers.calibrated import CalibratedScorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
 from lai_torch._curation.scorers.gated import GateScorer, gate_product
 from lai_torch._curation.scorers.preconditioned import PreconditionedScorer
+from lai_torch._curation.scorers.sketch import Sketch
+from lai_torch._curation.scorers.tracer import GateTracer, Tracer
 from lai_torch._curation.scorers.traces import TraceScorer
-from lai_torch._curation.sketch import Sketch
-from lai_torch._curation.tracer import GateTracer, Tracer
 from lai_torch._model.batch import Loss
 from lai_torch.options import LLI, CalibratedLAI, Estimator, GateLAI, Ghost, PreconditionedLAI
 

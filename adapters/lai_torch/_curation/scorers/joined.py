@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.sketch import Sketch
+from lai_torch._curation.scorers.sketch import Sketch
 
 
 def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device) -> Any:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.catalogue import Estimator
-from lai_torch._curation.cost import TokenCost
 from lai_torch._curation.scorers.base import (
     Batch,
     Itself,
@@ -21,9 +20,10 @@ from lai_torch._curation.scorers.base import (
     cut_evenly,
     nothing_finite,
 )
+from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
-from lai_torch._curation.sketch import Sketch
-from lai_torch._curation.tracer import Tracer
+from lai_torch._curation.scorers.sketch import Sketch
+from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import UnusableError
 
