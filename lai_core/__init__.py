@@ -8,9 +8,15 @@ a `ValueError`, and both name the argument, what was expected, what came, and wh
 """
 
 from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
-from lai_core.estimators.intervals import drop_harmful, score_intervals
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
-from lai_core.estimators.policies import keep_positive, keep_top, reweight, sampling_probabilities
+from lai_core.estimators.policies import (
+    drop_harmful,
+    keep_positive,
+    keep_top,
+    reweight,
+    sampling_probabilities,
+    score_intervals,
+)
 from lai_core.estimators.preconditioned import (
     preconditioned_lai_kernel,
     preconditioned_lai_scores,

@@ -224,19 +224,19 @@ MUTANTS = {
         "estimators/test_precision.py",
     ),
     "keep what hurts": Mutant(
-        "lai_core/estimators/policies.py",
+        "lai_core/estimators/policies/_weights.py",
         "xp.astype(values > 0,",
         "xp.astype(values < 0,",
         "estimators/test_policies.py",
     ),
     "keep what is not finite": Mutant(
-        "lai_core/estimators/policies.py",
+        "lai_core/estimators/policies/_weights.py",
         "taken = (rank < kept) & xp.isfinite(scores)",
         "taken = rank < kept",
         "estimators/test_policies.py",
     ),
     "keep one sample too few": Mutant(
-        "lai_core/estimators/policies.py",
+        "lai_core/estimators/policies/_weights.py",
         "taken = (rank < kept)",
         "taken = (rank < kept - 1)",
         "estimators/test_policies.py",

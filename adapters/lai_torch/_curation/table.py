@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core.estimators.intervals import standard_errors
+from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._curation.scorers.choice import scorer

@@ -26,7 +26,7 @@ from lai_core._engine.namespace import (
 )
 from lai_core._theory.algebra import quotient
 from lai_core._theory.student import upper_quantile
-from lai_core.estimators.policies import NORMALIZATIONS, normalized
+from lai_core.estimators.policies._weights import NORMALIZATIONS, normalized
 
 DEPENDENCE = ("arbitrary", "positive")
 
@@ -99,7 +99,7 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
     Examples
     --------
     >>> import numpy as np
-    >>> from lai_core.estimators.intervals import standard_errors
+    >>> from lai_core.estimators.policies import standard_errors
     >>> standard_errors(np.array([[1.0, 4.0], [3.0, 4.0]]))
     array([2., 0.])
     """
