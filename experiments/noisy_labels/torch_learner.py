@@ -1,5 +1,7 @@
 """The network in PyTorch, curated by `lai_torch.Curator`."""
 
+import warnings
+
 import lai_torch
 import numpy as np
 import torch
@@ -41,7 +43,9 @@ class TorchLearner:
             self.loss(self.model(inputs), targets).mean().backward()
             self.optimizer.step()
             return None, np.ones(len(rows), bool)
-        report = self.curator.step(inputs, targets)
+        with warnings.catch_warnings():  # that validation costs more than the steps is the study's own choice
+            warnings.filterwarnings("ignore", message="refresh: ")
+            report = self.curator.step(inputs, targets)
         return report.scores.numpy(), (report.weights > 0).numpy()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:

@@ -123,7 +123,8 @@ def cast(xp: Namespace, array: Array, dtype: DType) -> Array:
 
 def matmul(xp: Namespace, left: Array, right: Array) -> Array:
     """Return the matrix product in the arrays' own type, under torch's autocast too."""
-    if is_torch_namespace(xp) and xp.is_autocast_enabled(left.device.type):
-        with xp.autocast(left.device.type, enabled=False):
+    kind = left.device.type if is_torch_namespace(xp) else None
+    if kind is not None and xp.amp.is_autocast_available(kind) and xp.is_autocast_enabled(kind):
+        with xp.autocast(kind, enabled=False):
             return xp.matmul(left, right)
     return xp.matmul(left, right)

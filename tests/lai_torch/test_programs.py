@@ -9,7 +9,7 @@ from tests.lai_torch.random_programs import HEADS, STEPS, draw
 from tests.support.torch_programs import error, gradients, program
 
 SEEDS = range(0, 400, 10)
-REFUSED = {282, 331}
+REFUSED = {282}
 """Programs that Ghost refuses though no samples are coupled."""
 
 

@@ -39,7 +39,7 @@ class SummaryCache:
         self._given = _given(validation, positions)
         self._summary: Any = None
         self._served = self._drawn = 0
-        self._warned = False
+        self._warned, self._largest = False, 0
 
     @property
     def age(self) -> int:
@@ -56,12 +56,13 @@ class SummaryCache:
             return self._given
         if again:
             return self._summary
+        self._largest = max(self._largest, step or 0)  # the last batch of an epoch may be short
         old = self._served >= self.refresh
         if self._summary is None or old or not self.scorer.fits(self._summary):
             repeated = self._summary is not None and old
             self._make(size)
             if repeated and step is not None and not self._warned:
-                self._warn_of_cost(step)
+                self._warn_of_cost(self._largest)
         self._served += 1
         return self._summary
 

@@ -56,7 +56,10 @@ def layers_in_disguise(
     batch, plain = list(batch), None
     if recorder.every_layer or not all(_harmless(recorder, name) for name in names):
         plain = _Replay(recorder, batch, names)
-        run(plain)
+        try:
+            run(plain)
+        except _UnlikeError:
+            return dict.fromkeys((name for name in names if not _harmless(recorder, name)), HIDDEN)
     found, seen = {}, plain or recorder
     for name in names:
         if functions := products(seen, name):
@@ -139,6 +142,10 @@ class _Replay(Recorder):
         self.rows: tuple[int, set[int]] = (0, set())
         self._touched: Any = WeakTensorKeyDictionary()
         self._moved = {id(like.parameters[name]) for name in names}
+
+    def _check_differentiable(self) -> None:
+        """Give up: a gradient inside the forward pass does not go through outputs that are put in."""
+        raise _UnlikeError
 
     def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
         """Put a layer's first output in the place of this one."""
