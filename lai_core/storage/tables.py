@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 __all__ = ["read_scores", "score_parts"]
 
