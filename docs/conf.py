@@ -1,10 +1,13 @@
 """How the site is built: offline, with every reference checked and every outcome computed."""
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
+# A page's cells run in a process of their own, which must find `experiments`: it is not installed.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 project = "lai-core"
 author = "The lai-core developers"
