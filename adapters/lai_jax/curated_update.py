@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
-from lai_jax._curation.estimators import Moment, Scored, scored_in_parts, sound_scores
+from lai_jax._curation.estimators import Scored, scored_in_parts, sound_scores
 from lai_jax._curation.meshes import (
     Spread,
     automatic,
@@ -19,6 +19,7 @@ from lai_jax._curation.meshes import (
     explicit_sharding,
     specs_of,
 )
+from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import check_update, check_valid, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh

@@ -13,7 +13,8 @@ import lai_core as lai
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
-from lai_jax._curation.estimators import Moment, scored_in_parts, sound_scores
+from lai_jax._curation.estimators import scored_in_parts, sound_scores
+from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import check_counts, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count

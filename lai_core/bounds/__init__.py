@@ -20,6 +20,13 @@ Arrays over layers have the bottom layer first. A `TypeError` names an argument 
 `ValueError` one whose shape or range does not fit.
 """
 
+from lai_core.bounds._certificates import (
+    layer_factors,
+    layer_norm_factor,
+    missing_layers_bound,
+    residual_factor,
+    top_layers_bound,
+)
 from lai_core.bounds._corrected import (
     aligned_similarity_bound,
     lai_gap_bound_without_alignment,
@@ -60,16 +67,7 @@ from lai_core.bounds._ratios import (
     relative_error_bound,
     relative_limit,
 )
-from lai_core.bounds._truncation import (
-    layer_factors,
-    layer_norm_factor,
-    missing_layers_bound,
-    residual_factor,
-    top_layers_bound,
-    truncated_ghost,
-    truncation_probabilities,
-    truncation_variance,
-)
+from lai_core.bounds._truncation import truncated_ghost, truncation_probabilities, truncation_variance
 
 __all__ = [
     "aligned_similarity_bound",

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
+from lai_jax._curation.moments import Moment, moved_moment, moved_moments
 from lai_jax._curation.passes import DirectionalPass, Pass, Recorded, SeparatePass, SharedPass
 from lai_jax._curation.problem import Batch, Problem
+from lai_jax._curation.rows import finite, zeroed
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
 from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
 from lai_jax.validation import Sketch, Validation
@@ -45,16 +47,6 @@ class SideOptions:
     sketch: Sketch | None = None
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The running second moment of preconditioned LAI, and how it moves and acts."""
-
-    previous: Any
-    decay: float
-    exponent: float
-    scale_inputs: bool = False
-
-
 class Estimator(Protocol):
     """One estimator."""
 
@@ -82,8 +74,8 @@ class _Traced:
         """Return the trace of validation samples, and which of them count."""
         losses, trace = self.recorder.run(*problem.planned(batch))
         trace = problem.masked(trace, batch)
-        counted = counted & jnp.isfinite(losses) & _finite(trace)
-        return _zeroed(trace, counted), counted
+        counted = counted & jnp.isfinite(losses) & finite(trace)
+        return zeroed(trace, counted), counted
 
     def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
         """Share one forward pass, unless the rows to train on are to be run again."""
@@ -158,10 +150,10 @@ class PreconditionedLAI(LAI):
         sound, last = jnp.isfinite(losses), trace.layers[-1]
         moved: Any
         if moment.scale_inputs:
-            moved = _moved_moments(moment, trace, sound)
+            moved = moved_moments(moment, trace, sound)
             outputs, inputs = moved
         else:
-            moved = _moved_moment(moment, last.output_gradients, sound, last.readout_positions)
+            moved = moved_moment(moment, last.output_gradients, sound, last.readout_positions)
             outputs, inputs = moved, None
         scores = lai.preconditioned_lai_scores(
             validation.side,
@@ -185,7 +177,7 @@ class GateLAI(_Traced):
         """Return the chain's trace."""
         losses, chain = self.recorder.run(*problem.planned(batch))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
-        trace, gates = _zeroed(rows, counted & jnp.isfinite(losses) & _finite(rows))
+        trace, gates = zeroed(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
@@ -239,68 +231,6 @@ def sound_scores(scored: Scored) -> jax.Array:
     """Return the scores; NaN for a sample whose loss or score is not finite."""
     sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
     return jnp.where(sound, scored.scores, jnp.nan)
-
-
-def _moved_moment(
-    moment: Moment, gradients: jax.Array, sound: jax.Array, valid: jax.Array | None
-) -> jax.Array:
-    """Return the next second moment, of the samples that are sound; the previous one if there is none."""
-    if moment.previous is None:
-        msg = "second_moment: expected an array (d_L,) for 'preconditioned_lai', zeros at first, got None"
-        raise ValueError(msg)
-    sound = sound & _finite(gradients)
-    count, samples = sound.sum(), gradients.shape[0]
-    # lai_core takes the mean of g^2 over all n samples. With zeros for the unsound ones that is count / n
-    # times the mean over the others, which the square of sqrt(n / count) undoes.
-    # Of a mask, the positions of unsound samples go instead.
-    scale = jnp.sqrt(samples / jnp.maximum(count, 1)).astype(gradients.dtype)
-    zeroed = _zeroed(gradients, sound)
-    if valid is None:
-        moved = lai.update_second_moment(moment.previous, scale * zeroed, decay=moment.decay)
-    else:
-        valid = valid & sound[:, None]
-        moved = lai.update_second_moment(moment.previous, zeroed, decay=moment.decay, valid=valid)
-    return jnp.where(count > 0, moved, moment.previous)
-
-
-def _moved_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
-    """Return the next second moments of output gradients and of each layer's inputs; from zeros at first."""
-    last = trace.layers[-1]
-    gradients: Any = last.output_gradients
-    reads = [layer.readout_input(jnp) for layer in trace.layers]
-    zeros = jnp.zeros(gradients.shape[-1], gradients.dtype)
-    outputs, inputs = moment.previous or (zeros, (None,) * len(reads))
-    moved: list[Any] = []
-    for before, read, layer in zip(inputs, reads, trace.layers, strict=True):
-        if read is None:
-            moved.append(None)
-            continue
-        start = jnp.zeros(read.shape[-1], read.dtype) if before is None else before
-        moved.append(_moved_moment(replace(moment, previous=start), read, sound, layer.readout_positions))
-    of_outputs = _moved_moment(replace(moment, previous=outputs), gradients, sound, last.readout_positions)
-    return of_outputs, tuple(moved)
-
-
-def _rows(leaf: jax.Array, each: jax.Array) -> jax.Array:
-    """Give one entry a sample the axes of an array."""
-    return each.reshape((-1,) + (1,) * (leaf.ndim - 1))
-
-
-def _finite(tree: Any) -> jax.Array:
-    """Return of which samples all numbers are finite, `(n,)`."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return jnp.stack([jnp.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]).all(0)
-
-
-def _zeroed(tree: Any, counted: jax.Array) -> Any:
-    """Put zeros in the place of samples that do not count: of these every product is 0."""
-
-    def each(leaf: jax.Array) -> jax.Array:
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf
-        return jnp.where(_rows(leaf, counted), leaf, jnp.zeros((), leaf.dtype))
-
-    return jax.tree.map(each, tree)
 
 
 def _check_width(validation: Validation, trace: lai.Trace) -> None:

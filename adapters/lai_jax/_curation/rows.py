@@ -1,4 +1,4 @@
-"""Which rows of a batch a step trains on."""
+"""Which rows of a batch a step trains on, and which count at all."""
 
 import math
 from typing import Any
@@ -37,9 +37,8 @@ def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
     def replaced(leaf: Any) -> Any:
         if not is_batched(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return leaf
-        column = (-1, *(1,) * (leaf.ndim - 1))
-        added = jnp.where(first.reshape(column), leaf, jnp.zeros((), leaf.dtype)).sum(axis=0)
-        return jnp.where(kept.reshape(column), leaf, added.astype(leaf.dtype))
+        added = jnp.where(_rows(leaf, first), leaf, jnp.zeros((), leaf.dtype)).sum(axis=0)
+        return jnp.where(_rows(leaf, kept), leaf, added.astype(leaf.dtype))
 
     return jax.tree.map(replaced, batch)
 
@@ -51,3 +50,25 @@ def heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.
     chosen = jnp.where(counted, order[:size], order[0])
     own = jnp.where(counted, weights[chosen], 0.0)
     return jnp.where(own != 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite
+
+
+def _rows(leaf: jax.Array, each: jax.Array) -> jax.Array:
+    """Give one entry a sample the axes of an array."""
+    return each.reshape((-1,) + (1,) * (leaf.ndim - 1))
+
+
+def finite(tree: Any) -> jax.Array:
+    """Return of which samples all numbers are finite, `(n,)`."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.stack([jnp.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]).all(0)
+
+
+def zeroed(tree: Any, counted: jax.Array) -> Any:
+    """Put zeros in the place of samples that do not count: of these every product is 0."""
+
+    def each(leaf: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return jnp.where(_rows(leaf, counted), leaf, jnp.zeros((), leaf.dtype))
+
+    return jax.tree.map(each, tree)

@@ -1,22 +1,14 @@
-"""What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
+"""Every estimator with its options; those that several take are declared once."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
-import lai_core as lai
 from lai_core.estimators import catalogue
 from lai_torch._model.valid import Valid
 
 POSITIONS = ("tokens", "mean", "flatten")
-
-Policy = Callable[..., Tensor]
-"""From scores `(n,)`, positive helps, to weights `(n,)`; from `(parts, n)` and `sizes=` with `parts`."""
 
 
 def check_count(name: str, value: Any, least: int) -> None:
@@ -72,7 +64,34 @@ def _check_option(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Ghost(Estimator):
+class _Chunked(Estimator):
+    chunk: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Headed(Estimator):
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Summed(Estimator):
+    memory_budget: int = 2**30
+    parts: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Positioned(_Headed, _Summed):
+    positions: str | None = None
+    valid: Valid | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Sketched(_Positioned, _Chunked):
+    sketch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ghost(_Chunked, _Summed):
     """Ghost: the inner product of each sample's gradient with the validation gradient.
 
     Parameters
@@ -89,13 +108,10 @@ class Ghost(Estimator):
     """
 
     name = "ghost"
-    chunk: int | None = None
-    memory_budget: int = 2**30
-    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LAI(Estimator):
+class LAI(_Sketched):
     """Layer-aware influence: every layer's input with the last layer's output gradient.
 
     Parameters
@@ -124,17 +140,10 @@ class LAI(Estimator):
     """
 
     name = "lai"
-    positions: str | None = None
-    sketch: int | None = None
-    chunk: int | None = None
-    last: str | None = None
-    valid: Valid | None = None
-    memory_budget: int = 2**30
-    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LLI(Estimator):
+class LLI(_Chunked, _Headed, _Summed):
     """Last-layer influence: the inner product of the last layer's gradients alone.
 
     Parameters
@@ -144,14 +153,10 @@ class LLI(Estimator):
     """
 
     name = "lli"
-    chunk: int | None = None
-    last: str | None = None
-    memory_budget: int = 2**30
-    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PreconditionedLAI(Estimator):
+class PreconditionedLAI(_Positioned):
     """LAI whose products of output gradients are divided by a power of their running second moment.
 
     The second moment is that of the batches that `Curator.step` took; a batch that is scored counts as
@@ -170,18 +175,13 @@ class PreconditionedLAI(Estimator):
     """
 
     name = "preconditioned_lai"
-    positions: str | None = None
     decay: float = 0.999
     exponent: float = 1.0
     scale_inputs: bool = False
-    last: str | None = None
-    valid: Valid | None = None
-    memory_budget: int = 2**30
-    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CalibratedLAI(Estimator):
+class CalibratedLAI(_Sketched):
     """LAI with layer weights that each refresh fits to Ghost on a batch of validation samples at most.
 
     Parameters
@@ -191,17 +191,10 @@ class CalibratedLAI(Estimator):
     """
 
     name = "calibrated_lai"
-    positions: str | None = None
-    sketch: int | None = None
-    chunk: int | None = None
-    last: str | None = None
-    valid: Valid | None = None
-    memory_budget: int = 2**30
-    parts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GateLAI(Estimator):
+class GateLAI(_Chunked, _Headed):
     """LAI corrected pair by pair for what activations pass back, on chains of linear layers.
 
     The validation set's traces are kept.
@@ -213,12 +206,10 @@ class GateLAI(Estimator):
     """
 
     name = "gate_lai"
-    chunk: int | None = None
-    last: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Exact(Estimator):
+class Exact(_Chunked):
     """Exact scores, as `exact_scores` computes them.
 
     Parameters
@@ -228,7 +219,6 @@ class Exact(Estimator):
     """
 
     name = "exact"
-    chunk: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -251,92 +241,3 @@ def with_defaults(estimator: object) -> Estimator:
         msg = f"estimator: expected an estimator, got the class {estimator.__name__}; call it"
         raise TypeError(msg)
     return ESTIMATORS[catalogue.find_estimator(estimator).name]()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """The pass `kept` of a curator, with what is its own.
-
-    Parameters
-    ----------
-    autocast
-        Type in which training, not scoring, computes its forward pass. None: the model's own.
-    scaler
-        A `torch.amp.GradScaler` for training.
-    balance
-        On several processes, share kept rows out: each trains on as many, one more or less. Else a step
-        lasts as long as on the process that keeps most.
-    """
-
-    autocast: torch.dtype | None = None
-    scaler: Any = None
-    balance: bool = False
-
-
-@dataclass(frozen=True)
-class KeepAbove:
-    """Keep the samples whose score is above a threshold.
-
-    Parameters
-    ----------
-    threshold
-        In the unit of the scores: decrease of the summed validation loss per unit learning rate.
-    normalize
-        As for `lai_core.keep_positive`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import lai_torch
-    >>> lai_torch.KeepAbove(1.0)(torch.tensor([0.5, 1.5, 2.0])).tolist()
-    [0.0, 0.5, 0.5]
-    """
-
-    threshold: float
-    normalize: str = "kept"
-
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
-
-
-def draw(
-    scores: Tensor, size: int, *, floor: float = 0.1, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    r"""Draw a batch from a scored pool by priority, with the weights that keep the update unbiased.
-
-    Parameters
-    ----------
-    scores
-        `(pool,)`; positive helps, what is not finite is never drawn.
-    size
-        How many to draw, with replacement.
-    floor
-        Share of the probability that is spread evenly, in (0, 1]: above 0, or samples that are never
-        drawn could not be weighed.
-    generator
-        For the draw. None: torch's default one.
-
-    Returns
-    -------
-    tuple
-        Row numbers `(size,)` and weights :math:`1 / (pool \cdot p_j \cdot size)`: the weighted sum of
-        the drawn losses has as its expectation the mean loss of the pool (of its finite part).
-
-    Examples
-    --------
-    >>> import torch
-    >>> import lai_torch
-    >>> index, weights = lai_torch.draw(torch.tensor([0.0, 3.0, 1.0]), 2)
-    >>> index.shape, weights.shape
-    (torch.Size([2]), torch.Size([2]))
-    """
-    if size < 1:
-        msg = f"size: expected a number of samples, 1 or more, got {size!r}"
-        raise ValueError(msg)
-    if not 0.0 < floor <= 1.0:
-        msg = f"floor: expected a share in (0, 1], got {floor!r}"
-        raise ValueError(msg)
-    chances: Tensor = lai.sampling_probabilities(scores, floor=floor)
-    index = torch.multinomial(chances, size, replacement=True, generator=generator)
-    return index, 1.0 / ((chances > 0).sum() * chances[index] * size)

@@ -1,0 +1,35 @@
+"""What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
+
+from lai_torch.options.estimators import (
+    LAI,
+    LLI,
+    CalibratedLAI,
+    Estimator,
+    Exact,
+    GateLAI,
+    Ghost,
+    Midpoint,
+    PreconditionedLAI,
+    check_count,
+    with_defaults,
+)
+from lai_torch.options.passes import Kept
+from lai_torch.options.policies import KeepAbove, Policy, draw
+
+__all__ = [
+    "LAI",
+    "LLI",
+    "CalibratedLAI",
+    "Estimator",
+    "Exact",
+    "GateLAI",
+    "Ghost",
+    "KeepAbove",
+    "Kept",
+    "Midpoint",
+    "Policy",
+    "PreconditionedLAI",
+    "check_count",
+    "draw",
+    "with_defaults",
+]
