@@ -1,0 +1,216 @@
+"""Record a batch and prove it: what does not hold is left to backward passes of its own."""
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.utils.checkpoint import CheckpointError
+
+from lai_torch._model.batch import check_losses, tensors
+from lai_torch._model.function import named_parameters
+from lai_torch._model.precision import OwnAutocast
+from lai_torch._model.preserve import preserved
+from lai_torch._recording.proving.adding_up import wrongly_recorded
+from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
+from lai_torch._recording.proving.last_layer import last_layer
+from lai_torch._recording.proving.placing import Places, Unplaced
+from lai_torch._recording.proving.reindexed import Reindexed, compared, reindex
+from lai_torch._recording.rules.layers import READ_BY_LAI
+from lai_torch._recording.rules.unread import warn_of_unread
+from lai_torch._recording.task import Task, check_untouched, received, recorded
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.uses import Use
+
+
+def proved(task: Task, skipped: frozenset[str], names: frozenset[str]) -> Recording:
+    """Record and prove, leaving more and more parameters to backward passes of their own."""
+    while True:
+        try:
+            recording, precision = _attempted(task, skipped)
+            wrong: frozenset[str] = frozenset()
+            if task.every_layer:
+                wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
+        except Unplaced as found:
+            skipped |= found.names
+            continue
+        except (ValueError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if task.every_layer and skipped != names:
+                skipped = (
+                    names  # what the recorder did may be to blame: nothing recorded, all backward passes
+                )
+                continue
+            if not isinstance(error, CheckpointError):
+                raise
+            msg = "model: a checkpoint computes other tensors when it is run again; switch checkpointing off"
+            raise ValueError(msg) from error
+        if not wrong:
+            return recording
+        if wrong <= skipped:
+            msg = (
+                f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: a hook "
+                "on a module or a parameter, or something else, changes gradients on their way; remove it"
+            )
+            raise ValueError(msg)
+        skipped |= wrong
+
+
+def _attempted(task: Task, skipped: frozenset[str]) -> tuple[Recording, float]:
+    """Record and prove where the samples lie.
+
+    Raises
+    ------
+    Unplaced
+        If the rows of a use lie on no axis of the samples.
+    """
+    with preserved(task.model, task.loss), _all_differentiable(task):
+        recorder = task.recorder(skipped=skipped)
+        asked = task.model, task.loss, task.batch
+        other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
+        with OwnAutocast(), recorder:
+            values = task.losses()
+        values = check_losses(values, recorder.samples)
+        other = None if other is None else compared(other, *asked, recorder, values)
+        behind, past = _behind(task, recorder, values)
+        places = Places(recorder)
+        if task.every_layer and values.requires_grad:
+            found = received(task, recorder, values)
+            _narrow(places, values, other)
+            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
+        else:
+            if other is not None:
+                places.check_uncoupled(values, other)
+            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
+            found = received(task, recorder, values)
+            _narrow(places, values, other)
+        layouts, certain = places.chosen(), places.certain()
+        if not task.every_layer and recorder.samples > 1 and (other is None or not other.uses):
+            layouts, certain = _by_every_layer(task, recorder, skipped)
+        check_untouched(recorder)
+        if not task.every_layer:
+            warn_of_unread(recorder, _hidden(task, recorder))
+        signatures = tuple(use.signature for use in recorder.uses)
+        several = recorder.samples > 1
+        known = Known(signatures, certain, skipped, task.trainable, several, behind, frozenset(past))
+        recording = recorded(task, recorder, values, final, layouts, found, known)
+        return recording, places.precision
+
+
+def _behind(task: Task, recorder: Recorder, values: Tensor) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the parameters behind the last layer; which of them make one more, and by what functions."""
+    if task.ghost_alone:
+        return frozenset(), {}
+    names = parameters_behind(recorder, values)
+
+    # what a forward pass writes is put back, so that graphs which saved it are as good as before
+    written = (*recorder.parameters.values(), *recorder.buffers.values())
+    written = tuple(tensor for tensor in written if not tensor.is_inference())
+
+    def run(replay: Recorder) -> None:
+        with (
+            _unsafe_preserve_version_counter(written),
+            preserved(task.model, task.loss),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            with replay:
+                task.losses()
+
+    return frozenset(names), layers_in_disguise(recorder, run, tensors(task.batch), names)
+
+
+def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
+    """Find out where the samples lie, by all that there is to tell.
+
+    Raises
+    ------
+    ValueError
+        If samples are coupled.
+    """
+    if places.recorder.samples > 1:
+        places.narrow_by_gradients(values, compared=other is not None)
+    if other is not None:
+        places.check_uncoupled(values, other)
+        places.narrow_by_moving(other)
+
+
+def _by_every_layer(
+    task: Task, recorder: Recorder, skipped: frozenset[str]
+) -> tuple[dict[Use, Layout], tuple[Layout | None, ...]]:
+    """Return where the samples lie in each layer by its gradients: what LAI itself does not take.
+
+    Raises
+    ------
+    Unplaced
+        If that finds a layer whose rows lie on no axis of the samples.
+    ValueError
+        If it finds other layers.
+    """
+    every = Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable, task.valid)
+    proof, _ = _attempted(every, skipped)
+    layers = [
+        (use.signature, proof.layouts[use], certain)
+        for use, certain in zip(proof.uses, proof.known.layouts, strict=True)
+        if use.kind in READ_BY_LAI
+    ]
+    if [signature for signature, _, _ in layers] != [use.signature for use in recorder.uses]:
+        msg = (
+            "model: expected the same layers whenever the batch is run, found others the second time, "
+            "so that the axis of the samples stays open; call model.eval(), or use another batch size"
+        )
+        raise ValueError(msg)
+    pairs = zip(recorder.uses, layers, strict=True)
+    return {use: layout for use, (_, layout, _) in pairs}, tuple(certain for _, _, certain in layers)
+
+
+def _hidden(task: Task, recorder: Recorder) -> list[str]:
+    """Return matrices that the losses depend on by functions that cannot be watched."""
+    read = {name for use in recorder.uses for name in use.weight.names}
+    unseen = {
+        name: parameter
+        for name, parameter in recorder.parameters.items()
+        if parameter.ndim > 1 and parameter.requires_grad and name not in read and name not in recorder.stuck
+    }
+    if not unseen:
+        return []
+    with preserved(task.model, task.loss), _unhooked(unseen.values()):
+        total = check_losses(task.losses(), recorder.samples).sum()
+        found = torch.autograd.grad(total, list(unseen.values()), allow_unused=True)
+    return [name for name, gradient in zip(unseen, found, strict=True) if gradient is not None]
+
+
+@contextmanager
+def _unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Set the user's hooks on parameters aside: they are for gradients of training."""
+    saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
+    for parameter, _ in saved:
+        parameter._backward_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        for parameter, hooks in saved:
+            parameter._backward_hooks = hooks
+
+
+@contextmanager
+def _all_differentiable(task: Task) -> Iterator[None]:
+    """Let frozen parameters require a gradient for the while: their products are products all the same."""
+    frozen = [
+        p
+        for p in named_parameters(task.model, task.loss).values()
+        if not p.requires_grad and (p.is_floating_point() or p.is_complex())
+    ]
+    for parameter in frozen:
+        parameter.requires_grad_()
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
