@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow proofs mutation compatibility peers lint docs bench clean
+.PHONY: help install demo test slow proofs mutation compatibility peers lint types docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -48,6 +48,12 @@ lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+types: $(READY) ## how complete the types of the public names are (installs basedpyright)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[types]"
+	for package in lai_core lai_torch lai_jax; do \
+	  PATH=$(BIN):$$PATH PYTHONPATH=.:adapters basedpyright --verifytypes $$package --ignoreexternal || exit 1; \
+	done
 
 docs: $(READY) ## the site, under build/docs
 	$(BIN)/python -m sphinx -W -n -q -b html docs build/docs

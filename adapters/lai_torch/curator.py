@@ -126,6 +126,16 @@ class Curator:
     True
     """
 
+    model: nn.Module
+    validation: Any
+    policy: Policy
+    estimator: Estimator
+    warmup: int
+    group_floor: float
+    steps: int
+    skipped: int
+    dropped: int
+
     def __init__(
         self,
         model: nn.Module,

@@ -177,7 +177,7 @@ class AuditLog:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         if self.path.is_dir() or not self.path.parent.is_dir():
             msg = f"path: expected a file in a folder that exists, got {str(self.path)!r}"
             raise ValueError(msg)

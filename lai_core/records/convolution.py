@@ -54,7 +54,10 @@ class ConvolutionTrace(Record):
     (2, 2)
     """
 
-    array_fields: ClassVar = {"activations": Axes(("n d *space",)), "output_gradients": Axes(("n d *space",))}
+    array_fields: ClassVar[Mapping[str, Axes]] = {
+        "activations": Axes(("n d *space",)),
+        "output_gradients": Axes(("n d *space",)),
+    }
 
     activations: Array
     output_gradients: Array | None = None

@@ -48,7 +48,7 @@ class LayerTrace(Record):
     1
     """
 
-    array_fields: ClassVar = {
+    array_fields: ClassVar[Mapping[str, Axes]] = {
         "activations": Axes(),
         "output_gradients": Axes(),
         "valid": Axes(("n t",), "bool"),

@@ -46,7 +46,10 @@ class EmbeddingTrace(Record):
     6.0
     """
 
-    array_fields: ClassVar = {"ids": Axes(("n", "n t"), "integral"), "output_gradients": Axes()}
+    array_fields: ClassVar[Mapping[str, Axes]] = {
+        "ids": Axes(("n", "n t"), "integral"),
+        "output_gradients": Axes(),
+    }
 
     ids: Array
     output_gradients: Array | None

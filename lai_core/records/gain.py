@@ -38,7 +38,7 @@ class GainTrace(Record):
     75.0
     """
 
-    array_fields: ClassVar = {"normalized": Axes(), "output_gradients": Axes()}
+    array_fields: ClassVar[Mapping[str, Axes]] = {"normalized": Axes(), "output_gradients": Axes()}
 
     normalized: Array | None
     output_gradients: Array | None

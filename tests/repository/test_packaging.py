@@ -7,6 +7,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def test_the_wheel_holds_exactly_the_three_import_names_and_their_types(tmp_path
     names = zipfile.ZipFile(next((tmp_path / "wheel").glob("*.whl"))).namelist()
     assert {f"{name}/py.typed" for name in IMPORT_NAMES} <= set(names)
     assert f"lai_core-{lai_core.__version__}.dist-info/METADATA" in names
+
+
+def test_the_source_distribution_holds_the_tests(tmp_path):
+    # Who packages the library for a distribution runs them: pytest needs the project's settings too.
+    project = copy_project(tmp_path)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.split("/", 1)[1] for name in opened.getnames()}
+    assert {"pyproject.toml", "LICENSE", "tests/repository/test_packaging.py"} <= names
+    assert {name.split("/")[0] for name in names} >= {"lai_core", "adapters", "tests"}
 
 
 def test_a_fourth_name_in_the_wheel_would_be_seen(tmp_path):
