@@ -6,8 +6,8 @@ from torch import nn
 
 from lai_core._adapters import Coverage as Coverage
 from lai_torch._model.batch import Loss
-from lai_torch._model.function import named_parameters
 from lai_torch._model.preserve import alone
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.record import record
 
 

@@ -14,8 +14,9 @@ from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._model.batch import Loss, call, count, rows
-from lai_torch._model.function import Function, named_parameters
+from lai_torch._model.function import Function
 from lai_torch._model.preserve import alone, preserved, undone
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
 from lai_torch.exact import exact_scores

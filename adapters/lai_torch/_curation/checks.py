@@ -12,7 +12,7 @@ from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.validation import Validation
-from lai_torch._model.function import named_parameters
+from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, check_count
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.preserve import modules_of
 from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of
 
 BUDGET = 2**20
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps.

@@ -11,8 +11,8 @@ from lai_torch._exact.proof import Batch, Plain, Proof, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import modules_of
 from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of
 
 
 class Derivative(NamedTuple):

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, usable
 from lai_torch._model.preserve import ALONE, preserved
+from lai_torch._model.walk import named_parameters
 
 Point = dict[str, Tensor]
 """One tensor per trainable parameter, by name."""
@@ -29,16 +30,6 @@ def plain_attention() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-def named_parameters(model: nn.Module, loss: Loss) -> dict[str, nn.Parameter]:
-    """Return the parameters by name, those of a loss that is a module too: `loss.NAME`."""
-    named = dict(model.named_parameters())
-    if isinstance(loss, nn.Module):
-        known = set(map(id, named.values()))
-        own = loss.named_parameters()
-        named |= {f"loss.{name}": parameter for name, parameter in own if id(parameter) not in known}
-    return named
 
 
 class Function:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.snapshot import Streams, Tensors
+from lai_torch._model.walk import modules_of, set_training
 
 ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
@@ -59,14 +60,9 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         yield
 
 
-def modules_of(model: nn.Module, loss: Any) -> list[nn.Module]:
-    """Return the modules of a model, and those of a loss that is one."""
-    return [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
-
-
 def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:
     roots = [model, *([loss] if isinstance(loss, nn.Module) else ())]
-    return [Tensors(root, list(root.modules())) for root in roots]
+    return [Tensors(root, modules_of(root)) for root in roots]
 
 
 @contextmanager
@@ -104,24 +100,30 @@ def eager() -> Iterator[None]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the body with every module in eval mode; put each module's own flag back."""
-    flags = [(module, module.training) for module in model.modules()]
+    modules = modules_of(model)
+    training = [module for module in modules if module.training]
+    others = [module for module in modules if not module.training]
     try:
-        for module, _ in flags:
-            module.training = False
+        set_training(training, mode=False)
         yield
     finally:
-        for module, flag in flags:
-            module.training = flag
+        set_training(training, mode=True)
+        set_training([module for module in others if module.training], mode=False)
 
 
 @contextmanager
 def _without_backward_hooks(modules: list[nn.Module]) -> Iterator[None]:
     """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
-    saved = [(module, module._backward_hooks, module._backward_pre_hooks) for module in modules]
-    for module, _, _ in saved:
+    every = [(module, module._backward_hooks, module._backward_pre_hooks) for module in modules]
+    hooked = [each for each in every if each[1] or each[2]]
+    bare = [each for each in every if not (each[1] or each[2])]
+    for module, _, _ in hooked:
         module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
     try:
         yield
     finally:
-        for module, hooks, pre_hooks in saved:
+        for module, hooks, pre_hooks in hooked:
             module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
+        for _, hooks, pre_hooks in bare:  # what a forward pass put there
+            hooks.clear()
+            pre_hooks.clear()

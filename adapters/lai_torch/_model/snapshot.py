@@ -95,15 +95,14 @@ def _write(tensor: Tensor, values: Tensor) -> None:
         tensor.data.copy_(values)  # an expanded tensor cannot be written, neither here nor in forward
 
 
-_GENERATORS: dict[type, bool] = {}
-"""Of each class, whether it is one of random streams: to ask torch of every attribute takes long."""
-
-
-def _is_generator(value: Any) -> bool:
-    kind = type(value)
-    found = _GENERATORS.get(kind)
-    if found is None:
-        found = _GENERATORS[kind] = isinstance(value, torch.Generator)
+def _generators() -> set[type]:
+    """Return the classes of random streams: to ask `isinstance` of every attribute takes long."""
+    found: set[type] = set()
+    pending: list[type] = [torch.Generator]
+    while pending:
+        kind = pending.pop()
+        found.add(kind)
+        pending.extend(kind.__subclasses__())
     return found
 
 
@@ -114,8 +113,8 @@ class Streams:
         self.numpy = sys.modules.get("numpy")
         parameters = (one for module in modules for one in module._parameters.values() if one is not None)
         self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
-        held = (value for module in modules for value in vars(module).values())
-        self.generators = [one for one in held if _is_generator(one)]
+        kinds = _generators()
+        self.generators = [one for module in modules for one in vars(module).values() if type(one) in kinds]
         self.before = self._now()
 
     def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:

@@ -11,9 +11,9 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import check_losses, tensors
-from lai_torch._model.function import named_parameters
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
 from lai_torch._recording.proving.last_layer import last_layer

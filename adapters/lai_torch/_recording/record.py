@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, check_losses, count, usable
-from lai_torch._model.function import named_parameters
-from lai_torch._model.preserve import eager, modules_of, preserved
+from lai_torch._model.preserve import eager, preserved
 from lai_torch._model.valid import Valid, valid_positions
+from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import parameters_behind

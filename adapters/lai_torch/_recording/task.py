@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, count, tensors
-from lai_torch._model.function import named_parameters
+from lai_torch._model.walk import named_buffers, named_parameters
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
 from lai_torch._recording.proving.placing import Unplaced, receive
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS
@@ -40,7 +40,7 @@ class Task:
         """Return a recorder for the task."""
         return Recorder(
             named_parameters(self.model, self.loss),
-            dict(self.model.named_buffers()),
+            named_buffers(self.model),
             self.samples,
             tensors(self.batch),
             EVERYTHING if self.every_layer else LAYERS,

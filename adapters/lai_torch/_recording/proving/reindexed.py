@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, check_losses, rows, tensors
-from lai_torch._model.preserve import modules_of, preserved
+from lai_torch._model.preserve import preserved
 from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, differ, magnitude
 from lai_torch._recording.watching.uses import Use
