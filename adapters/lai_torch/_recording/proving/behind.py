@@ -214,18 +214,20 @@ class _Replay(Recorder):
             )
             self.rows = len(self.outputs), seen
 
-    def _follow(self, func: Any, involved: list[Tensor], out: Any, *, understood: bool) -> None:
+    def follow(self, func: Any, involved: list[Tensor], results: list[Tensor], *, understood: bool) -> bool:
+        """Note as well what depends on outputs of the last layer."""
         depends = any(map(self._depends, involved))
-        super()._follow(func, involved, out, understood=understood)
+        batched = super().follow(func, involved, results, understood=understood)
         if understood or not depends:
-            return
-        for result in tensors(out):
+            return batched
+        for result in results:
             if result.is_floating_point() and not is_functorch_wrapped_tensor(result):
                 self._touched[result] = True
                 if result._is_view() and _in_place(func):
                     self._touched[result._base] = True
                 if any(map(self.is_batched, involved)):
                     self.results.append((func, result.detach().clone()))
+        return batched
 
 
 def _in_place(func: Any) -> bool:

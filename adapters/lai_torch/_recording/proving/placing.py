@@ -60,9 +60,9 @@ class Places:
         largest = max(
             (magnitude(use.tap.gradient) for use in uses if use.tap.gradient is not None), default=0.0
         )
-        weights = powers_of_two(values, self.recorder.kinds)
+        weights = powers_of_two(values, self.recorder.dtypes)
         if (
-            torch.float16 in self.recorder.kinds and largest > 128.0
+            torch.float16 in self.recorder.dtypes and largest > 128.0
         ):  # times a weight of 128 it might overflow
             weights = weights / 128.0
         receive(self.recorder, (values * weights).sum(), "second")

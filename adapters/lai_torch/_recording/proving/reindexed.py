@@ -87,7 +87,7 @@ def check_same(values: Tensor, again: Tensor, precision: float) -> None:
 
 def precision_of(recorder: Recorder) -> float:
     """Return the precision of the coarsest type that the model computes in."""
-    return max((torch.finfo(kind).eps for kind in recorder.kinds), default=0.0)
+    return max((torch.finfo(kind).eps for kind in recorder.dtypes), default=0.0)
 
 
 def moves_along(found: Tensor, other: Tensor, layout: Layout, index: Tensor, precision: float) -> bool:

@@ -8,7 +8,6 @@ silent.
 """
 
 import types
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
+from lai_torch._recording.watching.origins import Origins
 from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Tap, attach
 from lai_torch._recording.watching.routed import Experts, Routed
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
-from lai_torch._recording.watching.uses import Source, Use
+from lai_torch._recording.watching.uses import Use
 
 Rule = Callable[..., Any]
 
@@ -47,17 +46,15 @@ class Shortcut:
     mean: bool
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(TorchFunctionMode, Origins):
     """Records the uses of a model's parameters while it is the active mode.
 
     Parameters
     ----------
-    parameters, buffers
-        What to know, by name.
+    parameters, buffers, batch, skipped, trainable
+        As for `Origins`.
     samples
         How many samples the batch has.
-    batch
-        The tensors that depend on the sample: inputs and targets.
     rules
         What to do for each function; `NotImplemented` leaves it to the function itself.
     other
@@ -69,14 +66,10 @@ class Recorder(TorchFunctionMode):
         on at the last layer.
     known
         Where the samples were at each use in an earlier recording of the same model.
-    skipped
-        Names of parameters whose uses are left to the functions themselves.
     live
         Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
     gates
         Whether to read off what each layer's output is multiplied by on its way into the next layer.
-    trainable
-        Names of the parameters that train; None: those that require a gradient.
     valid
         Which positions count in a mean, `(n, t)`; None: all.
     calls
@@ -102,40 +95,25 @@ class Recorder(TorchFunctionMode):
         valid: Tensor | None = None,
         calls: Calls | None = None,
     ) -> None:
-        super().__init__()
+        TorchFunctionMode.__init__(self)
+        Origins.__init__(
+            self,
+            parameters,
+            buffers,
+            batch,
+            skipped=skipped,
+            trainable=trainable,
+            undifferentiated=shortcut is not None,
+        )
         self.calls = Calls() if calls is None else calls
-        self.shortcut = shortcut
-        self.known = known
-        self.skipped = skipped
-        self.live = live
-        self.gates, self.valid = gates, valid
-        self.samples = samples
-        self.rules = rules
-        self.every_layer = every_layer
-        self.other = other
+        self.shortcut, self.known, self.live = shortcut, known, live
+        self.gates, self.valid, self.samples = gates, valid, samples
+        self.rules, self.other, self.every_layer = rules, other, every_layer
         self.uses: list[Use] = []
         self.experts = Experts(samples)
-        self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
-        self._times: Counter[tuple[str, Any]] = Counter()
-        self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.batch_axis: int | None = None
-        self.kinds: set[torch.dtype] = set()
         self.replaying = False
-        self.parameters, self.buffers = parameters, buffers
-        if trainable is None:
-            trainable = (name for name, parameter in self.parameters.items() if parameter.requires_grad)
-        self.trainable = frozenset(trainable)
-        self.owners = {id(buffer): name for name, buffer in buffers.items()}
-        self._sources = {
-            id(parameter): Source(parameter, (name,), whole=True)
-            for name, parameter in self.parameters.items()
-        }
-        self._own = frozenset(self._sources)
-        self._batched: Any = WeakTensorKeyDictionary()
-        self._products: Any = WeakTensorKeyDictionary()
         self._anchors: dict[torch.device, Tensor] = {}
-        for tensor in batch:
-            self._batched[tensor] = True
 
     def fresh(self, batch: Iterable[Tensor]) -> "Recorder":
         """Return a recorder of another batch that treats the model as this one does."""
@@ -151,66 +129,6 @@ class Recorder(TorchFunctionMode):
             trainable=self.trainable,
         )
 
-    def source(self, value: Any) -> Source | None:
-        """Return what is known of `value` if it is a parameter or computed from parameters alone."""
-        found = self._sources.get(id(value)) if isinstance(value, Tensor) else None
-        return None if found is None or self.skipped.intersection(found.names) else found
-
-    def is_source(self, value: Any) -> bool:
-        """Whether `value` is a parameter or computed from parameters alone, skipped ones included."""
-        return isinstance(value, Tensor) and id(value) in self._sources
-
-    def trains(self, source: Source) -> bool:
-        """Whether a parameter in `source` is trainable."""
-        return not self.trainable.isdisjoint(source.names)
-
-    def is_batched(self, value: Any) -> bool:
-        """Whether `value` depends on the batch, as far as one can see.
-
-        What a function that cannot be watched returned has an origin nobody knows, and counts as
-        dependent; where nothing is differentiated yet, so does all that is no parameter or buffer.
-        """
-        if not isinstance(value, Tensor):
-            return False
-        if value in self._batched:
-            return True
-        if id(value) in self._sources or id(value) in self.owners:
-            return False
-        return value.grad_fn is not None or (self.shortcut is not None and value.is_floating_point())
-
-    def mark(self, value: Tensor) -> Tensor:
-        """Note that `value` depends on the batch."""
-        self._batched[value] = True
-        return value
-
-    def rearranged(self, value: Tensor, other: Tensor) -> Tensor:
-        """Note that `value` is another view of the tensor `other`, which is computed from parameters."""
-        if value is not other:
-            self._sources[id(value)] = Source(value, self._sources[id(other)].names, whole=False)
-        return value
-
-    def factors(self, product: Any) -> tuple[Tensor, Tensor] | None:
-        """Return the parameter and the tensor of the batch whose product entry by entry `product` is.
-
-        None is returned for any other tensor, and where one of the three was overwritten since.
-        """
-        found = self._products.get(product) if isinstance(product, Tensor) else None
-        if found is None or found[2] != _versions(*found[:2], product):
-            return None
-        return found[:2]
-
-    def explained(self, product: Tensor) -> None:
-        """Note that what a product entry by entry does with its parameter is understood after all."""
-        first, second, _, func = self._products[product]
-        source = self._sources[id(first if id(first) in self._sources else second)]
-        for name in source.names:
-            self._times[name, func] -= 1
-            used = self.stuck.get(name, {})
-            if func in used and not self._times[name, func]:
-                del used[func]
-            if not used:
-                self.stuck.pop(name, None)
-
     def cut(self, tensor: Tensor) -> Tensor:
         """Return `tensor` cut off from the graph, unless that is to be left whole."""
         return tensor if self.live else tensor.detach()
@@ -220,7 +138,7 @@ class Recorder(TorchFunctionMode):
         if self.gates and not self.replaying:
             check_rows(inputs, self.samples, name)
             if self.uses:
-                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name, self.kinds)
+                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name, self.dtypes)
 
     def kept(self, activations: Tensor, kind: str) -> Tensor:
         """Return what is kept of a layer's input: all of it, or its mean over positions."""
@@ -327,8 +245,9 @@ class Recorder(TorchFunctionMode):
             out = self.other(self, func, *args, **kwargs)
         if out is NotImplemented:
             out = func(*args, **kwargs)
-        results = (out, args[:1]) if func is torch.Tensor.__setitem__ else out
-        self._follow(func, involved, results, understood=understood)
+        results = tensors((out, args[:1]) if func is torch.Tensor.__setitem__ else out)
+        if self.follow(func, involved, results, understood=understood) and self.every_layer:
+            self.experts.follow_from(func, involved, results)
         if len(self.uses) > uses:
             self.calls.is_layer(place, plain=len(inputs) == 1)
         return out
@@ -348,43 +267,6 @@ class Recorder(TorchFunctionMode):
             )
             raise ValueError(msg)
 
-    def _follow(self, func: Any, involved: list[Tensor], out: Any, *, understood: bool) -> None:
-        """Note what the outputs of `func` depend on, and the parameters in it if no rule did."""
-        results = tensors(out)
-        if not results or func in _SHAPE_ONLY:
-            return
-        batched = any(tensor in self._batched for tensor in involved) or any(map(self.is_batched, involved))
-        sources = [found for tensor in involved if (found := self._sources.get(id(tensor))) is not None]
-        names = tuple(dict.fromkeys(name for found in sources for name in found.names))
-        if self.every_layer and batched:
-            self.experts.follow_from(func, involved, results)
-        if names and any(map(is_functorch_wrapped_tensor, involved)):
-            self.wrapped.update(names)
-        if func in _PRODUCTS and len(sources) == 1 < len(involved) == 2 and batched:
-            self._products[out] = (*involved, _versions(*involved, out), func)
-        for result in results:
-            if result.is_floating_point() or result.is_complex():
-                self.kinds.add(result.dtype)
-            if batched:
-                self._batched[result] = True
-            elif result in self._batched:
-                continue
-            elif names and id(result) not in self._sources and self._carries(names, result):
-                self._sources[id(result)] = Source(result, names, whole=False)
-        if batched and not understood and any(result.requires_grad for result in results):
-            largest = max((tensor.numel() for tensor in involved if self.is_batched(tensor)), default=0)
-            grows = any(result.numel() > largest for result in results)
-            for found in sources:
-                for name in found.names:
-                    self._times[name, func] += 1
-                    self.stuck.setdefault(name, {}).setdefault(func, (found.tensor.ndim, grows))
-
-    def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
-        """Whether the values of the parameters `names` go into `result`."""
-        frozen = self.trainable.isdisjoint(names)
-        real = result.is_floating_point() or result.is_complex()
-        return real and (result.requires_grad or frozen)
-
 
 def opened(func: Any) -> Any:
     """Copy a Python function of torch so that it runs its body rather than hand itself to the mode."""
@@ -394,28 +276,5 @@ def opened(func: Any) -> Any:
     return copied
 
 
-def _versions(*tensors: Tensor) -> tuple[int, ...]:
-    """Count the writes to tensors."""
-    return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)
-
-
-_PRODUCTS = {torch.mul, torch.multiply, Tensor.mul, Tensor.multiply, Tensor.__rmul__}
-"""Functions that multiply two tensors entry by entry."""
-
 _DIFFERENTIATING = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
 """Functions that take a gradient."""
-
-_SHAPE_ONLY = {
-    torch.zeros_like,
-    torch.ones_like,
-    torch.empty_like,
-    torch.full_like,
-    torch.rand_like,
-    torch.randn_like,
-    torch.Tensor.new_zeros,
-    torch.Tensor.new_ones,
-    torch.Tensor.new_empty,
-    torch.Tensor.new_full,
-    torch.Tensor.new_tensor,
-}
-"""Functions whose result has only the shape, type or device of what they are given."""
