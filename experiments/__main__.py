@@ -1,18 +1,83 @@
 """`python -m experiments STUDY`: run a study, show what it found, write it under `build/`."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import click
+from click.core import ParameterSource
 
+from experiments.harness.study import Study
 from experiments.measured.command import measured
-from experiments.noisy_labels.command import noisy_labels
+from experiments.noisy_labels.command import noisy_labels as demo
+from experiments.studies import STUDIES
+
+OUT = Path("build", "experiments")
 
 
-@click.group(help="Studies: each trains models, shows a table, and writes its figures as JSON and pictures.")
+@click.group(help="Studies: each trains models, judges claims, and writes its figures as JSON and pictures.")
 def studies() -> None:
     """Collect the studies."""
 
 
-studies.add_command(noisy_labels)
+SIZE = (
+    click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
+    click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
+)
+OPTIONS = (
+    click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
+    click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
+    click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
+)
+
+
+def show(record: dict[str, Any]) -> None:
+    """Print every claim with its verdict."""
+    for text, claim in record["claims"].items():
+        ends = " to ".join("?" if end is None else f"{end:+.3g}" for end in claim["interval"])
+        click.echo(f"{claim['verdict']:>10}  {text}: {claim['found']:+.3g} ({ends}); paper: {claim['paper']}")
+
+
+def run_one(study: Study, size: str | None, **options: Any) -> None:
+    """Run a study and show its claims."""
+    try:
+        show(study.run(size or "full", **options))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def run_all(size: str | None, **options: Any) -> None:
+    """Run them one after the other."""
+    for study in STUDIES.values():
+        click.echo(f"== {study.title} ({study.about})")
+        run_one(study, size, **options)
+
+
+def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
+    """Return a command with the options that all studies share."""
+    return click.Command(name, params=[*SIZE, *OPTIONS], callback=run, help=about)
+
+
+def demo_or_study(size: str | None, **options: Any) -> None:
+    """Run the demo, as `make demo` does; with a size, the whole table."""
+    if size is None:
+        demo.callback(**options)
+        return
+    options.pop("epochs")
+    given = click.get_current_context().get_parameter_source("seeds") is ParameterSource.COMMANDLINE
+    options |= {"out": options["out"] or OUT, "seeds": options["seeds"] if given else None}
+    run_one(STUDIES["noisy-labels"], size, **options)
+
+
+for each in STUDIES.values():
+    studies.add_command(
+        command(each.name, f"{each.title} ({each.about}).", lambda each=each, **given: run_one(each, **given))
+    )
+studies.add_command(command("all", "All of them.", run_all))
 studies.add_command(measured)
+studies.add_command(
+    click.Command("noisy-labels", params=[*SIZE, *demo.params], callback=demo_or_study, help=demo.help)
+)
 
 if __name__ == "__main__":
     studies(prog_name="python -m experiments")

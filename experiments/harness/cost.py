@@ -1,0 +1,40 @@
+"""Operations of a training run, counted in some of its steps: products and convolutions, scoring included."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from workloads.operations import Operations
+
+EVERY = 7
+"""Which steps are watched: watching slows a step down. Prime, so that it meets no period of a method's."""
+
+
+class Meter:
+    """Counts the operations of every seventh step, and takes the others to cost as much on average."""
+
+    def __init__(self) -> None:
+        self.steps = self.watched = self.counted = self.apart = 0
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Count the operations of one step, or let it pass."""
+        self.steps += 1
+        if (self.steps - 1) % EVERY:
+            yield
+            return
+        with Operations() as seen:
+            yield
+        self.watched += 1
+        self.counted += seen.total
+
+    @contextmanager
+    def all(self) -> Iterator[None]:
+        """Count everything, for what is done once: a guide's training, a pass over the whole set."""
+        with Operations() as seen:
+            yield
+        self.apart += seen.total
+
+    @property
+    def total(self) -> float:
+        """The operations so far."""
+        return self.apart + (self.counted * self.steps / self.watched if self.watched else 0.0)

@@ -1,0 +1,161 @@
+"""A study: its settings, its units of work, its claims and its pictures; resumed where it stopped."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from experiments.harness import record as records
+from experiments.harness.statistics import Methods, summary
+
+Found = Mapping[str, Mapping[str, float]]
+"""From methods to metrics to what one seed gave."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work of one seed: what it is called, and what does it."""
+
+    name: str
+    seed: int
+    run: Callable[[], Found]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study; one module under `experiments/studies` defines each.
+
+    Attributes
+    ----------
+    name, title, about
+        The command, the heading, and what it stands for in the paper.
+    config
+        From `quick` or `full` to settings that JSON can hold; `seeds` among them.
+    units
+        From settings to the work. Every seed must give every method the same metrics.
+    claims
+        From what the methods did to `harness.statistics` judgements, by text.
+    pictures
+        From a record to figures, by name.
+    null, oracle
+        The method that uses nothing, and the one that knows what no user knows: no study without both.
+    backends
+        What can train it.
+    columns
+        The metrics that the page's table shows, with their headings; all others are in the JSON.
+    """
+
+    name: str
+    title: str
+    about: str
+    config: Callable[[str], dict[str, Any]]
+    units: Callable[[dict[str, Any]], Sequence[Unit]]
+    claims: Callable[[Methods], dict[str, dict[str, Any]]]
+    pictures: Callable[[dict[str, Any]], dict[str, Figure]]
+    null: str
+    oracle: str
+    columns: Mapping[str, str]
+    backends: tuple[str, ...] = ("torch",)
+    data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+
+    def run(
+        self, size: str, backend: str = "torch", seeds: int | None = None, *, out: Path
+    ) -> dict[str, Any]:
+        """Do all work that is not done yet, and write the record and its pictures under `out`.
+
+        Raises
+        ------
+        ValueError
+            If the backend is none of the study's, or a seed lacks what another one has.
+        """
+        if backend not in self.backends:
+            msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
+            raise ValueError(msg)
+        config = self.config(size)
+        if seeds is not None:
+            config["seeds"] = list(range(seeds))
+        config |= {"size": size, "backend": backend, "command": self._command(size, backend, seeds)}
+        config |= {
+            "data": {name: digest() for name, digest in self.data.items()},
+            "machine": machine(backend),
+        }
+        done = self._done(config, out)
+        methods = merged(done, config["seeds"])
+        for role, name in (("null", self.null), ("oracle", self.oracle)):
+            if name not in methods:
+                msg = f"{self.name}: expected results of its {role} {name!r}, got those of {sorted(methods)}"
+                raise ValueError(msg)
+        record = {"study": self.name, "config": config, "methods": methods, "claims": self.claims(methods)}
+        records.write(record, out / f"{self.name}.json")
+        for name, figure in self.pictures(record).items():
+            figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
+        return record
+
+    def _command(self, size: str, backend: str, seeds: int | None) -> str:
+        parts = [f"python -m experiments {self.name} --{size}"]
+        parts += [f"--backend {backend}"] if backend != "torch" else []
+        parts += [f"--seeds {seeds}"] if seeds is not None else []
+        return " ".join(parts)
+
+    def _done(self, config: dict[str, Any], out: Path) -> list[tuple[int, Found]]:
+        """Run the units that have no file yet; a file is found again only under the same settings."""
+        folder = out / "parts" / self.name / digest(config | {"code": code()})
+        folder.mkdir(parents=True, exist_ok=True)
+        found = []
+        for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
+            path = folder / f"{unit.name}-{unit.seed}.json"
+            if not path.exists():
+                partial = path.with_suffix(".partial")
+                partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")
+                partial.replace(path)  # whole or not at all
+            found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
+        return found
+
+
+def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Summarise what the seeds gave, method by method and metric by metric.
+
+    Raises
+    ------
+    ValueError
+        If a seed lacks a metric that another one has.
+    """
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for seed, methods in found:
+        for name, metrics in methods.items():
+            for metric, value in metrics.items():
+                values.setdefault(name, {}).setdefault(metric, {})[seed] = float(value)
+    for name, metrics in values.items():
+        for metric, of in metrics.items():
+            if set(of) != set(seeds):
+                msg = (
+                    f"{name}, {metric}: expected values of the seeds {list(seeds)}, got those of {sorted(of)}"
+                )
+                raise ValueError(msg)
+    return {
+        name: {metric: summary([of[seed] for seed in seeds]) for metric, of in metrics.items()}
+        for name, metrics in values.items()
+    }
+
+
+def digest(config: Mapping[str, Any]) -> str:
+    """Return sixteen digits that stand for settings."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code() -> str:
+    """Return sixteen digits that stand for the studies' sources: other code, other runs."""
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def machine(backend: str) -> str:
+    """Say on what it ran, without saying where."""
+    return f"{platform.machine()}, {platform.system()}, one thread, {backend} {version(backend)}"

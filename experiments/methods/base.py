@@ -1,0 +1,216 @@
+"""The loop that all methods share, and the registry that they enter.
+
+A method is a function from a run to a step: given the rows of a batch, the step returns their weights, zero
+for what is left out, after training on them. Whatever it computes, it computes inside the step or before it,
+where operations are counted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor, nn
+
+from experiments.harness.cost import Meter
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+Batch = tuple[Tensor, Tensor]
+Step = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learnt: data, a network and how it is trained.
+
+    Attributes
+    ----------
+    training, validation, test
+        Inputs and labels as given.
+    wrong
+        Which training labels are wrong. Only the oracle sees it.
+    network
+        From a seed to the network.
+    learning_rate, batch, epochs
+        Of Adam, chosen for plain training.
+    """
+
+    training: Batch
+    validation: Batch
+    test: Batch
+    wrong: Tensor
+    network: Callable[[int], nn.Module]
+    learning_rate: float
+    batch: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose: its name, what it sees beyond the batch, what it costs beyond the step."""
+
+    name: str
+    sees: str
+    costs: str
+    start: Callable[["Run"], Step]
+
+
+METHODS: dict[str, Method] = {}
+
+
+def method(
+    name: str, *, sees: str, costs: str
+) -> Callable[[Callable[["Run"], Step]], Callable[["Run"], Step]]:
+    """Enter a method into the registry."""
+
+    def enter(start: Callable[["Run"], Step]) -> Callable[["Run"], Step]:
+        METHODS[name] = Method(name, sees, costs, start)
+        return start
+
+    return enter
+
+
+class Run:
+    """One training run of one method: the network, the data it may choose from, and random numbers."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.task, self.seed, self.meter = task, seed, Meter()
+        self.inputs, self.labels = task.training
+        self.wrong = task.wrong
+        self.model, self.optimizer = self.another(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.progress = 0.0
+        """The share of the epochs that are over."""
+
+    def another(self, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Return a network of the task from a seed, and its optimizer."""
+        model = self.task.network(seed)
+        return model, torch.optim.Adam(model.parameters(), lr=self.task.learning_rate)
+
+    def batch(self, rows: Tensor) -> Batch:
+        """Return samples."""
+        return self.inputs[rows], self.labels[rows]
+
+    def losses(self, rows: Tensor, model: nn.Module | None = None) -> Tensor:
+        """Return the losses of samples, without a gradient."""
+        inputs, labels = self.batch(rows)
+        with torch.no_grad():
+            return LOSS((model or self.model)(inputs), labels)
+
+    def update(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Step on the weighted sum of the losses of the rows that have a weight; return the weights."""
+        kept = weights > 0
+        if kept.any():
+            inputs, labels = self.batch(rows[kept])
+            descend(self.model, self.optimizer, (inputs, labels), weights[kept])
+        return weights
+
+    def trained(self, batch: Batch, *, seed: int, steps: int) -> nn.Module:
+        """Return another network, trained on a small set as a whole; its operations count."""
+        model, optimizer = self.another(seed)
+        with self.meter.all():
+            for _ in range(steps):
+                descend(model, optimizer, batch, torch.full((len(batch[1]),), 1.0 / len(batch[1])))
+        return model
+
+
+def descend(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, weights: Tensor) -> None:
+    """Take one step on the weighted sum of losses."""
+    optimizer.zero_grad()
+    (weights * LOSS(model(batch[0]), batch[1])).sum().backward()
+    optimizer.step()
+
+
+def lowest(values: Tensor, share: float) -> Tensor:
+    """Return weights that keep the share of lowest values, and sum to one."""
+    count = max(1, round(share * len(values)))
+    weights = torch.zeros_like(values)
+    weights[values.topk(count, largest=False).indices] = 1.0 / count
+    return weights
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave, after each epoch: accuracies and operations; and over all: what was kept."""
+
+    test: list[float]
+    validation: list[float]
+    operations: list[float]
+    kept: float
+    wrong_of_kept: float
+    found: float | None
+    """How often a wrong label was kept less often than a right one: the area under the ROC curve."""
+    plain_operations: float
+    """Those of plain training, as many epochs."""
+    checks: float
+    """Those of a pass over the validation set after each epoch, which stopping early takes."""
+    kept_of_each: list[list[float]] = field(default_factory=list)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of a record: accuracy at equal epochs, stopped early, and at plain's cost."""
+        ratio = [count / self.plain_operations for count in self.operations]
+        affordable = [i for i, of in enumerate(ratio) if of <= 1.0 + 1e-6]
+        found = {
+            "accuracy": self.test[-1],
+            "stopped early": self.test[int(np.argmax(self.validation))],
+            "at plain's cost": self.test[affordable[-1]] if affordable else 0.0,
+            "cost": ratio[-1],
+            "kept": self.kept,
+            "wrong of kept": self.wrong_of_kept,
+        }
+        return found if self.found is None else found | {"wrong labels found (AUC)": self.found}
+
+
+def train(name: str, task: Task, seed: int) -> Outcome:
+    """Train one network by a method: the seed's initial weights, the seed's order of samples."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    run = Run(task, seed)
+    plain = Run(task, seed)
+    with plain.meter.all():
+        plain.update(torch.arange(task.batch), torch.full((task.batch,), 1.0 / task.batch))
+    check = Meter()
+    with check.all():
+        accuracy(plain, task.validation)
+    step = METHODS[name].start(run)
+    order = np.random.default_rng((seed, 2))
+    steps, total = max(1, len(task.training[1]) // task.batch), len(run.labels)
+    participation, curves = torch.zeros(task.epochs, total), ([], [], [])
+    for epoch in range(task.epochs):
+        run.progress = epoch / task.epochs
+        passes = -(-steps * task.batch // total)
+        rows = torch.from_numpy(np.concatenate([order.permutation(total) for _ in range(passes)]))
+        for part in rows[: steps * task.batch].split(task.batch):
+            with run.meter.step():
+                weights = step(part)
+            participation[epoch].index_add_(0, part, (weights > 0).float())
+        for curve, value in zip(
+            curves, (accuracy(run, task.test), accuracy(run, task.validation), run.meter.total), strict=True
+        ):
+            curve.append(float(value))
+    often, samples = participation.sum(0), task.epochs * steps * task.batch
+    return Outcome(
+        *curves,
+        kept=float(often.sum()) / samples,
+        wrong_of_kept=float((often * run.wrong).sum() / often.sum().clamp(min=1.0)),
+        found=_auc(often, run.wrong),
+        plain_operations=plain.meter.total * steps * task.epochs,
+        checks=check.total * task.epochs,
+        kept_of_each=participation.tolist(),
+    )
+
+
+def accuracy(run: Run, batch: Batch) -> float:
+    """Return the share of right answers."""
+    with torch.no_grad():
+        return float((run.model(batch[0]).argmax(1) == batch[1]).double().mean())
+
+
+def _auc(often: Tensor, wrong: Tensor) -> float | None:
+    """Return the chance that a wrong label was kept less often than a right one; None where none is wrong."""
+    bad, ranks = wrong.numpy().astype(bool), rankdata(-often.numpy())
+    if not bad.any() or bad.all():
+        return None
+    count = bad.sum()
+    return float((ranks[bad].sum() - count * (count + 1) / 2) / (count * (~bad).sum()))

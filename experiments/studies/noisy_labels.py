@@ -1,0 +1,139 @@
+"""Wrong labels (the paper's Table 3): every way to choose, at equal epochs and at equal cost."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.data import archives
+from experiments.figures import pictures
+from experiments.harness.statistics import Methods, compared
+from experiments.harness.study import Found, Study, Unit
+from experiments.methods import Task, train
+from experiments.studies import tasks
+
+NULL, ORACLE, STOPPED = "plain", "right labels only", "plain, stopped early"
+CORE = (
+    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
+    "small loss", "loss below the validation's", "RHO-loss", "guide agrees", "Ghost", "LAI", "LLI",
+)  # fmt: skip
+ALL = (
+    *CORE, "high loss", "self-paced (SPL)", "InfoBatch", "co-teaching", "preconditioned LAI",
+    "calibrated LAI", "midpoint", "LAI, refresh 8", "Ghost, refresh 8",
+)  # fmt: skip
+MAIN, SKEWED, PEOPLE = "symmetric 40%", "asymmetric 40%", "annotators, worst of three"
+SETTINGS: dict[str, tuple[Sequence[str], Any, dict[str, Any]]] = {
+    MAIN: (ALL, tasks.digits, {"noise": "symmetric", "share": 0.4, "held": 300}),
+    SKEWED: (ALL, tasks.digits, {"noise": "asymmetric", "share": 0.4, "held": 300}),
+    PEOPLE: (ALL, tasks.reviews, {"noise": "worst", "held": 200}),
+    "symmetric 20%": (CORE, tasks.digits, {"noise": "symmetric", "share": 0.2, "held": 300}),
+    "no noise": (CORE, tasks.digits, {"noise": "symmetric", "share": 0.0, "held": 300}),
+    "symmetric 40%, 50 validation images": (
+        CORE, tasks.digits, {"noise": "symmetric", "share": 0.4, "held": 50},
+    ),
+}  # fmt: skip
+
+
+def config(size: str) -> dict[str, Any]:
+    """Return the settings; those of people where their ratings have been fetched."""
+    if size == "quick":
+        return {"seeds": [0, 1], "epochs": {"digits": 6}, "settings": [MAIN]}
+    held = [name for name in SETTINGS if name != PEOPLE or archives.fetched("vaderSentiment")]
+    return {"seeds": list(range(5)), "epochs": {"digits": 60, "reviews": 20}, "settings": held}
+
+
+def units(config: dict[str, Any]) -> list[Unit]:
+    """Return one unit a seed, setting and method."""
+    found = []
+    for seed in config["seeds"]:
+        for setting in config["settings"]:
+            methods, make, options = SETTINGS[setting]
+            task = partial(make, seed, epochs=config["epochs"][make.__name__], **options)
+            for name in methods:
+                place = f"{setting}-{name}".replace(" ", "_").replace("%", "")
+                found.append(Unit(place, seed, partial(_run, name, task, seed, setting)))
+    return found
+
+
+def _run(name: str, task: Any, seed: int, setting: str) -> Found:
+    made: Task = task()
+    outcome = train(name, made, seed)
+    metrics = outcome.metrics()
+    found = {name: {f"{setting}: {metric}": value for metric, value in metrics.items()}}
+    if name == NULL:
+        cost = 1.0 + outcome.checks / outcome.plain_operations
+        found[STOPPED] = {f"{setting}: accuracy": metrics["stopped early"], f"{setting}: cost": cost}
+    return found
+
+
+def claims(methods: Methods) -> dict[str, dict[str, Any]]:
+    """Judge the paper's claims, and those it should have made."""
+    found = {}
+    for setting in SETTINGS:
+        metric = f"{setting}: accuracy"
+        if metric not in methods[NULL]:
+            continue
+        judge = partial(compared, methods, "LAI", metric=metric)
+        found |= {
+            f"{setting}: LAI is above plain training": judge(NULL, paper="+2.0 on average (Table 3)"),
+            f"{setting}: LAI is above plain training stopped early": judge(STOPPED, paper="not compared"),
+            f"{setting}: LAI is above training on the validation set alone": judge(
+                "validation only", paper="not compared"
+            ),
+            f"{setting}: LAI is above RHO-loss": judge("RHO-loss", paper="not compared"),
+            f"{setting}: LAI is above Ghost": judge("Ghost", paper="+0.4 on average (Table 3)"),
+            f"{setting}: LAI is above LLI": judge("LLI", paper="+0.3 on average (Table 3)"),
+            f"{setting}: at plain's cost, LAI is above Ghost": compared(
+                methods, "LAI", "Ghost", f"{setting}: at plain's cost", paper="not compared"
+            ),
+        }
+        if metric in methods.get("self-paced (SPL)", {}):
+            found[f"{setting}: LAI is above self-paced learning"] = judge(
+                "self-paced (SPL)", paper="+8.2 on average (Table 3)"
+            )
+    return found
+
+
+def draw(record: dict[str, Any]) -> dict[str, Figure]:
+    """Draw accuracy against cost, in the main setting."""
+    figure, (axes,) = pictures.figure(height=4.4)
+    for name, metrics in record["methods"].items():
+        accuracy, cost = (metrics.get(f"{MAIN}: {key}") for key in ("accuracy", "cost"))
+        if accuracy is None or cost is None:
+            continue
+        color = pictures.LOOKS[name][0] if name in pictures.LOOKS else pictures.INK
+        at = cost["mean"], accuracy["mean"]
+        if accuracy["low"] is not None:
+            axes.plot([at[0]] * 2, [accuracy["low"], accuracy["high"]], color=color, lw=0.8)
+        axes.plot(*at, "o", ms=4, color=color)
+        axes.annotate(name, at, (4, 3), textcoords="offset points", fontsize=6.5, color=color)
+    pictures.label(
+        axes, xlabel="cost in plain trainings, counted in operations", ylabel="test accuracy", xscale="log"
+    )
+    return {"cost": figure}
+
+
+STUDY = Study(
+    name="noisy-labels",
+    title="Wrong labels",
+    about="Table 3",
+    config=config,
+    units=units,
+    claims=claims,
+    pictures=draw,
+    null=NULL,
+    oracle=ORACLE,
+    columns={
+        f"{MAIN}: accuracy": "symmetric 40%",
+        f"{MAIN}: stopped early": "stopped early",
+        f"{MAIN}: at plain's cost": "at plain's cost",
+        f"{MAIN}: cost": "cost",
+        f"{MAIN}: wrong of kept": "wrong of kept",
+        f"{SKEWED}: accuracy": "asymmetric 40%",
+        f"{PEOPLE}: accuracy": "annotators",
+        "symmetric 20%: accuracy": "symmetric 20%",
+        "no noise: accuracy": "no noise",
+        "symmetric 40%, 50 validation images: accuracy": "50 validation images",
+    },
+)
