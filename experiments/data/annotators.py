@@ -1,7 +1,7 @@
 """Real annotators: short texts, each rated by 15 to 99 people from -4 to 4 (the data of VADER, MIT).
 
-The right label is the sign of the mean rating. The given one is made as CIFAR-10N's are: that of one annotator,
-of the majority of three, or a wrong one if any of three is wrong (`worst`). A rating of zero is a coin.
+The right label is the sign of the mean rating. The given one is made as CIFAR-10N's are: one annotator's,
+of three's majority, or a wrong one if any of three is wrong (`worst`). A rating of zero is a coin.
 """
 
 import ast

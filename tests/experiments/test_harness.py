@@ -1,0 +1,162 @@
+"""The frame of the studies: the schema, intervals and verdicts, operations, and runs that resume."""
+
+import copy
+import dataclasses
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+
+from experiments import __main__ as commands
+from experiments.harness import record as records
+from experiments.harness.cost import EVERY, Meter
+from experiments.harness.statistics import compared, judged, summary
+from experiments.harness.study import Study, Unit, merged
+
+GOOD = {
+    "study": "made-up",
+    "config": {"seeds": [0, 1, 2]},
+    "methods": {"plain": {"accuracy": {"mean": 2.0, "low": 1.0, "high": 3.0, "values": [1.0, 2.0, 3.0]}}},
+    "claims": {"it wins": {"paper": "yes", "found": 0.1, "interval": [None, None], "verdict": "undecided"}},
+}
+
+
+def broken(path, value):
+    found = copy.deepcopy(GOOD)
+    place = found
+    for key in path[:-1]:
+        place = place[key]
+    if value is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["claims"], None, "record: expected an object with"),
+        (["config", "seeds"], [], "config.seeds: expected a list of seeds"),
+        (["methods"], {}, "methods: expected at least one method"),
+        (["methods", "plain", "accuracy", "values"], [1.0], "expected 3 values, one a seed, got"),
+        (["methods", "plain", "accuracy", "mean"], float("nan"), "mean: expected a finite number, got nan"),
+        (["methods", "plain", "accuracy", "low"], 2.5, "expected low <= mean <= high"),
+        (["methods", "plain", "accuracy", "high"], None, "expected an object with"),
+        (["claims", "it wins", "verdict"], "sure", "verdict: expected one of"),
+        (["claims", "it wins", "interval"], [1.0], "interval: expected two ends"),
+        (["claims", "it wins", "found"], "much", "found: expected a finite number, got 'much'"),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_named(path, value, message):
+    records.check(GOOD)
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        records.check(broken(path, value))
+
+
+def test_committed_records_fit_the_schema_and_hold_no_path_of_a_machine():
+    for name, record in records.committed().items():
+        assert record["study"] == name
+        assert record["config"]["size"] == "full"
+        assert len(record["config"]["seeds"]) >= 5
+        assert "/" not in record["config"]["machine"]
+
+
+def test_intervals_are_students():
+    found = summary([1.0, 2.0, 3.0])
+    half = 4.302652729911275 / 3**0.5  # the tables' t of two degrees of freedom, times the standard error
+    assert (found["mean"], found["values"]) == (2.0, [1.0, 2.0, 3.0])
+    assert (found["low"], found["high"]) == pytest.approx((2.0 - half, 2.0 + half), rel=1e-6)
+    assert summary([0.5])["low"] is None
+    assert summary([0.5, 0.5])["high"] == 0.5
+
+
+def test_differences_are_taken_seed_by_seed():
+    values = {"a": [0.5, 0.7, 0.9], "b": [0.4, 0.6, 0.79]}  # apart by far less than they spread
+    methods = {name: {"accuracy": summary(of)} for name, of in values.items()}
+    assert compared(methods, "a", "b", "accuracy", paper="")["verdict"] == "holds"
+    assert compared(methods, "b", "a", "accuracy", paper="")["verdict"] == "refuted"
+    assert compared(methods, "b", "a", "accuracy", paper="", sign=-1)["verdict"] == "holds"
+    assert compared(methods, "a", "b", "accuracy", paper="", at_least=0.1)["verdict"] == "undecided"
+    assert judged([1.0], paper="")["verdict"] == "undecided"
+
+
+def test_a_meter_counts_some_steps_for_all():
+    layer, meter = torch.nn.Linear(5, 3), Meter()
+    for _ in range(2 * EVERY):
+        with meter.step(), torch.no_grad():
+            layer(torch.zeros(4, 5))
+    assert meter.watched == 2
+    assert meter.total == 2 * EVERY * 2 * 4 * 5 * 3
+    with meter.all(), torch.no_grad():
+        layer(torch.zeros(1, 5))
+    assert meter.total == (2 * EVERY * 4 + 1) * 2 * 5 * 3
+
+
+def study(calls, fails=False):
+    def unit(seed):
+        calls.append(seed)
+        if fails and seed == 1:
+            raise RuntimeError("interrupted")
+        return {"plain": {"x": seed}, "oracle": {"x": seed + 1}}
+
+    return Study(
+        name="made-up",
+        title="Made up",
+        about="nothing",
+        config=lambda size: {"seeds": [0, 1]},
+        units=lambda config: [Unit("all", s, lambda s=s: unit(s)) for s in config["seeds"]],
+        claims=lambda methods: {"more": compared(methods, "oracle", "plain", "x", paper="none")},
+        pictures=lambda record: {"empty": Figure()},
+        null="plain",
+        oracle="oracle",
+        columns={"x": "x"},
+    )
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
+    calls = []
+    with pytest.raises(RuntimeError):
+        study(calls, fails=True).run("quick", out=tmp_path)
+    record = study(calls).run("quick", out=tmp_path)
+    assert calls == [0, 1, 1]
+    assert record == json.loads((tmp_path / "made-up.json").read_text())
+    assert record["methods"]["oracle"]["x"]["values"] == [1.0, 2.0]
+    assert record["claims"]["more"]["verdict"] == "holds"
+    assert (tmp_path / "made-up-empty.svg").exists()
+    study(calls).run("full", out=tmp_path)  # other settings, other runs
+    assert calls == [0, 1, 1, 0, 1]
+
+
+def test_a_seed_that_lacks_a_metric_is_named():
+    with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
+        merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])
+
+
+def test_a_study_without_its_oracle_and_one_of_another_backend_are_refused(tmp_path):
+    missing = dataclasses.replace(study([]), oracle="nobody")
+    with pytest.raises(ValueError, match="expected results of its oracle 'nobody'"):
+        missing.run("quick", out=tmp_path)
+    with pytest.raises(ValueError, match="backend: made-up runs on torch, got 'jax'"):
+        study([]).run("quick", "jax", out=tmp_path)
+
+
+def test_the_command_runs_a_study_and_shows_its_claims(tmp_path, monkeypatch):
+    monkeypatch.setitem(commands.STUDIES, "noisy-labels", study([]))
+    for name in ("noisy-labels", "all"):
+        monkeypatch.setattr(commands, "STUDIES", {"noisy-labels": study([])})
+        result = CliRunner().invoke(commands.studies, [name, "--quick", "--out", str(tmp_path / name)])
+        assert result.exit_code == 0, result.output
+        assert "holds  more: +1 (+1 to +1); paper: none" in result.output
+        assert (tmp_path / name / "made-up.json").exists()
+
+
+@pytest.mark.slow
+def test_every_study_runs_quickly_and_judges_every_claim(tmp_path):
+    result = CliRunner().invoke(commands.studies, ["all", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    for name in commands.STUDIES:
+        record = records.read(tmp_path / f"{name}.json")
+        assert record["claims"]
