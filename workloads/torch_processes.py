@@ -98,6 +98,17 @@ def nothing_at_times(scores: Tensor) -> Tensor:
     return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
 
 
+def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return a number a sample that trains and does not score."""
+    del targets
+    return 0.1 * (outputs**2).sum(1)
+
+
+def mean_penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return one for the batch."""
+    return penalty(outputs, targets).mean()
+
+
 AROUND = ("ddp", "group")
 SHARED_OUT = {"backward": lai_torch.Kept(balance=True)}
 
@@ -107,6 +118,10 @@ CASES = {
     "keep_top .3": Case({"policy": partial(lai.keep_top, fraction=0.3)}),
     "keep_top: one of all": Case({"policy": partial(lai.keep_top, fraction=0.03)}),
     "reweight": Case({"policy": lai.reweight}),
+    "clipped": Case({"max_norm": 0.05}),
+    "below the validation set's losses": Case({"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}),
+    "an auxiliary loss": Case({"backward": lai_torch.Kept(auxiliary=penalty)}),
+    "an auxiliary number": Case({"backward": lai_torch.Kept(auxiliary=mean_penalty)}, parts=uneven),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
     "parts": Case({"estimator": lai_torch.LAI(parts=4), "policy": lai.drop_harmful}),

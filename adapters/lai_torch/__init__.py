@@ -18,12 +18,11 @@ from lai_torch.options import (
     Exact,
     GateLAI,
     Ghost,
-    KeepAbove,
     Kept,
     Midpoint,
     PreconditionedLAI,
-    draw,
 )
+from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
 from lai_torch.report import AuditLog, Report
 from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
@@ -41,12 +40,16 @@ __all__ = [
     "GateLAI",
     "GateTrace",
     "Ghost",
+    "GroupFloor",
     "KeepAbove",
+    "KeepBelowLoss",
+    "KeepReducible",
     "Kept",
     "Midpoint",
     "PreconditionedLAI",
     "Report",
     "Route",
+    "Scheduled",
     "SelfCheck",
     "coverage",
     "draw",

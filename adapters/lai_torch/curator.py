@@ -1,5 +1,7 @@
 """The training loop: score a batch, select, update."""
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,29 +12,32 @@ from lai_torch._curation.checks import (
     check_counts,
     check_groups,
     check_kinds,
+    check_micro_batches,
     check_model,
     check_optimizer,
     check_parts,
     check_policy,
+    check_seen,
     check_together,
     check_trains,
 )
 from lai_torch._curation.devices import naming_devices
 from lai_torch._curation.doubts import expected_count, is_pure
 from lai_torch._curation.outcome import gathered_groups, reported, weigh
-from lai_torch._curation.passes.base import Forward
+from lai_torch._curation.passes.base import Forward, Pass
 from lai_torch._curation.passes.choice import Passes
 from lai_torch._curation.processes.checks import check_alike, check_spread
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.scorers.base import Scored
+from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.summary_cache import SummaryCache
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
-from lai_torch._curation.validation import Validation, own_stream
+from lai_torch._curation.validation import Validation, own_stream, paired
 from lai_torch._model.batch import Loss, count
 from lai_torch._model.preserve import alone
-from lai_torch.options import Estimator, Kept, Policy, with_defaults
+from lai_torch.options import Estimator, Kept, with_defaults
+from lai_torch.options.policies import Policy, applies, wants
 from lai_torch.report import Report, check_ids
 
 
@@ -54,7 +59,8 @@ class Curator:
     optimizer
         Steps on the model's parameters. None for those who only call `score`.
     validation
-        `(inputs, targets)`; a loader of such pairs, of which each refresh takes the next and which
+        `(inputs, targets)`, or one mapping for both as in `step`, moved to the model's device; a loader of
+        such, of which each refresh takes the next and which
         starts again when it runs dry (one that cannot leaves its last summary in use); a
         `ValidationSummary` of this model, which is never refreshed; `"batch"`: each batch itself,
         every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
@@ -65,8 +71,13 @@ class Curator:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch by itself. Of an
+        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch of `accumulate` by itself. Of an
         estimator with `parts` it sees the scores against each part: `lai_core.drop_harmful`.
+
+        One that names them among its arguments sees `losses` `(n,)`, the `groups` of the batch (or None),
+        the number of the `step`, the `validation_losses` of the latest refresh, or what its own method
+        `measure(inputs, targets) -> (n,)` `measured` of the batch: `KeepBelowLoss`, `KeepReducible`,
+        `GroupFloor`. `Scheduled` asks a policy at some steps only.
     warmup
         How many steps train on everything first.
     refresh
@@ -77,9 +88,11 @@ class Curator:
         For that draw and the sketch's; a CPU generator. None: one of its own, seeded from torch's seed, so
         that training's random stream is as if nothing were drawn.
     accumulate
-        How many calls of `step` make one optimizer step. Scores do not depend on it.
-    group_floor
-        Share of every group (see `step`) that is kept at least, in [0, 1].
+        How many calls of `step` make one optimizer step. Scores do not depend on it. `weigh` weighs the
+        micro-batches of a step together.
+    max_norm
+        The longest that the gradient of an optimizer step may be, all parameters together; a longer one is
+        shortened to that.
     backward
         Which pass a step takes; the report says which it was.
 
@@ -150,7 +163,7 @@ class Curator:
         share: float = 1.0,
         generator: torch.Generator | None = None,
         accumulate: int = 1,
-        group_floor: float = 0.0,
+        max_norm: float | None = None,
         backward: str | Kept = "kept",
         group: Any = None,
     ) -> None:
@@ -163,25 +176,31 @@ class Curator:
         self._validation = Validation(validation, share, generator)
         check_together(estimator, self._validation, optimizer, backward)
         check_parts(estimator, self._validation)
-        check_counts(warmup, refresh, accumulate, group_floor)
-        check_optimizer(optimizer, model, {"warmup": (warmup, 0), "accumulate": (accumulate, 1)})
+        check_counts(warmup, refresh, accumulate, max_norm)
+        check_optimizer(optimizer, model, {"accumulate": (accumulate, 1), "max_norm": (max_norm or 0, 0)})
         check_policy(policy)
+        check_seen(policy, self._validation)
         check_spread(self._engine, estimator, self._validation, backward, training)
-        check_alike(self._engine, model, validation)
+        check_alike(self._engine, model, self._validation.source)
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
-        self.estimator, self.warmup, self.group_floor = estimator, warmup, group_floor
+        self.estimator, self.warmup = estimator, warmup
         self.steps = self.skipped = self.dropped = 0
         chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
         self._scorer = scorer(model, loss, optimizer, estimator, generator)
-        self._scorer.group, self._scorer.one_set = self._group, isinstance(validation, tuple)
-        self._summaries = SummaryCache(model, self._validation, self._scorer, refresh, positions)
+        self._scorer.group, self._scorer.one_set = self._group, isinstance(self._validation.source, tuple)
+        self._summaries = SummaryCache(
+            *(model, self._validation, self._scorer, refresh, positions),
+            keeps_losses="validation_losses" in wants(policy),
+        )
         self._passes = Passes(model, loss, self._scorer, backward, chunk, training, self._engine)
         self._chunk = chunk
         self._doubts = self._scorer.doubts
         self._updater = None
         if optimizer is not None:
-            self._updater = Updater(optimizer, accumulate, training.scaler, self._engine, self._doubts)
+            self._updater = Updater(
+                optimizer, accumulate, max_norm, training.scaler, self._engine, self._doubts
+            )
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""
@@ -190,7 +209,9 @@ class Curator:
 
     @alone
     @naming_devices
-    def step(self, inputs: Any, targets: Any, *, ids: Any = None, groups: Tensor | None = None) -> Report:
+    def step(
+        self, inputs: Any, targets: Any = None, *, ids: Any = None, groups: Tensor | None = None
+    ) -> Report:
         """Score the batch, select, and update on what is kept.
 
         Where something raises, an interruption from the keyboard too, model, optimizer and counters are
@@ -202,12 +223,13 @@ class Curator:
         ----------
         inputs, targets
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
-            the batch is taken to hold one row per sample; the rest is passed on as it is.
+            the batch is taken to hold one row per sample; the rest is passed on as it is. A mapping without
+            targets is both: the model takes it by name, the loss sees all of it.
         ids
             What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups
             `(n,)` whole numbers, for example classes: the report says which share of each was dropped, and
-            `group_floor` applies to each.
+            policies may see them (`GroupFloor`).
 
         Returns
         -------
@@ -218,19 +240,20 @@ class Curator:
         if updater is None:
             msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
             raise ValueError(msg)
-        curated = self.steps >= self.warmup
+        batch, curated = paired(inputs, targets), self._curates()
         check_trains(self.model, self._scorer.loss)
         with self._undo() as undo:
             self._doubts.begin(later=False)
-            samples = self._counted(inputs, targets, groups, ids)
+            samples = self._counted(batch, groups, ids)
             named = gathered_groups(self._group, groups)
 
             def attempt() -> tuple[Scored | None, Update, str]:
-                forward, scored = self._score((inputs, targets), samples, steps=True, curated=curated)
-                weights = self._weigh(scored, samples, named)
+                chosen = self._passes.choose(scored=curated)
+                forward, scored = self._score([batch], samples, chosen, steps=True, curated=curated)
+                weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
 
-            together, expected = self._taken_for_granted(samples, groups, curated=curated)
+            together, expected = self._taken_for_granted(samples, curated=curated)
             scored, update, name = self._doubts.settled(attempt, undo, later=together, expected=expected)
             report = self._report(scored, update, named, name)
             self._count(scored, report)
@@ -238,7 +261,9 @@ class Curator:
 
     @alone
     @naming_devices
-    def score(self, inputs: Any, targets: Any, *, groups: Tensor | None = None) -> tuple[Tensor, Report]:
+    def score(
+        self, inputs: Any, targets: Any = None, *, groups: Tensor | None = None
+    ) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
 
         Nothing is counted, and there is no warm-up: of what a later score depends on, only the validation
@@ -256,14 +281,72 @@ class Curator:
         """
         with self._undo():
             self._doubts.begin(later=False)
-            samples = self._counted(inputs, targets, groups)
-            forward, scored = self._score((inputs, targets), samples, steps=False)
+            batch = paired(inputs, targets)
+            samples = self._counted(batch, groups)
             named = gathered_groups(self._group, groups)
-            weights = self._weigh(scored, samples, named)
-            kept = int((weights > 0).sum())
-            untrained = Update(weights, scored.losses, kept, 0, used=True, updated=False)
-            report = self._report(scored, untrained, named, forward.name)
+            scored = self._score([batch], samples, self._passes.kept, steps=False)[1]
+            weights = self._weigh(scored, [batch], samples, named)
+            report = self._untrained(scored, weights, named)
         return weights, report
+
+    @alone
+    def weigh(
+        self, batches: Sequence[Any], *, groups: Sequence[Tensor] | None = None
+    ) -> tuple[list[Tensor], Report]:
+        """Take the first half of a step, for trainers that update by themselves: score, weigh and count.
+
+        The micro-batches of one optimizer step, of all processes, are scored one by one and weighed
+        together, so that it does not matter how a batch is cut. Warm-up, schedule and second moments go on
+        as by `step`. Minimise the sum of what `objective` makes of each.
+
+        Parameters
+        ----------
+        batches
+            One or several, each `(inputs, targets)` or a mapping, as for `step`. They may be of different
+            lengths and forms. Estimators that read a batch in one part (`preconditioned_lai`, `midpoint`,
+            and every one with the batch as validation) take one.
+        groups
+            Those of each batch, as for `step`.
+
+        Returns
+        -------
+        tuple
+            The weights of each batch, which add up to the policy's sum over all of them, and the report on
+            all of this process's rows, one batch behind the other.
+        """
+        with self._undo():
+            self._doubts.begin(later=False)
+            with self._group.agreed():
+                pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]
+                check_micro_batches(pairs, groups, self.estimator, self._validation)
+            own = None if groups is None else torch.cat(list(groups))
+            sizes = [count(*pair) for pair in pairs]
+            named = gathered_groups(self._group, own)
+            samples, kept, curated = sum(sizes), self._passes.kept, self._curates()
+            scored = self._score(pairs, samples, kept, steps=True, curated=curated)[1]
+            weights = self._weigh(scored, pairs, samples, named)
+            report = self._untrained(scored, weights, named)
+            self._count(scored, report)
+        return list(weights.split(sizes)), report
+
+    def objective(self, losses: Tensor, weights: Tensor) -> Tensor:
+        """Return what to call `backward()` on, given the losses of a batch and its weights from `weigh`.
+
+        Rows of weight 0 may be left out before the model runs, all but one: where a model is wrapped, every
+        process has to take part in every backward pass.
+
+        Parameters
+        ----------
+        losses, weights
+            `(n,)`, of the same rows.
+
+        Returns
+        -------
+        Tensor
+            The weighted sum, times what the model's wrapper will divide it by.
+        """
+        held = torch.where(weights > 0, losses, torch.zeros_like(losses))
+        return (held * weights.to(losses)).sum() * self._engine.factor
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs, as tensors and plain values (`torch.load(weights_only=True)`).
@@ -318,26 +401,30 @@ class Curator:
             return Undo(*trained, owners, generator)
         return Undo(*trained, [*owners, updater], generator, updater.optimizer, updater.scaler)
 
-    def _counted(self, inputs: Any, targets: Any, groups: Any, ids: Any = None) -> int:
+    def _curates(self) -> bool:
+        """Say whether the next step scores its batch."""
+        return self.steps >= self.warmup and applies(self.policy, self.steps)
+
+    def _counted(self, batch: Batch, groups: Any, ids: Any = None) -> int:
         """Check what came with a batch, on all processes or on none, and count it."""
         with self._group.agreed():
-            samples = count(inputs, targets)
+            samples = count(*batch)
             check_ids(ids, samples)
             check_groups(groups, samples)
             return samples
 
     def _score(
-        self, batch: tuple[Any, Any], samples: int, *, steps: bool, curated: bool = True
+        self, batches: list[Batch], samples: int, chosen: Pass, *, steps: bool, curated: bool = True
     ) -> tuple[Forward, Any]:
-        """Run a batch forward for a step, or for scoring alone; score it if it is curated."""
+        """Run batches forward by a pass; score them together if they are curated."""
         if not curated:
-            return self._passes.kept.forward(batch, None), None
+            return self._passes.kept.forward(batches[0], None), None
         with self._engine.gathered():
             summary = self._summary(samples, steps=steps)
             with self._group.agreed():
-                chosen = self._passes.choose(scored=True) if steps else self._passes.kept
-                forward = chosen.forward(batch, summary)
-            return forward, self._scorer.score(forward.readings, summary)
+                forwards = [chosen.forward(batch, summary) for batch in batches]
+            readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
+            return forwards[0], self._scorer.score(readings, summary)
 
     def _summary(self, samples: int, *, steps: bool) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""
@@ -346,22 +433,41 @@ class Curator:
         step = samples if steps else None
         return self._summaries.get(min(samples, self._chunk or samples), step, again=self._doubts.again)
 
-    def _weigh(self, scored: Scored | None, samples: int, groups: Tensor | None) -> Tensor:
+    def _weigh(
+        self,
+        scored: Scored | None,
+        batches: list[Batch],
+        samples: int,
+        groups: Tensor | None,
+    ) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; in warm-up, all alike."""
         if scored is None:
             everyone = self._group.totals(samples)[0]
             return torch.full((samples,), 1.0 / everyone, device=next(self.model.parameters()).device)
-        return weigh(self._group, scored, self.policy, groups, self.group_floor, self._doubts)
+        told = {"groups": groups, "step": self.steps, "validation_losses": self._summaries.losses}
+        asked, own = wants(self.policy), {}
+        if "losses" in asked:
+            own["losses"] = scored.losses
+        if "measured" in asked:
+            with self._group.agreed():
+                own["measured"] = torch.cat([self.policy.measure(*batch) for batch in batches])  # type: ignore[attr-defined]
+        return weigh(self._group, scored, self.policy, told, own, self._doubts)
 
-    def _taken_for_granted(self, samples: int, groups: Any, *, curated: bool) -> tuple[bool, int | None]:
+    def _untrained(self, scored: Scored | None, weights: Tensor, groups: Tensor | None) -> Report:
+        """Report on what was weighed, and not trained on."""
+        losses = torch.full_like(weights, torch.nan) if scored is None else scored.losses
+        kept = int((weights > 0).sum())
+        update = Update(weights, losses, kept, 0, used=True, updated=False)
+        return self._report(scored, update, groups, "kept")
+
+    def _taken_for_granted(self, samples: int, *, curated: bool) -> tuple[bool, int | None]:
         """Say whether a step reads its questions together, and how many samples it will keep, if known."""
         if self._group.size > 1 or self._engine.sharded:  # each process would have to be taken back
             return False, None
         if not curated:
             return True, samples
-        floor = groups is not None and self.group_floor > 0
         together = is_pure(self.policy) and not self._validation.is_batch
-        return together, None if floor else expected_count(self.policy, samples)
+        return together, expected_count(self.policy, samples)
 
     def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
         """Say what became of a batch."""

@@ -74,9 +74,9 @@ class Closed(torch.optim.LBFGS):
             "optimizer: expected one that steps on gradients, got Closed, which needs a closure",
         ),
         (
-            lambda m: lai_torch.Curator(m, LOSS, None, data(3), warmup=5),
+            lambda m: lai_torch.Curator(m, LOSS, None, data(3), max_norm=0.5),
             ValueError,
-            "warmup: expected an optimizer beside warmup=5, got None: score() alone counts no steps",
+            "max_norm: expected an optimizer beside max_norm=0.5, got None: score() alone counts no steps",
         ),
         (
             lambda m: lai_torch.Curator(m, LOSS, None, data(3), accumulate=2),

@@ -236,7 +236,7 @@ def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
         (
             {"validation": torch.ones(3)},
             TypeError,
-            "validation: expected (inputs, targets), a loader of such pairs",
+            "validation: expected (inputs, targets), a mapping, a loader of such",
         ),
         ({"estimator": "shapley"}, ValueError, "estimator: expected one of"),
         ({"warmup": -1}, ValueError, "warmup: expected a whole number, 0 or more, got -1"),

@@ -238,7 +238,7 @@ def test_groups_are_reported_and_have_a_floor():
 
     plain = curated(model, data(11), policy=policy).step(*batch, groups=groups)
     assert plain.group_drops == {0: 0.0, 1: 1.0, 2: 1.0}
-    curator = curated(model, data(11), policy=policy, group_floor=0.5)
+    curator = curated(model, data(11), policy=lai_torch.GroupFloor(0.5, policy))
     weights, report = curator.score(*batch, groups=groups)
     assert report.group_drops == {0: 0.0, 1: 0.5, 2: 0.5}
     assert float(weights.sum()) == pytest.approx(1.0)
@@ -300,7 +300,8 @@ def test_drawing_from_a_pool_is_unbiased():
             "needs the optimizer's learning rates, got None",
         ),
         (lambda: made(summarized(), estimator="exact"), "estimator 'exact' has no ValidationSummary"),
-        (lambda: made(group_floor=2.0), "group_floor: expected a share in [0, 1], got 2.0"),
+        (lambda: lai_torch.GroupFloor(2.0), "share: expected a share in [0, 1], got 2.0"),
+        (lambda: made(max_norm=0.0), "max_norm: expected a number above 0, or None, got 0.0"),
         (lambda: made(accumulate=0), "accumulate: expected a whole number, 1 or more, got 0"),
         (lambda: made().step(*data(3), ids=[1]), "ids: expected one per sample (3), got 1"),
         (lambda: made().score(*data(3), groups=torch.ones(2)), "groups: expected shape (3,), got (2,)"),

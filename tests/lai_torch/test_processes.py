@@ -33,6 +33,9 @@ QUICK = [
     ("balance, uneven, broken", "ddp"),
     ("keep_top: one of all", "fsdp2"),
     ("tied", "fsdp2"),
+    ("clipped", "fsdp2"),
+    ("an auxiliary number", "ddp"),
+    ("below the validation set's losses", "group"),
     ("rows that are not finite", "fsdp2"),
     ("reweight", "group"),
     ("calibrated", "group"),
@@ -251,7 +254,7 @@ def each_alone(rank):
 
 
 def groups_are_counted_together(rank):
-    curator, part = curated(rank, group_floor=0.5)
+    curator, part = curated(rank, policy=lai_torch.GroupFloor(0.5))
     return curator.step(*part, groups=torch.arange(4) % 2).group_drops
 
 
@@ -381,7 +384,9 @@ def test_a_process_may_train_a_model_of_its_own(found):
 
 def test_groups_are_those_of_the_whole_batch(found):
     groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
-    expected = one_process(group_floor=0.5).step(*rows_by_process(), groups=groups).group_drops
+    expected = (
+        one_process(policy=lai_torch.GroupFloor(0.5)).step(*rows_by_process(), groups=groups).group_drops
+    )
     assert all(part["groups_are_counted_together"] == expected for part in found)
 
 

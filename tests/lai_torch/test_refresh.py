@@ -33,7 +33,7 @@ def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
     assert (first.age, second.age) == (0, 1)
     with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
         curated(model, []).score(*batch)
-    with pytest.raises(TypeError, match="validation: expected the loader to give pairs"):
+    with pytest.raises(TypeError, match="validation: expected the loader to give mappings, or pairs"):
         curated(model, iter([data(5)[0]])).score(*batch)
 
 

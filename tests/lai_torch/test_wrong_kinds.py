@@ -42,7 +42,7 @@ def test_an_error_of_another_kind_on_the_validation_set_keeps_its_kind():
             lambda m, v: curated(m, TensorDataset(*v)),
             "got TensorDataset; pass torch.utils.data.DataLoader(dataset",
         ),
-        (lambda m, v: curated(m, {"x": v[0]}), "got dict; pass a tuple, whose first part may be a mapping"),
+        (lambda m, v: curated(m, {"x": 1.0}), "that hold tensors, got (dict, dict); pass"),
         (
             lambda m, v: curated(m, (v[0].numpy(), v[1].numpy())),
             "got (ndarray, ndarray); pass torch.as_tensor",
@@ -87,7 +87,11 @@ def test_what_is_of_a_wrong_kind_is_named_when_a_curator_is_made(make, message):
     ("make", "message"),
     [
         (lambda m, v: curated(m, v, share="all"), "share: expected a share in (0, 1], got 'all'"),
-        (lambda m, v: curated(m, v, group_floor="all"), "group_floor: expected a share in [0, 1], got 'all'"),
+        (lambda m, v: lai_torch.GroupFloor("all"), "share: expected a share in [0, 1], got 'all'"),
+        (
+            lambda m, v: curated(m, v, max_norm="all"),
+            "max_norm: expected a number above 0, or None, got 'all'",
+        ),
         (lambda m, v: lai_torch.LAI(positions="token"), "did you mean 'tokens'?"),
         (lambda m, v: lai_torch.AuditLog("."), "path: expected a file in a folder that exists, got '.'"),
     ],
@@ -97,10 +101,10 @@ def test_a_value_that_cannot_be_is_named(make, message):
         make(network(), data(5))
 
 
-def test_a_list_of_pairs_is_a_loader_and_one_of_mappings_is_told_what_to_collate():
+def test_a_list_of_pairs_is_a_loader_and_one_of_triples_is_told_what_to_collate():
     curated(network(), [data(4), data(3)]).step(*data(4))
-    with pytest.raises(TypeError, match="got dict; pass one whose collate_fn returns such pairs"):
-        curated(network(), iter([{"input": data(4)[0]}])).step(*data(4))
+    with pytest.raises(TypeError, match="got tuple; pass one whose collate_fn returns such"):
+        curated(network(), iter([(*data(4), 1)])).step(*data(4))
 
 
 @pytest.mark.parametrize(("side", "name"), [(0, "inputs"), (1, "targets")])

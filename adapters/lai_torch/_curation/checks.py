@@ -12,8 +12,10 @@ from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.validation import Validation
+from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, check_count
+from lai_torch.options.policies import SEEN, wants
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 """Classes of torch that spread batches or parameters, and that nothing here sees through."""
@@ -68,7 +70,7 @@ def check_trains(model: nn.Module, loss: Any) -> None:
         raise ValueError(msg)
 
 
-def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[int, int]]) -> None:
+def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[float, int]]) -> None:
     """Raise unless an optimizer can step on the model; without one, unless nothing waits for a step."""
     if optimizer is None:
         for name, (value, least) in counts.items():
@@ -102,7 +104,7 @@ def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[in
 
 
 def check_policy(policy: Any) -> None:
-    """Raise unless a policy can be called with scores alone."""
+    """Raise unless a policy can be called with scores, and what it asks for beside them."""
     if isinstance(policy, type):
         msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
         raise TypeError(msg)
@@ -113,14 +115,14 @@ def check_policy(policy: Any) -> None:
         msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
         raise TypeError(msg)
     try:
-        inspect.signature(policy).bind(None)
+        inspect.signature(policy).bind(None, **dict.fromkeys(wants(policy)))
     except ValueError:
         return  # written in C: it will show
     except TypeError as error:
         name = getattr(policy, "__name__", type(policy).__name__)
         msg = (
-            f"policy: expected a function of the scores alone, got {name} ({error}); give it the rest, such "
-            "as functools.partial(lai_core.keep_top, fraction=0.5)"
+            f"policy: expected a function of the scores, and of any of {', '.join(SEEN)} by these names, got "
+            f"{name} ({error}); give it the rest, such as functools.partial(lai_core.keep_top, fraction=0.5)"
         )
         raise TypeError(msg) from error
 
@@ -180,6 +182,24 @@ def _check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None
         raise ValueError(msg)
 
 
+def check_seen(policy: Any, validation: Validation) -> None:
+    """Raise if a policy asks for what there is not."""
+    asked = wants(policy)
+    if "validation_losses" in asked and (validation.is_batch or validation.is_summary):
+        got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
+        msg = (
+            f"validation: the policy asks for the losses of a validation set, got {got}; pass "
+            "(inputs, targets) or a loader"
+        )
+        raise ValueError(msg)
+    if "measured" in asked and not callable(getattr(policy, "measure", None)):
+        msg = (
+            "policy: one that asks for 'measured' expects a method measure(inputs, targets) -> (n,), got "
+            f"{type(policy).__name__} without it"
+        )
+        raise TypeError(msg)
+
+
 def check_parts(estimator: Estimator, validation: Validation) -> None:
     """Raise unless a validation set can be cut into the estimator's parts, if it has any."""
     if getattr(estimator, "parts", None) is not None and (validation.is_batch or validation.is_summary):
@@ -188,13 +208,35 @@ def check_parts(estimator: Estimator, validation: Validation) -> None:
         raise ValueError(msg)
 
 
-def check_counts(warmup: Any, refresh: Any, accumulate: Any, group_floor: Any) -> None:
+def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> None:
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
-    if not isinstance(group_floor, int | float) or not 0.0 <= group_floor <= 1.0:
-        msg = f"group_floor: expected a share in [0, 1], got {group_floor!r}"
+    if max_norm is not None and (not isinstance(max_norm, int | float) or not max_norm > 0.0):
+        msg = f"max_norm: expected a number above 0, or None, got {max_norm!r}"
         raise ValueError(msg)
+
+
+def check_micro_batches(
+    batches: list[Any], groups: Any, estimator: Estimator, validation: Validation
+) -> None:
+    """Raise unless batches can be weighed together."""
+    if not batches:
+        msg = "batches: expected at least one, got none"
+        raise ValueError(msg)
+    whole = validation.is_batch or not hasattr(estimator, "chunk")
+    if whole and len(batches) > 1:
+        what = f"validation={validation.source!r}" if validation.is_batch else f"estimator {estimator.name!r}"
+        msg = (
+            f"batches: {what} reads an optimizer step in one part, got {len(batches)} micro-batches; "
+            "pass one, or use 'lai' with a validation set"
+        )
+        raise ValueError(msg)
+    if groups is not None and len(groups) != len(batches):
+        msg = f"groups: expected those of each batch ({len(batches)}), got {len(groups)}"
+        raise ValueError(msg)
+    for index, batch in enumerate(batches):
+        check_groups(None if groups is None else groups[index], count(*batch))
 
 
 def check_groups(groups: Any, samples: int) -> None:

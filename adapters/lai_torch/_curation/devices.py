@@ -9,6 +9,7 @@ from torch import nn
 
 from lai_torch._model.batch import tensors
 
+SIDES = ("inputs", "targets")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -25,7 +26,7 @@ def naming_devices(method: Callable[Arguments, Result]) -> Callable[Arguments, R
             return method(*args, **options)
         except RuntimeError as error:
             given = inspect.signature(method).bind(*args, **options).arguments
-            sides = {name: given[name] for name in ("inputs", "targets")}
+            sides = {name: side for name, side in given.items() if name in SIDES}
             found = _elsewhere(given["self"].model, sides)
             if found is None:
                 raise

@@ -16,7 +16,7 @@ from torch import Tensor
 import lai_core as lai
 from lai_core.estimators.policies import top_count
 from lai_torch._curation.undo import Undo
-from lai_torch.options import KeepAbove
+from lai_torch.options.policies import KeepAbove, Scheduled
 
 Result = TypeVar("Result")
 
@@ -114,6 +114,7 @@ class Doubts:
 
 def expected_count(policy: Any, samples: int) -> int | None:
     """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
+    policy = policy.policy if isinstance(policy, Scheduled) else policy
     fraction = policy.keywords.get("fraction") if isinstance(policy, functools.partial) else None
     if fraction is None or policy.func is not lai.keep_top or policy.args:
         return None
@@ -122,5 +123,6 @@ def expected_count(policy: Any, samples: int) -> int | None:
 
 def is_pure(policy: Callable[..., Any]) -> bool:
     """Whether a policy is known to depend on the scores alone."""
+    policy = policy.policy if isinstance(policy, Scheduled) else policy
     made = policy.func if isinstance(policy, functools.partial) else policy
     return isinstance(made, KeepAbove) or any(made is one for one in PURE)

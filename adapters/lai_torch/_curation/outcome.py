@@ -9,29 +9,30 @@ from torch import Tensor
 
 from lai_torch._curation.checks import checked_weights
 from lai_torch._curation.doubts import Doubts
-from lai_torch._curation.groups import dropped_shares, with_floor
+from lai_torch._curation.groups import dropped_shares
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
-from lai_torch.options import Policy
+from lai_torch.options.policies import Policy, ask
 from lai_torch.report import Report
 
 
 def weigh(
-    group: Alone, scored: Scored, policy: Policy, groups: Tensor | None, floor: float, doubts: Doubts
+    group: Alone, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], doubts: Doubts
 ) -> Tensor:
     """Return the weights of this process's samples, of which the policy sees the whole batch's.
 
     So no policy needs another form on several processes: they gather n numbers, not what it is made of.
+    Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample.
     """
     scores, slices = group.gathered(scored.scores)
     parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
+    seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
+    if parts is not None:
+        seen["sizes"] = scored.sizes
     with group.agreed():
-        found = policy(scores) if parts is None else policy(parts, sizes=scored.sizes)
+        found = ask(policy, scores if parts is None else parts, seen)
         weights = checked_weights(found, torch.isfinite(scores), doubts)
-        if groups is not None and floor > 0:
-            doubts.settle()
-            weights = with_floor(weights, scores, groups, floor)
     if group.size > 1 and not group.alike(digest([weights, weights.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
@@ -68,7 +69,8 @@ def reported(
     if group.size > 1:
         weights, _ = group.gathered(update.weights)
         kept = int((weights > 0).sum())
-        loss, everyone = group.totals(0.0 if math.isnan(update.loss) else update.loss, dropped)
+        nothing = math.isnan(update.loss) and not update.kept
+        loss, everyone = group.totals(0.0 if nothing else update.loss, dropped)
         dropped = int(everyone)
         loss = loss if kept else math.nan
     return Report(

@@ -4,7 +4,7 @@ import math
 import warnings
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Itself, Scorer
 from lai_torch._curation.scorers.traces import ValidationSide
@@ -33,11 +33,20 @@ class SummaryCache:
     """
 
     def __init__(
-        self, model: nn.Module, validation: Validation, scorer: Scorer, refresh: int, positions: str | None
+        self,
+        model: nn.Module,
+        validation: Validation,
+        scorer: Scorer,
+        refresh: int,
+        positions: str | None,
+        *,
+        keeps_losses: bool = False,
     ) -> None:
         self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
         self._given = _given(validation, positions)
         self._summary: Any = None
+        self.keeps_losses = keeps_losses
+        self.losses: Tensor | None = None
         self._served = self._drawn = 0
         self._warned, self._largest = False, 0
 
@@ -82,6 +91,8 @@ class SummaryCache:
         try:
             with evaluating(self.model):
                 self._summary = self.scorer.summarize(drawn, size)
+                if self.keeps_losses:
+                    self.losses = self.scorer.all_losses(drawn, size)
         except UnusableError as error:
             if self._summary is None:
                 raise
@@ -113,11 +124,12 @@ class SummaryCache:
 
     def state(self) -> dict[str, Any]:
         """Return summary and age, as tensors and plain values."""
-        return {"summary": packed(self._summary), "served": self._served}
+        return {"summary": packed(self._summary), "served": self._served, "losses": self.losses}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._summary, self._served = unpacked(state["summary"]), state["served"]
+        self.losses = state["losses"]
 
 
 PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)

@@ -60,6 +60,8 @@ class Updater:
         What steps.
     accumulate
         How many batches make a step; each counts with one part in so many.
+    max_norm
+        The longest that a step's gradient may be; a longer one is shortened. None: any.
     scaler
         A `torch.amp.GradScaler`, for half precision.
     engine
@@ -72,12 +74,13 @@ class Updater:
         self,
         optimizer: torch.optim.Optimizer,
         accumulate: int,
+        max_norm: float | None,
         scaler: Any,
         engine: Engine,
         doubts: Doubts,
     ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
-        self.engine, self.doubts = engine, doubts
+        self.engine, self.doubts, self.max_norm = engine, doubts, max_norm
         self.batches = self.contributions = 0
 
     def step(self, weights: Tensor, backward: Callable[[Tensor, int], Gradient], undo: Undo) -> Update:
@@ -129,12 +132,28 @@ class Updater:
         finite = self.engine.finite(self._gradients(), seen)
         if finite:
             undo.hold_parameters()
+            if self.max_norm is not None:
+                clip(self._gradients(), self.max_norm)
         if self.scaler is not None:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         elif finite:
             self.optimizer.step()
         return finite
+
+
+def clip(gradients: list[Tensor], max_norm: float) -> None:
+    """Shorten gradients to a common norm, in place: that of whole gradients, where they lie in parts."""
+    norms = [
+        torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
+    ]
+    whole = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+    if not whole:
+        return
+    total = torch.linalg.vector_norm(torch.stack([norm.to(whole[0]) for norm in whole]))
+    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ has it
+    for each in gradients:
+        each.mul_(scale.to(each.device, each.dtype))
 
 
 def _counts(weights: Tensor, found: Gradient) -> tuple[int, int]:

@@ -26,13 +26,23 @@ def moved_on(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
+def as_pair(batch: Any) -> Any:
+    """Return a mapping as inputs and targets both: the model takes it by name, the loss sees all of it."""
+    return (batch, batch) if isinstance(batch, Mapping) else batch
+
+
+def paired(inputs: Any, targets: Any) -> Batch:
+    """Return a batch; without targets a mapping is both."""
+    return (inputs, inputs if targets is None and isinstance(inputs, Mapping) else targets)
+
+
 class Validation:
     """Draws a validation batch whenever the summary is refreshed.
 
     Parameters
     ----------
     source
-        `(inputs, targets)`; a loader of such pairs, of which each refresh takes the next; a
+        `(inputs, targets)` or a mapping; a loader of such, of which each refresh takes the next; a
         `ValidationSummary`; or one of `ITSELF`.
     share
         The share of a set that each draw takes.
@@ -41,6 +51,7 @@ class Validation:
     """
 
     def __init__(self, source: Any, share: float, generator: torch.Generator) -> None:
+        source = as_pair(source)
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None
@@ -72,11 +83,11 @@ class Validation:
                 self._stream.set_state(torch.get_rng_state())
         if found is None:
             return None
+        found = as_pair(found)
         if not isinstance(found, list | tuple) or len(found) != 2:
             msg = (
-                "validation: expected the loader to give pairs (inputs, targets), got "
-                f"{type(found).__name__}; "
-                "pass one whose collate_fn returns such pairs: inputs may be a mapping, for model(**inputs)"
+                "validation: expected the loader to give mappings, or pairs (inputs, targets), got "
+                f"{type(found).__name__}; pass one whose collate_fn returns such"
             )
             raise TypeError(msg)
         return found[0], found[1]
@@ -112,7 +123,7 @@ def check_source(source: Any, share: float) -> None:
     way_out = "" if known else _way_out(source)
     if way_out or not (known or looped):
         msg = (
-            "validation: expected (inputs, targets), a loader of such pairs, a ValidationSummary, "
+            "validation: expected (inputs, targets), a mapping, a loader of such, a ValidationSummary, "
             f"'batch' or 'batch+self', got {type(source).__name__}{way_out}"
         )
         raise TypeError(msg)
@@ -136,10 +147,8 @@ def _way_out(source: Any) -> str:
     rows = hasattr(source, "__getitem__") and not hasattr(source, "__iter__")
     if isinstance(source, Dataset) or rows:
         return "; pass torch.utils.data.DataLoader(dataset, batch_size=...), whose batches are such pairs"
-    if isinstance(source, Mapping):
-        return "; pass a tuple, whose first part may be a mapping: ({name: inputs}, targets)"
     pairs = isinstance(source, list) and all(
-        isinstance(one, tuple | list) and len(one) == 2 for one in source
+        isinstance(one, Mapping) or (isinstance(one, tuple | list) and len(one) == 2) for one in source
     )
     if isinstance(source, list) and not pairs:
         return " whose parts are no pairs; pass a tuple (inputs, targets)"

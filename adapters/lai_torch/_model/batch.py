@@ -102,6 +102,15 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     return tree
 
 
+def check_auxiliary(values: Any, samples: int) -> Tensor:
+    """Return what an auxiliary loss returned: one number per sample, or a single one."""
+    if isinstance(values, Tensor) and values.is_floating_point() and values.shape in {(), (samples,)}:
+        return values
+    got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+    msg = f"auxiliary: expected a floating-point tensor of shape ({samples},) or (), got {got}"
+    raise ValueError(msg)
+
+
 def check_losses(values: Any, samples: int) -> Tensor:
     """Return what a loss returned, after checking that it is one number per sample.
 

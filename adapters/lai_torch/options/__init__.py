@@ -14,7 +14,15 @@ from lai_torch.options.estimators import (
     with_defaults,
 )
 from lai_torch.options.passes import Kept
-from lai_torch.options.policies import KeepAbove, Policy, draw
+from lai_torch.options.policies import (
+    GroupFloor,
+    KeepAbove,
+    KeepBelowLoss,
+    KeepReducible,
+    Policy,
+    Scheduled,
+    draw,
+)
 
 __all__ = [
     "LAI",
@@ -24,11 +32,15 @@ __all__ = [
     "Exact",
     "GateLAI",
     "Ghost",
+    "GroupFloor",
     "KeepAbove",
+    "KeepBelowLoss",
+    "KeepReducible",
     "Kept",
     "Midpoint",
     "Policy",
     "PreconditionedLAI",
+    "Scheduled",
     "check_count",
     "draw",
     "with_defaults",

@@ -19,8 +19,20 @@ class Kept:
     balance
         On several processes, share kept rows out: each trains on as many, one more or less. Else a step
         lasts as long as on the process that keeps most.
+    auxiliary
+        `auxiliary(outputs, targets)`: a loss that trains and does not score, on the rows that are kept.
+        `(n,)`, one number a sample, is weighed as its loss is; a single number, as a mixture of experts
+        has one for its router, is added as it is (of several processes, each one's by its share of the
+        rows).
     """
 
     autocast: torch.dtype | None = None
     scaler: Any = None
     balance: bool = False
+    auxiliary: Any = None
+
+    def __post_init__(self) -> None:
+        if self.auxiliary is not None and not callable(self.auxiliary):
+            kind = type(self.auxiliary).__name__
+            msg = f"auxiliary: expected a function (outputs, targets) -> (n,) or a number, got {kind}"
+            raise TypeError(msg)

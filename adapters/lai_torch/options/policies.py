@@ -1,15 +1,49 @@
-"""From scores to weights: policies beside the core's, and drawing a batch by priority."""
+"""From scores to weights: policies with options, what else a policy may see, and when it is asked."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lai_core as lai
+from lai_torch._model.batch import call, check_losses, count
+from lai_torch._model.preserve import evaluating
 
 Policy = Callable[..., Tensor]
 """From scores `(n,)`, positive helps, to weights `(n,)`; from `(parts, n)` and `sizes=` with `parts`."""
+
+SEEN = ("losses", "groups", "step", "validation_losses", "measured")
+"""What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
+
+
+def wants(policy: Policy) -> frozenset[str]:
+    """Return which of `SEEN` a policy asks for by its signature, or by an attribute of this name."""
+    declared = getattr(policy, "wants", None)
+    if declared is not None:
+        return frozenset(declared)
+    try:
+        named = inspect.signature(policy).parameters
+    except ValueError:  # written in C
+        return frozenset()
+    given = policy.keywords if isinstance(policy, functools.partial) else {}
+    return frozenset(name for name in SEEN if name in named and name not in given)
+
+
+def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
+    """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
+    asked = wants(policy) | ({"sizes"} & seen.keys())
+    return policy(scores, **{name: seen[name] for name in asked})
+
+
+def applies(policy: Policy, step: int) -> bool:
+    """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
+    applying = getattr(policy, "applies", None)
+    return True if applying is None else bool(applying(step))
 
 
 @dataclass(frozen=True)
@@ -37,6 +71,192 @@ class KeepAbove:
     def __call__(self, scores: Tensor) -> Tensor:
         """Return the weights `(n,)`."""
         return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
+
+
+class _Around:
+    """A policy that adds something to another one, `policy`, and sees what that one sees."""
+
+    adds: ClassVar[frozenset[str]] = frozenset()
+    policy: Policy
+
+    @property
+    def wants(self) -> frozenset[str]:
+        """What the policy sees beside the scores: its own part, and the other's."""
+        return self.adds | wants(self.policy)
+
+    def applies(self, step: int) -> bool:
+        """Say whether the other one is asked at a step."""
+        return applies(self.policy, step)
+
+    def measure(self, inputs: Any, targets: Any) -> Tensor:
+        """Return what the other one measures of a batch."""
+        found: Tensor = self.policy.measure(inputs, targets)  # type: ignore[attr-defined]
+        return found
+
+
+@dataclass(frozen=True)
+class Scheduled(_Around):
+    """A policy that is asked at some steps only; the others train on everything, and score nothing.
+
+    Parameters
+    ----------
+    policy
+        The policy.
+    when
+        From the number of a step, from 0, to whether the policy is asked. For how much is kept as training
+        goes on, write a policy that names `step` among its arguments.
+
+    Examples
+    --------
+    >>> import lai_core as lai
+    >>> import lai_torch
+    >>> policy = lai_torch.Scheduled(lai.keep_positive, lambda step: step % 4 == 0 and step < 1000)
+    >>> [step for step in (0, 1, 4, 1000) if policy.applies(step)]
+    [0, 4]
+    """
+
+    policy: Policy
+    when: Callable[[int], bool]
+
+    def __call__(self, scores: Tensor, **seen: Any) -> Tensor:
+        """Return the policy's weights."""
+        return ask(self.policy, scores, seen)
+
+    def applies(self, step: int) -> bool:
+        """Say whether the policy is asked at a step."""
+        return bool(self.when(step)) and super().applies(step)
+
+
+@dataclass(frozen=True)
+class GroupFloor(_Around):
+    """Keep at least a share of every group of samples, its best ones first; else as another policy does.
+
+    Weights are scaled so that their sum stays. What is kept for its group alone weighs as much as the kept
+    weigh on average.
+
+    Parameters
+    ----------
+    share
+        Share of every group that is kept at least, in [0, 1]; groups are the `groups=` of a step.
+    policy
+        What else is kept.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> scores, groups = torch.tensor([2.0, 1.0, -1.0, -3.0]), torch.tensor([0, 0, 1, 1])
+    >>> [round(weight, 2) for weight in lai_torch.GroupFloor(0.5)(scores, groups=groups).tolist()]
+    [0.33, 0.33, 0.33, 0.0]
+    """
+
+    adds: ClassVar[frozenset[str]] = frozenset({"groups"})
+    share: float
+    policy: Policy = lai.keep_positive
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.share, int | float) or not 0.0 <= self.share <= 1.0:
+            msg = f"share: expected a share in [0, 1], got {self.share!r}"
+            raise ValueError(msg)
+
+    def __call__(self, scores: Tensor, **seen: Any) -> Tensor:
+        """Return the weights `(n,)`."""
+        groups = seen["groups"]
+        if groups is None:
+            msg = "groups: GroupFloor expects them with every batch, got None; pass step(..., groups=...)"
+            raise ValueError(msg)
+        weights = ask(self.policy, scores, seen)
+        total = scores.sum(0) if scores.ndim > 1 else scores  # of parts, the sum is the score
+        finite = torch.isfinite(total)
+        return _raised(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
+
+
+def _raised(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
+    """Return weights with at least the share of every group above zero, and the same sum."""
+    kept = weights > 0
+    some = bool(kept.any())
+    total = weights.sum() if some else torch.ones_like(weights.sum())
+    usual = weights[kept].mean() if some else 1.0 / len(weights)
+    raised = weights.clone()
+    for group in groups.unique():
+        members = ((groups == group) & torch.isfinite(scores)).nonzero().squeeze(1)
+        wanted = math.ceil(share * int((groups == group).sum()))
+        best = members[scores[members].argsort(descending=True)][:wanted]
+        if int((weights[members] > 0).sum()) < wanted:
+            raised[best] = torch.where(raised[best] > 0, raised[best], usual)
+    return raised * (total / raised.sum()) if bool((raised > 0).any()) else raised
+
+
+@dataclass(frozen=True)
+class KeepBelowLoss(_Around):
+    """Drop samples whose loss is above a quantile of the validation set's; else as another policy does.
+
+    The own loss is often the better sign of a wrong label, the score that of a sample that helps.
+
+    Parameters
+    ----------
+    quantile
+        Of the validation set's losses, as they were when it was last traced; in (0, 1].
+    policy
+        What is kept of the rest, whose scores it sees; the others' are NaN to it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> policy = lai_torch.KeepBelowLoss(0.5)
+    >>> losses, known = torch.tensor([0.1, 2.0, 0.2]), torch.tensor([0.1, 0.5, 0.9])
+    >>> policy(torch.tensor([1.0, 1.0, -1.0]), losses=losses, validation_losses=known).tolist()
+    [1.0, 0.0, 0.0]
+    """
+
+    adds: ClassVar[frozenset[str]] = frozenset({"losses", "validation_losses"})
+    quantile: float
+    policy: Policy = lai.keep_positive
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.quantile, int | float) or not 0.0 < self.quantile <= 1.0:
+            msg = f"quantile: expected a share in (0, 1], got {self.quantile!r}"
+            raise ValueError(msg)
+
+    def __call__(self, scores: Tensor, **seen: Any) -> Tensor:
+        """Return the weights `(n,)`."""
+        losses = seen["losses"]
+        known = seen["validation_losses"].to(losses)
+        highest = known[torch.isfinite(known)].quantile(self.quantile)
+        return ask(self.policy, torch.where(losses <= highest, scores, torch.nan), seen)
+
+
+@dataclass(frozen=True)
+class KeepReducible:
+    """Keep the share of a batch whose loss is most above a reference model's: RHO-Loss, no scores in it.
+
+    What a model that has seen clean data finds hard too is noise; what it finds easy is still to be learnt.
+
+    Parameters
+    ----------
+    reference
+        A model trained on held-out data. Runs in eval mode, without gradients.
+    loss
+        `loss(outputs, targets) -> (n,)`, of the reference.
+    fraction
+        As for `lai_core.keep_top`.
+    """
+
+    reference: nn.Module = field(repr=False)
+    loss: Callable[[Any, Any], Tensor]
+    fraction: float = 0.5
+
+    def measure(self, inputs: Any, targets: Any) -> Tensor:
+        """Return the reference's losses on a batch, `(n,)`."""
+        with evaluating(self.reference), torch.no_grad():
+            return check_losses(self.loss(call(self.reference, inputs), targets), count(inputs, targets))
+
+    def __call__(self, scores: Tensor, losses: Tensor, measured: Tensor) -> Tensor:
+        """Return the weights `(n,)`."""
+        del scores
+        found: Tensor = lai.keep_top(losses - measured.to(losses), self.fraction)
+        return found
 
 
 def draw(

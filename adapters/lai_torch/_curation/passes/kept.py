@@ -2,6 +2,7 @@
 
 import functools
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,9 +10,42 @@ from torch import Tensor, nn
 
 from lai_torch._curation.passes.base import Forward, Gradient, Pass
 from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
-from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import Kept
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What is minimised on some rows.
+
+    Attributes
+    ----------
+    losses
+        `(n,)`, the losses that are scored, too.
+    auxiliary
+        What trains and does not score: `(n,)`, or a single number; None without.
+    """
+
+    losses: Tensor
+    auxiliary: Tensor | None = None
+
+    def total(self, weights: Tensor, share: float = 1.0) -> Tensor:
+        """Return the weighted sum over the first rows, one for each weight, and `share` of a single number.
+
+        Rows without a weight, behind the others, count for nothing, but are in the graph.
+        """
+        size = len(weights)
+        terms = [self.losses] if self.auxiliary is None else [self.losses, self.auxiliary]
+        total = self.losses.new_zeros(())
+        for each in terms:
+            if not each.ndim:
+                total = total + (each * share if share else 0.0 * each.nan_to_num())
+                continue
+            total = total + (each[:size] * weights.to(each)).sum()
+            if len(each) > size:
+                total = total + 0.0 * each[size:].nan_to_num().sum()
+        return total
 
 
 class KeptPass(Pass):
@@ -33,7 +67,7 @@ class KeptPass(Pass):
         self, model: nn.Module, loss: Loss, scorer: Scorer, chunk: int | None, training: Kept
     ) -> None:
         self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
-        self.autocast, self.scaler = training.autocast, training.scaler
+        self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Return the readings, each made as it is asked for, so that only one is there at a time."""
@@ -52,17 +86,26 @@ class KeptPass(Pass):
         """
         positive = self.scorer.doubts.rows(weights > 0)
         losses = torch.full_like(weights, torch.nan)
-        kept, values = self._finite(batch, positive, losses)
+        kept, found = self._finite(batch, positive, losses)
         used, dropped = weights, positive.numel() - kept.numel()
         if dropped:
             used = torch.zeros_like(weights)
             used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
-        if values is not None:
-            total = (values * used[kept].to(values)).sum() / parts
+        if found is not None:
+            total = found.total(used[kept]) / parts
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         return Gradient(used, losses, kept=kept.numel(), dropped=dropped)
 
-    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
+        """Run a model forward on rows that are trained on."""
+        with self._autocasting(next(self.model.parameters()).device):
+            outputs = call(model, batch[0])
+            losses = check_losses(self.loss(outputs, batch[1]), samples)
+            if self.auxiliary is None:
+                return Losses(losses)
+            return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
+
+    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, "Losses | None"]:
         """Run the model on the rows `kept`, once more without those whose loss is not finite."""
         samples = count(*batch)
         for _ in range(2):
@@ -71,16 +114,16 @@ class KeptPass(Pass):
             everyone = kept.numel() == samples
             inputs, targets = batch if everyone else rows(batch, kept, samples)
             try:
-                with self._autocasting(losses.device):
-                    values = check_losses(self.loss(call(self.model, inputs), targets), kept.numel())
+                found = self._run_rows(self.model, (inputs, targets), kept.numel())
             except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
                 if kept.numel() > 1 or everyone or "more than 1 value per channel" not in str(error):
                     raise
                 break
-            losses[kept] = values.detach().to(losses)
-            finite = torch.isfinite(values.detach())
+            values = found.losses.detach()
+            losses[kept] = values.to(losses)
+            finite = torch.isfinite(values)
             if self.scorer.doubts.holds(finite.all()):
-                return kept, values
+                return kept, found
             kept = kept[finite]
         return kept[:0], None
 

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.passes.base import Gradient, coupling
-from lai_torch._curation.passes.kept import KeptPass
+from lai_torch._curation.passes.kept import KeptPass, Losses
 from lai_torch._curation.processes.balance import balanced
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.proof import check_synchronised, compared
 from lai_torch._curation.scorers.base import Batch, Scorer
-from lai_torch._model.batch import Loss, call, check_losses, count, mapped, rows
+from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import preserved
 from lai_torch.options import Kept
 
@@ -39,8 +39,9 @@ class SynchronisedPass(KeptPass):
         trained, own = balanced(batch, weights, group) if moves else (batch, weights)
         expected = None if self.engine.proved else self._expected(trained, own, parts)
         for attempts in reversed(range(2 + moves)):
-            kept, values, buffers = self._run(trained, own)
-            finite = torch.isfinite(values.detach()[: len(kept)])
+            kept, found, buffers = self._run(trained, own)
+            values = found.losses.detach()[: len(kept)]
+            finite = torch.isfinite(values)
             if not group.most(not bool(finite.all())):
                 break
             expected = None
@@ -54,12 +55,12 @@ class SynchronisedPass(KeptPass):
             used, own = used * (wanted / left), own * (wanted / left)
         moved = None
         if trained is batch:
-            losses[kept] = values.detach()[: len(kept)].to(losses)
-        total = (values[: len(kept)] * own[kept].to(values)).sum()
-        if trained is not batch:
-            moved = float(total.detach())
-        if values.numel():
-            total = total * (self.engine.factor / parts) + 0.0 * values[len(kept) :].nan_to_num().sum()
+            losses[kept] = values.to(losses)
+        else:
+            moved = float((values * own[kept].to(values)).sum())
+        share = self._share(len(kept))
+        if found.losses.numel():
+            total = found.total(own[kept], share) * (self.engine.factor / parts)
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         for buffer, before in buffers:
             buffer.data.copy_(before)
@@ -70,11 +71,11 @@ class SynchronisedPass(KeptPass):
     def _expected(self, batch: Batch, weights: Tensor, parts: int) -> tuple[str, Tensor]:
         """Return the name of a parameter, and its gradient added up without a wrapper."""
         group = self.engine.group
+        kept = (weights > 0).nonzero().squeeze(1)
+        share = self._share(len(kept))
         with self.engine.gathered(), preserved(self.model, self.loss), group.agreed():
-            kept = (weights > 0).nonzero().squeeze(1)
             part, size = self._part(batch, kept)
-            values = check_losses(self.loss(call(self.model, part[0]), part[1]), size)
-            total = (values[: len(kept)] * weights[kept].to(values)).sum() / parts
+            total = self._run_rows(self.model, part, size).total(weights[kept], share) / parts
             named = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
             name = compared(named)
             (found,) = torch.autograd.grad(total, [named[name]], allow_unused=True)
@@ -82,7 +83,13 @@ class SynchronisedPass(KeptPass):
         scale = 1.0 if self.scaler is None else self.scaler.get_scale()
         return name, group.summed([found])[0] * scale
 
-    def _run(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    def _share(self, kept: int) -> float:
+        """Return the share of all trained rows that run here, if a single number is to be added up."""
+        if self.auxiliary is None:
+            return 1.0
+        return kept / max(self.engine.group.totals(kept)[0], 1.0)
+
+    def _run(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Losses, list[tuple[Tensor, Tensor]]]:
         """Run the rows with a positive weight, or rows that count for nothing; raise everywhere or nowhere.
 
         Returns the rows, the losses, those of rows that count for nothing behind them, and the buffers
@@ -95,14 +102,11 @@ class SynchronisedPass(KeptPass):
                 part, size = self._part(batch, kept)
                 if size and not kept.numel():
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
-                values = weights[:0]
-                if size:
-                    with self._autocasting(weights.device):
-                        values = check_losses(self.loss(call(self.engine.trained, part[0]), part[1]), size)
+                found = self._run_rows(self.engine.trained, part, size) if size else Losses(weights[:0])
         except BaseException:
             self.engine.reset()
             raise
-        return kept, values, buffers
+        return kept, found, buffers
 
     def _part(self, batch: Batch, kept: Tensor) -> tuple[Batch, int]:
         """Return the rows to run, and how many: BatchNorm needs two, and a wrapper one from every process."""
@@ -120,13 +124,13 @@ class SynchronisedPass(KeptPass):
 class LocalPass(KeptPass):
     """The pass `kept` beside one that goes around a wrapper: gradients are added up later."""
 
-    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Losses | None]:
         """Run the rows `kept`; what is to be dropped cannot be spread over the others from here."""
-        found, values = super()._finite(batch, kept, losses)
-        if len(found) < len(kept):
+        left, found = super()._finite(batch, kept, losses)
+        if len(left) < len(kept):
             msg = (
                 "backward: a kept row has a loss in training that is not finite, though it was when it was "
                 "scored; on several processes use backward='kept', which drops it everywhere"
             )
             raise ValueError(msg)
-        return found, values
+        return left, found

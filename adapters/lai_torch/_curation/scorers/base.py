@@ -171,11 +171,25 @@ class Scorer(ABC):
         """Take up what `state` returned."""
         del state  # nothing of its own
 
+    def losses_of(self, batch: Batch) -> Tensor:
+        """Return the losses of a batch, for which the model runs without gradients."""
+        with preserved(self.model, self.loss), torch.no_grad():
+            return check_losses(self.loss(call(self.model, batch[0]), batch[1]), count(*batch))
+
+    def all_losses(self, validation: Batch | None, size: int) -> Tensor:
+        """Return the losses of a validation set, of which several processes run a part each."""
+        own = torch.zeros(0, dtype=torch.float64, device=next(self.model.parameters()).device)
+        with self.group.agreed():
+            share = validation
+            if validation is not None and self.one_set:
+                share = share_of(validation, self.group)
+            if share is not None:
+                own = torch.cat([self.losses_of(chunk).to(own) for chunk in chunks(share, size)])
+        return self.group.gathered(own)[0]
+
     def finite(self, batch: Batch) -> Batch | None:
         """Return the rows whose loss is finite; None if there are none."""
-        samples = count(*batch)
-        with preserved(self.model, self.loss), torch.no_grad():
-            losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
+        samples, losses = count(*batch), self.losses_of(batch)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)
 
@@ -190,6 +204,13 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
     samples = count(*batch)
     for start in range(0, samples, size):
         yield rows(batch, slice(start, min(start + size, samples)), samples)
+
+
+def share_of(batch: Batch, group: Alone) -> Batch | None:
+    """Return this process's part of rows that every process has; None where it has none."""
+    samples, ranks = count(*batch), (group.rank, group.rank + 1)
+    start, end = (rank * samples // group.size for rank in ranks)
+    return rows(batch, slice(start, end), samples) if end > start else None
 
 
 def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:

@@ -19,12 +19,13 @@ from lai_torch._curation.scorers.base import (
     chunks,
     cut_evenly,
     nothing_finite,
+    share_of,
 )
 from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
-from lai_torch._model.batch import Loss, count, rows
+from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
@@ -130,9 +131,7 @@ class TraceScorer(Scorer):
         with self.group.agreed():
             own, share = None, validation
             if validation is not None and self.one_set:
-                samples, ranks = count(*validation), (self.group.rank, self.group.rank + 1)
-                start, end = (rank * samples // self.group.size for rank in ranks)
-                share = rows(validation, slice(start, end), samples) if end > start else None
+                share = share_of(validation, self.group)
             if share is not None:
                 own = self._found(share, size)
         return self._joined(own)

@@ -1,0 +1,286 @@
+"""What policies see beside scores, mappings as batches, clipped updates, losses that only train."""
+
+import functools
+import re
+
+import lai_torch
+import pytest
+import torch
+
+import lai_core as lai
+from tests.lai_torch.support import LOSS, batch, curated, data, network, sgd
+
+
+def test_a_policy_sees_what_its_signature_names():
+    asked = {}
+
+    def policy(scores, losses, groups, *, step=7):
+        asked.update(losses=losses, groups=groups, step=step)
+        return lai.keep_positive(scores)
+
+    curator = curated(network(), data(9), policy=policy)
+    for step in range(2):
+        report = curator.step(*data(6), groups=torch.arange(6) % 2)
+        assert torch.equal(asked["losses"], report.losses)
+        assert asked["groups"].tolist() == [0, 1] * 3
+        assert asked["step"] == step
+    curator.score(*data(4))
+    assert asked["groups"] is None
+
+
+def test_what_a_partial_has_given_is_not_given_again():
+    def policy(scores, step):
+        assert step == "mine"
+        return lai.keep_positive(scores)
+
+    curated(network(), data(9), policy=functools.partial(policy, step="mine")).step(*data(6))
+
+
+def test_a_policy_that_needs_something_else_is_refused():
+    with pytest.raises(
+        TypeError, match=re.escape("any of losses, groups, step, validation_losses, measured")
+    ):
+        curated(network(), data(9), policy=lambda scores, temperature: scores)
+
+
+def test_validation_losses_are_those_of_the_set_at_each_refresh():
+    model, known = network(), data(9)
+    seen = []
+
+    def policy(scores, validation_losses):
+        seen.append(validation_losses)
+        return lai.keep_positive(scores)
+
+    curator = curated(model, known, policy=policy, refresh=2)
+    for _ in range(3):
+        with torch.no_grad():
+            expected = LOSS(model(known[0]), known[1])
+        curator.step(*data(6))
+        if len(seen) != 2:
+            torch.testing.assert_close(seen[-1], expected, rtol=1e-12, atol=0)
+    assert torch.equal(seen[0], seen[1])
+    resumed = curated(model, known, policy=policy, refresh=9)
+    resumed.load_state_dict(curator.state_dict())
+    resumed.step(*data(6))
+    assert torch.equal(seen[-1], seen[-2])
+
+
+@pytest.mark.parametrize("validation", ["batch", "summary"])
+def test_validation_losses_need_a_validation_set(validation):
+    model = network()
+    if validation == "summary":
+        validation = lai.summarize(lai_torch.trace(model, LOSS, *data(5)), "lai")
+    with pytest.raises(ValueError, match="the policy asks for the losses of a validation set"):
+        curated(model, validation, policy=lai_torch.KeepBelowLoss(0.9))
+
+
+def test_keep_below_loss_keeps_what_helps_and_is_no_harder_than_the_validation_set():
+    model, known, given = network(), data(9), data(12)
+    plain = curated(model, known).score(*given)[1]
+    with torch.no_grad():
+        highest = LOSS(model(known[0]), known[1]).sort().values[4]  # the median of nine
+    weights, _ = curated(model, known, policy=lai_torch.KeepBelowLoss(0.5)).score(*given)
+    assert torch.equal(weights > 0, (plain.scores > 0) & (plain.losses <= highest))
+
+
+def test_rho_keeps_what_a_reference_finds_easier():
+    reference, given = network(), data(12)
+    reference.train()
+    model = network()
+    policy = lai_torch.KeepReducible(reference, LOSS, fraction=0.25)
+    weights, report = curated(model, data(9), policy=policy).score(*given)
+    with torch.no_grad():
+        gap = LOSS(model(given[0]), given[1]) - LOSS(reference(given[0]), given[1])
+    assert set(weights.nonzero().flatten().tolist()) == set(gap.topk(3).indices.tolist())
+    assert report.kept == 3
+    assert reference.training
+
+
+def test_policies_around_others_see_what_those_see():
+    steps = []
+
+    def policy(scores, step):
+        steps.append(step)
+        return lai.keep_positive(scores)
+
+    around = lai_torch.GroupFloor(
+        0.5, lai_torch.KeepBelowLoss(1.0, lai_torch.Scheduled(policy, lambda s: s != 1))
+    )
+    assert around.wants == {"groups", "losses", "validation_losses", "step"}
+    curator = curated(network(), data(9), policy=around)
+    reports = [curator.step(*data(6), groups=torch.arange(6) % 2) for _ in range(3)]
+    assert steps == [0, 2]
+    assert [report.scores is None for report in reports] == [False, True, False]
+    assert reports[1].kept == 6
+    with pytest.raises(ValueError, match="GroupFloor expects them with every batch"):
+        curator.step(*data(6))
+
+
+def test_a_schedule_scores_and_refreshes_at_its_steps_alone():
+    policy = lai_torch.Scheduled(functools.partial(lai.keep_top, fraction=0.5), lambda step: step % 3 == 0)
+    curator = curated(network(), data(9), policy=policy, refresh=2, warmup=1)
+    reports = [curator.step(*data(6)) for _ in range(10)]
+    assert [report.step for report in reports if report.scores is not None] == [3, 6, 9]
+    assert [reports[step].age for step in (3, 6, 9)] == [0, 1, 0]
+    assert [report.kept for report in reports] == [6, 6, 6, 3, 6, 6, 3, 6, 6, 3]
+
+
+def test_a_group_floor_with_parts_ranks_by_the_score():
+    estimator = lai_torch.LAI(parts=3)
+    policy = lai_torch.GroupFloor(0.5, lambda parts, sizes: torch.zeros_like(parts[0]))
+    weights, report = curated(network(), data(9), estimator=estimator, policy=policy).score(
+        *data(8), groups=torch.arange(8) % 2
+    )
+    for group in (0, 1):
+        own = report.scores[group::2]
+        assert torch.equal(weights[group::2] > 0, own >= own.sort(descending=True).values[1])
+
+
+class Named(torch.nn.Module):
+    """Takes its batch by name."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, vectors, classes=None):
+        return self.body(vectors)
+
+
+def test_a_mapping_is_inputs_and_targets_both():
+    def loss(outputs, given):
+        return LOSS(outputs, given["classes"])
+
+    def mapping(pair):
+        return {"vectors": pair[0], "classes": pair[1]}
+
+    given, known, body = data(8), data(9), network()
+    named, plain = Named(body), curated(body, known)
+    expected = plain.score(*given)[1]
+    for validation in (mapping(known), [mapping(known)]):
+        curator = lai_torch.Curator(named, loss, sgd(body), validation)
+        assert torch.equal(curator.score(mapping(given))[1].scores, expected.scores)
+    parts = curator.weigh([mapping(given)])[0]
+    assert torch.equal(parts[0], expected.weights)
+    assert torch.equal(curator.step(mapping(given)).weights, expected.weights)
+
+
+@pytest.mark.parametrize("backward", ["kept", "whole", "selective"])
+def test_an_update_is_clipped_to_its_norm(backward):
+    def moved(given, **options):
+        torch.manual_seed(3)
+        model = network()
+        start = [parameter.detach().clone() for parameter in model.parameters()]
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        curator = lai_torch.Curator(model, LOSS, optimizer, data(9), backward=backward, **options)
+        for part in given:
+            curator.step(*part)
+        pairs = zip(start, model.parameters(), strict=True)
+        return torch.cat([(old - new.detach()).flatten() for old, new in pairs])
+
+    torch.manual_seed(4)
+    given = [data(8)]
+    plain = moved(given)
+    norm = float(plain.norm())
+    for max_norm in (0.25 * norm, 4 * norm):
+        scale = min(1.0, max_norm / (norm + 1e-6))
+        torch.testing.assert_close(moved(given, max_norm=max_norm), plain * scale, rtol=1e-12, atol=1e-15)
+    halves = [tuple(side[:4] for side in given[0]), tuple(side[4:] for side in given[0])]
+    clipped = moved(halves, max_norm=0.25 * norm, accumulate=2)  # once, when both are there
+    assert float(clipped.norm()) == pytest.approx(0.25 * norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("per_sample", [True, False])
+def test_an_auxiliary_loss_trains_and_does_not_score(per_sample):
+    def penalty(outputs, targets):
+        each = (outputs**2).sum(1)
+        return each if per_sample else each.mean()
+
+    given, known = data(8), data(9)
+    torch.manual_seed(2)
+    model = network()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    training = lai_torch.Kept(auxiliary=penalty)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    report = lai_torch.Curator(model, LOSS, optimizer, known, backward=training).step(*given)
+    ended = [parameter.detach().clone() for parameter in model.parameters()]
+    model.load_state_dict(start)
+    model.zero_grad()
+    plain = lai_torch.Curator(model, LOSS, None, known).score(*given)[1]
+    assert torch.equal(report.scores, plain.scores)
+    assert report.loss == pytest.approx(plain.loss)
+    kept = (plain.weights > 0).nonzero().squeeze(1)
+    outputs = model(given[0][kept])
+    objective = (plain.weights[kept] * LOSS(outputs, given[1][kept])).sum() + (outputs**2).sum(1).mean()
+    objective.backward()
+    for old, new in zip(model.parameters(), ended, strict=True):
+        torch.testing.assert_close(old.detach() - old.grad, new, rtol=1e-12, atol=1e-14)
+
+
+def test_an_auxiliary_loss_of_another_shape_is_refused():
+    curator = curated(network(), data(9), backward=lai_torch.Kept(auxiliary=lambda outputs, _: outputs))
+    with pytest.raises(ValueError, match=re.escape("auxiliary: expected a floating-point tensor of shape (")):
+        curator.step(*data(6))
+    with pytest.raises(TypeError, match="auxiliary: expected a function"):
+        lai_torch.Kept(auxiliary=0.1)
+
+
+def test_micro_batches_are_weighed_together():
+    model, known, given = network(), data(9), data(12)
+    whole, expected = curated(model, known, policy=functools.partial(lai.keep_top, fraction=0.25)).score(
+        *given
+    )
+    curator = curated(model, known, policy=functools.partial(lai.keep_top, fraction=0.25))
+    cuts = [tuple(side[rows] for side in given) for rows in (slice(0, 5), slice(5, 6), slice(6, 12))]
+    weights, report = curator.weigh(
+        cuts, groups=[torch.zeros(len(cut[1]), dtype=torch.int64) for cut in cuts]
+    )
+    assert [len(part) for part in weights] == [5, 1, 6]
+    assert torch.equal(torch.cat(weights), whole)
+    torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
+    assert (report.kept, report.share, report.group_drops) == (3, 0.25, {0: 0.75})
+    assert curator.steps == 1
+    total = sum(
+        float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
+        for cut, own in zip(cuts, weights, strict=True)
+    )
+    assert total == pytest.approx(report.loss)
+
+
+@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
+def test_micro_batches_may_be_padded_to_lengths_of_their_own():
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)).double()
+
+    def loss(logits, tokens):
+        return torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens, reduction="none").sum(1)
+
+    short, long, known = (torch.randint(7, shape) for shape in ((3, 4), (2, 6), (4, 5)))
+    curator = lai_torch.Curator(
+        model, loss, None, (known, known), estimator=lai_torch.LAI(positions="tokens")
+    )
+    report = curator.weigh([(short, short), (long, long)])[1]
+    alone = torch.cat([curator.score(part, part)[1].scores for part in (short, long)])
+    torch.testing.assert_close(report.scores, alone)
+
+
+def test_what_reads_a_step_in_one_part_takes_one_batch():
+    cuts = [data(4), data(4)]
+    for options in ({"estimator": "preconditioned_lai"}, {"validation": "batch"}):
+        validation = options.pop("validation", data(9))
+        curator = curated(network(), validation, **options)
+        with pytest.raises(ValueError, match="reads an optimizer step in one part, got 2 micro-batches"):
+            curator.weigh(cuts)
+        curator.weigh(cuts[:1])
+    with pytest.raises(ValueError, match="batches: expected at least one"):
+        curator.weigh([])
+
+
+def test_a_weighed_step_warms_up_and_moves_second_moments():
+    curator = lai_torch.Curator(network(), LOSS, None, data(9), estimator="preconditioned_lai", warmup=1)
+    (weights,), report = curator.weigh([batch(6, 4)])
+    assert report.scores is None
+    assert torch.allclose(weights, torch.tensor(1 / 6))
+    curator.weigh([batch(6, 4)])
+    assert curator.state_dict()["scorer"]["second_moment"] is not None
+    assert curator.steps == 2
