@@ -119,8 +119,10 @@ CASES = {
     "keep_top: one of all": Case({"policy": partial(lai.keep_top, fraction=0.03)}),
     "reweight": Case({"policy": lai.reweight}),
     "clipped": Case({"max_norm": 0.05}),
-    "below the validation set's losses": Case({"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}),
-    "an auxiliary loss": Case({"backward": lai_torch.Kept(auxiliary=penalty)}),
+    "below the validation set's losses": Case(
+        {"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}, engines=("group",)
+    ),
+    "an auxiliary loss": Case({"backward": lai_torch.Kept(auxiliary=penalty)}, engines=("ddp",)),
     "an auxiliary number": Case({"backward": lai_torch.Kept(auxiliary=mean_penalty)}, parts=uneven),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
