@@ -9,8 +9,11 @@ from jaxtyping import Bool, Float
 from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.namespace import Array, namespace_of
 from lai_core.calibration import block_weights
+from lai_core.estimators._factored import are_cheaper as are_cheaper
+from lai_core.estimators._factored import width_of as width_of
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel
+from lai_core.estimators.summaries import joined_summaries as joined_summaries
 from lai_core.records.base import Record, Trace
 
 GRADIENT_BUDGET = 2**31

@@ -1,6 +1,7 @@
 """From a validation set to what a curated step scores against."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 import lai_core as lai
+from lai_core._adapters import are_cheaper, width_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
@@ -166,5 +168,23 @@ def _in_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any],
             raise ValueError(msg)
         return side
 
-    zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(part, places[0]))
-    return jax.lax.scan(lambda sums, place: (sums + part(place), None), zeros, places)[0]
+    form = jax.eval_shape(part, places[0])
+    if isinstance(form, lai.ValidationSummary) and form.factored:
+        factors: Any = form.totals[0]
+        if are_cheaper(len(places) * factors[0].shape[0], factors[0].shape[1], width_of(factors)):
+            return _side_by_side(jax.lax.map(part, places))
+
+    def one(place: jax.Array) -> Any:
+        side = part(place)
+        return side.summed() if isinstance(side, lai.ValidationSummary) else side
+
+    zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(one, places[0]))
+    return jax.lax.scan(lambda sums, place: (sums + one(place), None), zeros, places)[0]
+
+
+def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
+    """Return the summary of all chunks, whose summaries lie along a first axis of every array."""
+    factors, *rest = parts.totals
+    whole = tuple(part.reshape((-1, *part.shape[2:])) for part in factors)
+    summed = (tuple(block.sum(0) for block in blocks) for blocks in rest)
+    return replace(parts, totals=(whole, *summed), samples=parts.samples.sum())

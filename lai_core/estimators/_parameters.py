@@ -185,12 +185,18 @@ def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], .
     return tuple(found)
 
 
-def along(
-    summed: tuple[tuple[Array, ...], ...], training: Gradients, work: Workspace
-) -> Float[Array, " n_train"]:
-    """Return the inner products of every training sample's gradient with the `totals`."""
-    paired = zip(summed, training.values(), strict=True)
-    return _summed([use.along(total, work) for total, uses in paired for use in uses])
+def along(summed: tuple[Any, ...], training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
+    """Return the inner products of every training sample's gradient with the `totals`.
+
+    One that is a gradient still is summed, or multiplied sample by sample, whichever is cheaper.
+    """
+    found = []
+    for total, uses in zip(summed, training.values(), strict=True):
+        if isinstance(total, ParameterGradient):
+            found += [column_sums(total, use, work) for use in uses]
+        else:
+            found += [use.along(total, work) for use in uses]
+    return _summed(found)
 
 
 def _summed(parts: Sequence[Array]) -> Array:

@@ -11,6 +11,7 @@ from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, check_lai_trace, readout_scales
+from lai_core.estimators._factored import gradient_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
@@ -42,7 +43,7 @@ def exact_sides(
     asked = find_estimator(estimator)
     if isinstance(validation, ValidationSummary):
         work = check_summary(validation, training, estimator, exclude_self, memory_budget)
-        return Sides(validation.totals, estimators.seen_gradients(asked, training, work), work)
+        return Sides(_totals(validation, work), estimators.seen_gradients(asked, training, work), work)
     work = check_pair(validation, training, asked.gradients, memory_budget)
     if exclude_self:
         check_same_samples(validation, training)
@@ -64,7 +65,7 @@ def lai_sides(
         work = check_summary(validation, training, "lai", exclude_self, memory_budget)
         positions = _summary_positions(validation, positions)
         check_lai_trace(training, work, positions, "training")
-        summed: Any = validation.totals
+        summed: Any = _totals(validation, work)
     else:
         positions = "tokens" if positions is None else positions
         work = check_lai_pair(validation, training, positions, memory_budget)
@@ -107,6 +108,14 @@ def check_summary(
     return Workspace(xp, accumulation_dtype(xp, first["validation"].dtype, work.dtype), work.memory_budget)
 
 
+def _totals(summary: ValidationSummary, work: Workspace) -> tuple[Any, ...]:
+    """Return a summary's totals, one that is not summed yet as the gradient whose sum it is."""
+    if not summary.factored:
+        return summary.totals
+    first, *rest = summary.totals
+    return gradient_of(first, work.xp), *rest
+
+
 def _summary_positions(summary: ValidationSummary, positions: str | None) -> str:
     if positions is not None and positions != summary.positions:
         msg = f"positions: expected {summary.positions!r}, with which the summary was made, got {positions!r}"
@@ -117,7 +126,8 @@ def _summary_positions(summary: ValidationSummary, positions: str | None) -> str
 def _check_block_widths(summary: ValidationSummary, training: estimators.Gradients) -> None:
     (gradient,) = training["readouts"]
     blocks = gradient.columns if isinstance(gradient, OuterGradient) else ()
-    for index, (total, block) in enumerate(zip(summary.totals[0], blocks, strict=False)):
+    totals = summary.totals[0][1:] if summary.factored else summary.totals[0]
+    for index, (total, block) in enumerate(zip(totals, blocks, strict=False)):
         if total.shape[-1] != block.shape[-1]:
             msg = (
                 f"training: expected readout {index} of width {total.shape[-1]} as in the summary, got "

@@ -195,7 +195,7 @@ class Route:
         What scoring the batch takes, in forward passes of it, counted in multiply-adds; of `flatten`
         against as many validation samples as the batch has.
     summary_bytes
-        What the validation set's summary holds, for any number of samples; of `flatten`, per as many
+        What the validation set's summary holds at most, for any number of samples; of `flatten`, per as many
         samples as the batch has.
     meaning
         What the score is then.

@@ -1,20 +1,25 @@
 """A validation set as its summed gradients: its size no longer matters to what scoring costs."""
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
+from operator import add
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
-from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, itemsize, namespace_of
 from lai_core._engine.positions import number_of_positions
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_trace
+from lai_core.estimators._factored import factored, folded, folded_entries, joined
 from lai_core.estimators._positions import POSITIONS
 from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
 from lai_core.records.base import Trace
 from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts
+
+Totals = tuple[tuple[Array, ...], ...]
+"""Per parameter, the blocks of its summed gradient."""
 
 SUMMARIZED = tuple(each for each in CATALOGUE if each.summary and not each.fits_weights)
 
@@ -40,13 +45,18 @@ class ValidationSummary:
         How many validation samples went in.
     layouts
         The layers' widths, flags and weight keys, which a training trace must share.
+    factored
+        Whether the first parameter's total is not summed yet: `totals[0]` then holds, for m validation
+        samples or positions, rows `(m, d_L)`, blocks of columns `(m, d_(l-1))` and, for the biases, ones
+        `(m,)`, whose product over m is the total. By shapes alone: while that is less than the sum.
     """
 
     estimator: str
     positions: str | None
-    totals: tuple[tuple[Array, ...], ...]
+    totals: Totals
     samples: Any
     layouts: Layouts
+    factored: bool = False
 
     def __repr__(self) -> str:
         """Name the estimator, how positions are read, and how much was summed up."""
@@ -69,23 +79,73 @@ class ValidationSummary:
         """
         if not isinstance(other, ValidationSummary):
             return NotImplemented
-        for what in ("estimator", "positions"):
-            expected, got = getattr(self, what), getattr(other, what)
-            if expected != got:
-                msg = f"summary: expected {what} {expected!r} as in the first summary, got {got!r}"
-                raise ValueError(msg)
-        check_equal_layouts("the first summary", self.layouts, "summary", other.layouts)
-        namespace_of({"first summary": self.totals[0][0], "summary": other.totals[0][0]})
-        totals = tuple(
-            tuple(left + right for left, right in zip(*parameter, strict=True))
-            for parameter in zip(self.totals, other.totals, strict=True)
-        )
-        samples = self.samples + other.samples
-        return ValidationSummary(self.estimator, self.positions, totals, samples, self.layouts)
+        return joined_summaries([self, other])
+
+    def summed(self, *, memory_budget: int | None = None) -> "ValidationSummary":
+        """Return the summary with every total summed up, also where its factors are the smaller.
+
+        Parameters
+        ----------
+        memory_budget
+            Bytes that the sum may take. None: as many as it needs.
+
+        Returns
+        -------
+        ValidationSummary
+            Whose totals do not grow with the validation set; itself where they do not already.
+        """
+        if not self.factored:
+            return self
+        factors, *rest = self.totals
+        xp = namespace_of({"rows": factors[0]})
+        needed = folded_entries(factors) * itemsize(xp, factors[0].dtype)
+        if memory_budget is not None and needed > memory_budget:
+            raise _too_large(needed, memory_budget, self.estimator)
+        return replace(self, totals=(folded(factors, xp), *rest), factored=False)
 
     def __radd__(self, other: object) -> "ValidationSummary":
         """Let `sum` begin with its 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+
+def joined_summaries(
+    parts: Sequence[ValidationSummary], memory_budget: int | None = None
+) -> ValidationSummary:
+    """Return the summary of all validation sets together.
+
+    Returns
+    -------
+    ValidationSummary
+        Of factors while they are less than their sum.
+
+    Raises
+    ------
+    ValueError
+        If the summaries are of different estimators, positions or models, or their sum exceeds the budget.
+    """
+    first, *others = parts
+    for other in others:
+        for what in ("estimator", "positions"):
+            expected, got = getattr(first, what), getattr(other, what)
+            if expected != got:
+                msg = f"summary: expected {what} {expected!r} as in the first summary, got {got!r}"
+                raise ValueError(msg)
+        check_equal_layouts("the first summary", first.layouts, "summary", other.layouts)
+    xp = namespace_of({f"summary {index}": part.totals[0][0] for index, part in enumerate(parts)})
+    samples = sum((other.samples for other in others), start=first.samples)
+    whole = joined([part.totals[0] for part in parts], xp) if all(part.factored for part in parts) else None
+    if whole is None:
+        totals = _added([part.summed(memory_budget=memory_budget).totals for part in parts])
+    else:
+        totals = (whole, *_added([part.totals[1:] for part in parts]))
+    return replace(first, totals=totals, samples=samples, factored=whole is not None)
+
+
+def _added(totals: Sequence[Totals]) -> Totals:
+    return tuple(
+        tuple(reduce(add, same) for same in zip(*parameter, strict=True))
+        for parameter in zip(*totals, strict=True)
+    )
 
 
 def summarize(
@@ -147,7 +207,7 @@ def summarize(
     summary: Any = None
     for part in parts:
         one = _summarize(part, kept, positions, memory_budget)
-        summary = one if summary is None else summary + one
+        summary = one if summary is None else joined_summaries([summary, one], memory_budget)
     if summary is None:
         msg = "validation: expected at least one trace, got an empty iterable"
         raise ValueError(msg)
@@ -169,20 +229,28 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
     gradients = estimators.seen_gradients(estimator, trace, work, positions)
     if not gradients:
         raise estimators.nothing_seen("validation")
-    _check_size(gradients, work, estimator)
+    (key, uses), *_ = gradients.items()
+    apart = estimator.parameters in {"readouts", "last"} and len(uses) == 1
+    factors = factored(uses[0], work) if apart else None
+    rest = gradients if factors is None else {name: one for name, one in gradients.items() if name != key}
+    held = 0 if factors is None else sum(prod(part.shape) for part in factors)
+    held += sum(uses[0].total_entries() for uses in rest.values())
+    needed = held * itemsize(work.xp, work.dtype)
+    if needed > work.memory_budget:
+        raise _too_large(needed, work.memory_budget, estimator.name)
+    summed = estimators.totals(rest, work)
     return ValidationSummary(
         estimator.name,
         positions if estimator.positions else None,
-        estimators.totals(gradients, work),
+        summed if factors is None else (factors, *summed),
         trace.layers[0].samples(),
         layouts(trace, estimator.gradients),
+        factored=factors is not None,
     )
 
 
-def _check_size(gradients: estimators.Gradients, work: Workspace, estimator: Estimator) -> None:
-    entries: dict[Hashable, int] = {key: uses[0].total_entries() for key, uses in gradients.items()}
-    needed = sum(entries.values()) * itemsize(work.xp, work.dtype)
-    if needed > work.memory_budget:
-        smaller = "" if estimator.parameters == "last" else ", or summarize 'lli'"
-        way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
-        raise over_budget("the summary", needed, work.memory_budget, way_out)
+def _too_large(needed: int, memory_budget: int, estimator: str) -> ValueError:
+    """Build the error of a summary that would exceed its budget."""
+    smaller = "" if find_estimator(estimator).parameters == "last" else ", or summarize 'lli'"
+    way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
+    return over_budget("the summary", needed, memory_budget, way_out)

@@ -6,11 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import lai_core as lai
+from lai_core._adapters import are_cheaper, joined_summaries, width_of
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.sketch import Sketch
 
 
-def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device) -> Any:
+def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device, memory_budget: int) -> Any:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
 
     A process that has none, here None, takes the form of another's, with zeros in it, and its sketch.
@@ -33,23 +35,43 @@ def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device)
         )
         raise ValueError(msg)
     (samples,) = group.totals(summary.samples)
-    blocks = iter(group.summed([block for parts in summary.totals for block in parts]))
-    totals = tuple(tuple(next(blocks) for _ in parts) for parts in summary.totals)
-    return replace(side, parts=(replace(summary, totals=totals, samples=int(samples)),))
+    factors = _all_factors(summary, group)
+    own = summary.summed(memory_budget=memory_budget).totals if factors is None else summary.totals[1:]
+    blocks = iter(group.summed([block for parts in own for block in parts]))
+    totals = tuple(tuple(next(blocks) for _ in parts) for parts in own)
+    if factors is not None:
+        totals = (factors, *totals)
+    whole = replace(summary, totals=totals, samples=int(samples), factored=factors is not None)
+    return replace(side, parts=(whole,))
+
+
+def _all_factors(summary: lai.ValidationSummary, group: Alone) -> tuple[Tensor, ...] | None:
+    """Return the factors of all processes; None on all of them where the sum is the smaller."""
+    if group.most(not summary.factored):
+        return None
+    factors: Any = summary.totals[0]
+    (positions,) = group.totals(len(factors[0]))
+    if not are_cheaper(int(positions), factors[0].shape[1], width_of(factors)):
+        return None
+    return tuple(group.gathered(part)[0] for part in factors)
 
 
 def others(total: Any, own: Any) -> Any:
     """Return what a sum holds of the other processes' samples."""
     (whole,), (part,) = total.parts, own.parts
-    pairs = zip(whole.totals, part.totals, strict=True)
-    totals = tuple(tuple(x - y for x, y in zip(*pair, strict=True)) for pair in pairs)
-    return replace(whole, totals=totals, samples=whole.samples - part.samples)
+    kept = 1 if part.factored else None  # of factors, the rows alone: they are multiplied with the rest
+    first, *rest = part.totals
+    minus = tuple(-block for block in first[:kept]) + (first[1:] if part.factored else ())
+    negative = (minus, *(tuple(-block for block in blocks) for blocks in rest))
+    return joined_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
 
 
 def _blank(side: Any, device: torch.device | None) -> Any:
     """Return the form of a side, zeros on a device; without one, a single zero for each block."""
     (summary,) = side.parts
-    totals = tuple(tuple(_zeros(block, device) for block in parts) for parts in summary.totals)
+    first, *rest = summary.totals
+    none = tuple(block[:0] for block in first) if summary.factored else first  # no sample, no factors
+    totals = tuple(tuple(_zeros(block, device) for block in parts) for parts in (none, *rest))
     return replace(side, parts=(replace(summary, totals=totals, samples=0),))
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import default_positions
+from lai_core._adapters import default_positions, joined_summaries
 from lai_core.estimators.catalogue import Estimator
 from lai_torch._curation.scorers.base import (
     Batch,
@@ -138,7 +138,7 @@ class TraceScorer(Scorer):
 
     def _joined(self, own: ValidationSide | None) -> ValidationSide | None:
         device = next(self.model.parameters()).device
-        side: ValidationSide | None = joined(own, self.group, self.sketch, device)
+        side: ValidationSide | None = joined(own, self.group, self.sketch, device, self.memory_budget)
         return side
 
     def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
@@ -182,7 +182,7 @@ class TraceScorer(Scorer):
                 continue
             self._forwards(trace, positions, part)
             one = self._summary(trace, positions)
-            total = one if total is None else total + one
+            total = one if total is None else joined_summaries([total, one], self.memory_budget)
         return ValidationSide(tuple(traces) if total is None else (total,), positions)
 
     def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Batch, Any, str | None]]:
