@@ -51,18 +51,23 @@ class Coverage:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """How far Ghost's kernel is from the inner products of gradients taken one sample at a time.
+    """How far Ghost and exact scores are from gradients taken one sample at a time.
 
     Attributes
     ----------
     relative_error
-        `max |K - K_ref| / max |K_ref|` over all parameters together.
+        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters together.
     layers
-        The same for the parameters of one record, or of records that share one.
+        The same for the parameters of one record, or of records that share one; where a layer's
+        gradients are rounding beside the whole, relative to the whole's precision.
+    exact
+        `max |s - s_ref| / max |s_ref|` of the batch's exact scores, as a step takes them, along its own
+        summed gradient.
     """
 
     relative_error: float
     layers: Mapping[str, float]
+    exact: float
 
 
 def check_batch(role: str, batch: Any) -> None:

@@ -1,14 +1,13 @@
 """Ghost and exact scores against one gradient a sample, on the user's own model and batch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core import _adapters
+from lai_core._adapters import SelfCheck as SelfCheck
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
@@ -16,25 +15,6 @@ from lai_jax._program.losses import losses_of
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
-
-
-@dataclass(frozen=True)
-class SelfCheck(_adapters.SelfCheck):
-    """How far Ghost and exact scores are from gradients taken one sample at a time.
-
-    Attributes
-    ----------
-    relative_error
-        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters together.
-    layers
-        The same for the parameters of one record, or of records that share one; where a layer's
-        gradients are rounding beside the whole, relative to the whole's precision.
-    exact
-        `max |s - s_ref| / max |s_ref|` of the batch's exact scores, as a jitted step takes them, along its
-        own summed gradient.
-    """
-
-    exact: float = 0.0
 
 
 def selfcheck(

@@ -27,15 +27,12 @@ PASSES = ("selective", "whole")
 
 @dataclass(frozen=True)
 class SelfCheck(_adapters.SelfCheck):
-    """How far Ghost's kernel is from the inner products of gradients taken one sample at a time.
+    """How far Ghost, exact scores and a curator's passes are from plain autograd.
 
     Attributes
     ----------
-    relative_error
-        `max |K - K_ref| / max |K_ref|` over all parameters together.
-    layers
-        The same for the parameters of one record, or of records that share one; where a layer's
-        gradients are rounding beside the whole, relative to the whole's precision.
+    relative_error, layers
+        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters, and over each record's.
     exact
         `max |s - s_ref| / max |s_ref|` of the batch's `exact_scores` along its own summed gradient.
     backward
@@ -45,7 +42,6 @@ class SelfCheck(_adapters.SelfCheck):
         key bias has none but rounding), relative to these. None where no pass was named.
     """
 
-    exact: float = 0.0
     backward: Mapping[str, float] | None = None
 
 

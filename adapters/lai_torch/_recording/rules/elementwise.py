@@ -1,5 +1,6 @@
 """Parameters that are added, multiplied or normalise: a copy per sample gives each sample's own gradient."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -118,76 +119,19 @@ def _trainable(recorder: Recorder, *parameters: Any) -> bool:
     return any(source is not None and recorder.trains(source) for source in found)
 
 
-def _layer_norm(
-    recorder: Recorder,
-    func: Any,
-    input: Any,
-    normalized_shape: Any,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
-) -> Any:
-    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
-        return NotImplemented
-    plain = functional.layer_norm(input, normalized_shape, None, None, eps)
-    return _affine(recorder, plain, weight, bias, None)
+def _norm(func: Any, axis: int | None = None, **fixed: Any) -> Rule:
+    """Return the rule of a normalisation: without its gain and offset, which then follow."""
+    names = tuple(inspect.signature(func).parameters)
+    affine = dict.fromkeys({"weight", "bias"}.intersection(names))
 
+    def rule(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        weight, bias = given.get("weight"), given.get("bias")
+        if not _trainable(recorder, weight, bias) or not recorder.is_batched(given["input"]):
+            return NotImplemented
+        return _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
 
-def _rms_norm(
-    recorder: Recorder, func: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None
-) -> Any:
-    if not _trainable(recorder, weight) or not recorder.is_batched(input):
-        return NotImplemented
-    return _affine(recorder, functional.rms_norm(input, normalized_shape, None, eps), weight, None, None)
-
-
-def _group_norm(
-    recorder: Recorder,
-    func: Any,
-    input: Any,
-    num_groups: int,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
-) -> Any:
-    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
-        return NotImplemented
-    return _affine(recorder, functional.group_norm(input, num_groups, None, None, eps), weight, bias, 1)
-
-
-def _batch_norm(
-    recorder: Recorder,
-    func: Any,
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
-        return NotImplemented
-    plain = functional.batch_norm(input, running_mean, running_var, None, None, False, momentum, eps)
-    return _affine(recorder, plain, weight, bias, 1)
-
-
-def _instance_norm(
-    recorder: Recorder,
-    func: Any,
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    *options: Any,
-    **named: Any,
-) -> Any:
-    if not _trainable(recorder, weight, bias) or not recorder.is_batched(input):
-        return NotImplemented
-    plain = functional.instance_norm(input, running_mean, running_var, None, None, *options, **named)
-    return _affine(recorder, plain, weight, bias, 1)
+    return rule
 
 
 def _prelu(recorder: Recorder, func: Any, input: Any, weight: Any) -> Any:
@@ -216,30 +160,19 @@ def _scaled_attention(
     return NotImplemented if copies is None else func(query, key, value, copies, *args, **kwargs)
 
 
-_NAMES: tuple[str, ...] = (
-    "add",
-    "sub",
-    "subtract",
-    "rsub",
-    "mul",
-    "multiply",
-    "div",
-    "divide",
-    "true_divide",
-    "pow",
-    "where",
-)
-_NAMES += ("maximum", "minimum", "addcmul", "addcdiv", "lerp", "atan2", "__radd__", "__rmul__", "__rsub__")
-_NAMES += ("__rtruediv__", "__rdiv__", "__rpow__")
+def _forms(names: str) -> set[Any]:
+    forms = [form for name in names.split() for form in (name, name + "_")]
+    return {getattr(owner, form) for owner in (torch, Tensor) for form in forms if hasattr(owner, form)}
+
 
 BROADCASTING: dict[Any, Rule] = {
-    **{
-        found: _elementwise
-        for owner in (torch, Tensor)
-        for name in _NAMES
-        for found in (getattr(owner, name, None), getattr(owner, name + "_", None))
-        if found is not None
-    },
+    **dict.fromkeys(
+        _forms(
+            "add sub subtract rsub mul multiply div divide true_divide pow where maximum minimum addcmul "
+            "addcdiv lerp atan2 __radd__ __rmul__ __rsub__ __rtruediv__ __rdiv__ __rpow__"
+        ),
+        _elementwise,
+    ),
     Tensor.expand: _expand,
     Tensor.expand_as: _expand,
     Tensor.repeat: _expand,
@@ -251,11 +184,6 @@ BROADCASTING: dict[Any, Rule] = {
 """Rules of the functions that combine a parameter with a batch element by element."""
 
 
-def _forms(names: str) -> set[Any]:
-    forms = [form for name in names.split() for form in (name, name + "_")]
-    return {getattr(owner, form) for owner in (torch, Tensor) for form in forms if hasattr(owner, form)}
-
-
 ADDING = _forms("add sub subtract rsub __radd__ __rsub__")
 """Functions that add a parameter to the batch, or compare both."""
 
@@ -263,10 +191,10 @@ SCALING = _forms("mul multiply div divide true_divide __rmul__ __rtruediv__")
 """Functions that are products where they broadcast the batch over the parameter's own axes."""
 
 NORMS: dict[Any, Rule] = {
-    functional.layer_norm: _layer_norm,
-    functional.rms_norm: _rms_norm,
-    functional.group_norm: _group_norm,
-    functional.batch_norm: _batch_norm,
-    functional.instance_norm: _instance_norm,
+    functional.layer_norm: _norm(functional.layer_norm),
+    functional.rms_norm: _norm(functional.rms_norm),
+    functional.group_norm: _norm(functional.group_norm, axis=1),
+    functional.batch_norm: _norm(functional.batch_norm, axis=1, training=False),
+    functional.instance_norm: _norm(functional.instance_norm, axis=1),
 }
 """Rules of the normalisations with a gain and an offset."""
