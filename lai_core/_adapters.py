@@ -93,11 +93,8 @@ def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: 
     """
     check_choice("at", at, ("start", "midpoint"))
     check_choice("reduction", reduction, ("mean", "sum"))
-    if at == "midpoint" and optimizer is not None:
-        msg = "optimizer: at='midpoint' is of an SGD step; pass one or the other"
-        raise ValueError(msg)
-    if at == "midpoint" and learning_rate is None:
-        msg = "learning_rate: at='midpoint' needs the learning rate of its step, got None"
+    if at == "midpoint" and optimizer is None and learning_rate is None:
+        msg = "learning_rate: at='midpoint' needs an optimizer, or the learning rate of an SGD step, got None"
         raise ValueError(msg)
     if at == "start" and optimizer is None and learning_rate is not None:
         msg = "learning_rate: scores at the start are per unit learning rate; leave it out"

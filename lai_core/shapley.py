@@ -25,6 +25,7 @@ __all__ = [
     "monte_carlo_shapley",
     "one_step_shapley",
     "shapley_first_order_bound",
+    "step_midpoint_scores",
 ]
 
 MOST_PLAYERS = 16
@@ -178,6 +179,35 @@ def midpoint_scores(
     xp, eta = xp_of(gradients), float(learning_rate)
     moves = gradients * eta
     return matmul(xp, moves, gradient(parameters - xp.sum(moves, axis=0) / 2.0)) / eta
+
+
+@checked
+def step_midpoint_scores(
+    slope: Callable[[Array], Array], gradients: Float[Array, "n p"], /
+) -> Float[Array, " n"]:
+    r"""Compute inner products with the derivative of any step at half of the batch's gradient.
+
+    Implements :eq:`step-midpoint`: :math:`\phi_j = -g_j^\top \nabla F(\tfrac12 \sum_i g_i)` with
+    :math:`F(G)` the validation loss after the optimizer's step on the gradient G, exact where F is quadratic:
+    what comes before j is on average half of the rest, and j's own part is averaged over its length. With
+    :math:`F(G) = L_V(\theta - \eta G)` it is :math:`\eta` times `midpoint_scores`.
+
+    Parameters
+    ----------
+    slope
+        The gradient of F: from the gradient that the optimizer is given to the derivative, in it, of the
+        summed validation loss after the step.
+    gradients
+        Gradients of the samples' own losses, each times its weight in the step.
+
+    Returns
+    -------
+    array
+        :math:`\phi_j`, in units of the loss, up to `midpoint_error_bound` at learning rate 1 for a Hessian
+        of F with that Lipschitz constant. Positive helps.
+    """
+    xp = xp_of(gradients)
+    return -matmul(xp, gradients, slope(xp.sum(gradients, axis=0) / 2.0))
 
 
 @checked

@@ -10,6 +10,9 @@ indicators of two samples have variance 1/4 and covariance 1/12, and t has mean 
 Quadratics. A marginal is ``eta <g, grad L(theta)> - eta^2 <g, H D>``, linear in D, and ``E D = G / 2``:
 exact, for matrices of symbolic size.
 
+Any step. The same with F, the loss after the step as a function of the gradient it is given, in place of L;
+an affine step (momentum, weight decay) of a quadratic loss is such an F.
+
 First order. ``|grad L(theta - eta D) - grad L(theta)| <= lam eta |D|`` and ``E |D| <= sum |g_i| / 2``.
 
 Midpoint. Expand about ``theta - eta G / 2``: the linear term has mean zero and the rest is at most
@@ -29,6 +32,9 @@ from proofs._harness import AtMost, Equal, Statement, Steps
 from proofs._symbols import vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
+STEP_SCOPE = (
+    "any number of samples and parameters, any step after which the loss is quadratic in the gradient"
+)
 FIRST_SCOPE = (
     "any number of samples and parameters, any loss with a Lipschitz gradient; numbers on quadratics"
 )
@@ -129,6 +135,67 @@ MIDPOINT_MUTANTS = {
 def prove_midpoint(settle):
     """Show that the one-step Shapley value of a quadratic is the midpoint score."""
     settle(MIDPOINT, midpoint_proof, MIDPOINT_MUTANTS)
+
+
+def step_midpoint(*, share: sp.Rational = HALF, sign: int = -1, whole: bool = True) -> Statement:
+    """State the same of a loss that is quadratic in the gradient an optimizer is given, whatever its step."""
+    p = 2
+
+    def claim(samples: int) -> Equal:
+        moves = gradients(samples, p)
+        value = shapley(lambda at: quadratic(-at / rate, p), moves)  # F of what has come, not of the step
+        joined = sum(moves if whole else moves[1:], sp.zeros(p, 1))
+        return Equal(sign * moves[0].dot(vector("v", p) + _curvature(p) * (share * joined)), value)
+
+    return Statement(
+        slug="step-midpoint",
+        scope=STEP_SCOPE,
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=lambda samples: (gradients(samples, p), vector("v", p), _curvature(p)),
+        parts={"share": share, "sign": sign, "whole": whole},
+    )
+
+
+def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
+    """Average over orders; then that an affine step of a quadratic loss is such an F, for any matrices."""
+    part = statement.part
+    n, s = sp.symbols("n s", integer=True, positive=True)
+    arrivals(steps)
+    steps.identity("one given sample before", sp.summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
+    p = sp.Symbol("p", integer=True, positive=True)
+    half_curvature = sp.MatrixSymbol("B", p, p)
+    hessian = half_curvature + half_curvature.T
+    v, g, before, rest, start = (sp.MatrixSymbol(name, p, 1) for name in ("v", "g", "d", "r", "a"))
+
+    def loss(at: sp.MatrixExpr) -> sp.Expr:
+        return sp.Trace(v.T * at) + sp.Trace(at.T * hessian * at) / 2
+
+    def slope(ahead: sp.MatrixExpr) -> sp.Expr:
+        return sp.Trace(g.T * v) + sp.Trace(g.T * hessian * ahead)
+
+    steps.identity("marginal", loss(before) - loss(before + g), -slope(before + g / 2))
+    joined = rest + g if part.whole else rest
+    steps.identity("the mean", part.sign * slope(part.share * joined), -slope(rest / 2 + g / 2))
+    scale = sp.MatrixSymbol("M", p, p)  # an affine step, as momentum and weight decay make it
+    moved = [start - scale * at for at in (before, before + g)]
+    pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
+    steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)
+
+
+STEP_MIDPOINT = step_midpoint()
+STEP_MIDPOINT_MUTANTS = {
+    "at the start of the step": step_midpoint(share=sp.S.Zero),
+    "at its end": step_midpoint(share=sp.S.One),
+    "without the sample's own part": step_midpoint(whole=False),
+    "the other sign": step_midpoint(sign=1),
+}
+
+
+@pytest.mark.equation("step-midpoint")
+def prove_step_midpoint(settle):
+    """Show that half of the gradient is the right place for any step that keeps the loss quadratic."""
+    settle(STEP_MIDPOINT, step_midpoint_proof, STEP_MIDPOINT_MUTANTS)
 
 
 def first_order(*, factor: sp.Rational = HALF, lipschitz: bool = True, whole: bool = True) -> Statement:

@@ -43,9 +43,10 @@ def exact_scores(
     at
         `start`: at the parameters as they are. `midpoint`: after half of the SGD step on the whole
         batch, where the score is the one-step Shapley value up to second order in the step, and exactly
-        for a quadratic loss (:eq:`midpoint`).
+        for a quadratic loss (:eq:`midpoint`). With an optimizer: the derivative of its step on half of the
+        batch's gradient, which is the same for any step (:eq:`step-midpoint`).
     learning_rate
-        Of that step, for `midpoint`. With an `optimizer`, what the scores are divided by.
+        Of that SGD step, for `midpoint`. With an `optimizer`, what the scores are divided by.
     reduction
         `mean` or `sum`: how the batch's losses make the training loss whose step is meant.
     optimizer
@@ -100,6 +101,7 @@ def exact_scores(
             restored,
             optimizer,
             reduction,
+            share=0.5 if at == "midpoint" else 1.0,
         )
         rate = 1.0 if learning_rate is None else learning_rate
         return -directional_derivatives(of, moving, training, direction)[1] / rate
@@ -121,10 +123,12 @@ def _optimizer_direction(
     restored: Callable[[list[Any]], Any],
     optimizer: tuple[Any, Any],
     reduction: str,
+    *,
+    share: float,
 ) -> list[jax.Array]:
-    """Return the validation gradient after the step, taken back through the step."""
+    """Return the validation gradient after a step on a share of the gradient, taken back through it."""
     tx, state = optimizer
-    gradient = jax.grad(lambda values: _reduced(training(values), reduction))(moving)
+    gradient = jax.grad(lambda values: share * _reduced(training(values), reduction))(moving)
 
     def stepped(gradients: list[jax.Array]) -> list[jax.Array]:
         updates, _ = tx.update(restored(gradients), state, restored(moving))

@@ -99,9 +99,10 @@ def exact_scores(
     at
         `start`: the validation gradient at the parameters as they are. `midpoint`: after half of the
         SGD step on the whole batch, where the score is the one-step Shapley value up to second order
-        in the step, and exactly for a quadratic loss (:eq:`midpoint`).
+        in the step, and exactly for a quadratic loss (:eq:`midpoint`). With an optimizer: the derivative
+        of its step on half of the batch's gradient, which is the same for any step (:eq:`step-midpoint`).
     learning_rate
-        Of that step; for `midpoint` alone.
+        Of that SGD step; for `midpoint` without an optimizer.
     reduction
         `mean` or `sum`: how the batch's losses make the training loss whose step is meant.
     optimizer
@@ -175,6 +176,8 @@ def _direction(function: Function, validation: Any, training: Any, meant: _Step)
     start = function.point()
     step = gradient(function, training, reduction=meant.reduction, role="training")
     if meant.optimizer is not None:
+        if meant.at == "midpoint":
+            step = {name: 0.5 * part for name, part in step.items()}
         after, pull = stepped(function, start, step, meant.optimizer, meant.max_norm)
         with function.at(after):
             return pull(gradient(function, validation, reduction="sum", size=size))
@@ -203,7 +206,7 @@ def check_options(
         check_choice("method", method, tuple(METHODS))
     if optimizer is not None:
         check_optimizer(optimizer)
-    if learning_rate is not None and at == "start":
+    if learning_rate is not None and optimizer is not None:
         msg = "learning_rate: an optimizer has its own; leave it out"
         raise ValueError(msg)
     if learning_rate is not None and not learning_rate > 0:

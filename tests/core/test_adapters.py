@@ -55,10 +55,9 @@ def test_positions_are_tokens_where_every_layer_has_the_last_ones():
     [
         (("ends", None, "mean", None), "at: expected one of 'start', 'midpoint', got 'ends'"),
         (("start", None, "sums", None), "reduction: expected one of 'mean', 'sum', got 'sums'"),
-        (("midpoint", 0.1, "mean", "SGD"), "optimizer: at='midpoint' is of an SGD step"),
         (
             ("midpoint", None, "mean", None),
-            "learning_rate: at='midpoint' needs the learning rate of its step",
+            "learning_rate: at='midpoint' needs an optimizer, or the learning rate of an SGD step",
         ),
         (("start", 0.1, "mean", None), "learning_rate: scores at the start are per unit learning rate"),
     ],

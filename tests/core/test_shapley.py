@@ -120,6 +120,47 @@ def test_midpoint_score_is_the_shapley_value_of_a_quadratic(backend, shape, seed
     np.testing.assert_allclose(backend.numpy(scores), expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.equation("step-midpoint")
+@given(shape=st.sampled_from(SHAPES), seed=seeds)
+def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(backend, shape, seed):
+    """Entries step at their own rates, from a buffer, with decay: affine, and no multiple of the gradient."""
+    theta, gradients = draw(shape, seed)
+    problem = Quartic(shape[1], seed, quartic=0.0)
+    buffer, scale = np.random.default_rng(seed + 1).normal(size=(2, shape[1]))
+
+    def moved(gradient):
+        return theta - scale * (0.9 * buffer + gradient + 0.1 * theta)
+
+    scores = shapley.step_midpoint_scores(
+        on(backend, lambda gradient: -scale * problem.gradient(moved(gradient))), backend.array(gradients)
+    )
+    nothing = np.zeros(shape[1])
+    expected = averaged_over_orders(lambda taken: problem.loss(moved(-taken)), nothing, gradients, 1.0)
+    np.testing.assert_allclose(backend.numpy(scores), expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.equation("step-midpoint", "midpoint-error")
+def test_halving_the_gradients_divides_the_error_at_half_of_adams_step_by_eight():
+    generator = np.random.default_rng(0)
+    theta, gradients = draw((4, 3), 1)
+    problem = Quartic(3, 2)
+    mean, square = generator.normal(size=3), generator.uniform(0.5, 1.0, 3)
+
+    def after(gradient):
+        root = np.sqrt(0.9 * square + 0.1 * gradient**2)
+        return problem.loss(theta - 0.1 * (0.5 * mean + 0.5 * gradient) / root)
+
+    def slope(gradient, h=1e-5):
+        return np.array([after(gradient + h * e) - after(gradient - h * e) for e in np.eye(3)]) / (2 * h)
+
+    errors = []
+    for scale in (0.02, 0.01):
+        parts = scale * gradients
+        true = averaged_over_orders(lambda taken: after(-taken), np.zeros(3), parts, 1.0)
+        errors.append(np.abs(shapley.step_midpoint_scores(slope, parts) - true).max())
+    assert 6.0 < errors[0] / errors[1] < 10.0
+
+
 @pytest.mark.equation("shapley-first-order")
 @given(shape=st.sampled_from(SHAPES), seed=seeds, rate=rates)
 def test_inner_product_is_within_the_first_order_bound(backend, shape, seed, rate):

@@ -263,6 +263,7 @@ def test_bad_options_are_named(options, error, message):
         ),
         (lambda: curated(estimator="LAI"), "got 'LAI'; did you mean 'lai'?"),
         (lambda: curated(estimator="ghosts"), "did you mean 'ghost'?"),
+        (lambda: lai_torch.Midpoint(of="adam"), "of: expected 'sgd' or 'optimizer', got 'adam'"),
     ],
 )
 def test_an_estimators_options_are_checked_when_it_is_made(call, message):

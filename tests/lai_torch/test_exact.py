@@ -205,6 +205,30 @@ def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_n
         assert float(found[j]) == pytest.approx(expected, rel=2e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("max_norm", [None, 0.05])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_midpoint_of_an_optimizer_is_its_steps_derivative_at_half_the_gradient(name, max_norm):
+    model, validation, training = network(), data(7), data(N)
+    optimizer = OPTIMIZERS[name](model.parameters())
+    LOSS(model(validation[0]), validation[1]).mean().backward()
+    optimizer.step()
+    options = {"optimizer": optimizer, "max_norm": max_norm}
+    found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", **options)
+    h, half = 1e-5, torch.full((N,), 0.5 / N, dtype=torch.float64)
+    for j in range(N):
+        shift = h * (torch.arange(N) == j)
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, half + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+    if max_norm is None:
+        curator = lai_torch.Curator(
+            model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
+        )
+        torch.testing.assert_close(curator.score(*training)[1].scores, found)
+
+
 class Spectral(nn.Module):
     """A filter of complex parameters before a head."""
 
@@ -303,14 +327,14 @@ def test_nothing_is_left_behind():
         ),
         ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
         ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),
-        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs the learning rate"),
+        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs an optimizer, or"),
         ({"learning_rate": 0.1}, ValueError, "learning_rate: scores at the start are per unit learning rate"),
         ({"max_norm": 1.0}, ValueError, "max_norm: expected a positive norm together with an optimizer"),
         ({"optimizer": torch.optim.RMSprop}, TypeError, "optimizer: expected one of SGD, Adam, AdamW"),
         (
             {"optimizer": torch.optim.SGD, "at": "midpoint", "learning_rate": 0.1},
             ValueError,
-            "pass one or the",
+            "learning_rate: an optimizer has its own; leave it out",
         ),
     ],
 )

@@ -168,7 +168,7 @@ def test_softmax(seed):
         close(influence.softmax_feedback(p, np.array([0]), q, np.array([label])), expected)
 
 
-@pytest.mark.equation("midpoint", "shapley-first-order", "midpoint-error")
+@pytest.mark.equation("midpoint", "step-midpoint", "shapley-first-order", "midpoint-error")
 def test_shapley(seed):
     for side in ("lhs", "rhs"):
         (moves, v, matrix, eta), expected = in_numbers(prove_shapley.MIDPOINT, 3, seed, side)
@@ -187,6 +187,8 @@ def test_shapley(seed):
                 learning_rate=eta,
             )
         close(found[0], expected)
+    (moves, v, matrix), expected = in_numbers(prove_shapley.STEP_MIDPOINT, 3, seed, "lhs")
+    close(shapley.step_midpoint_scores(lambda at: v + matrix @ at, np.stack(moves))[0], expected)
     (sizes, lam, eta), expected = in_numbers(prove_shapley.FIRST, 3, seed)
     gradients = np.array(sizes)[:, None]
     close(shapley.shapley_first_order_bound(gradients, learning_rate=eta, smoothness=lam)[0], expected)

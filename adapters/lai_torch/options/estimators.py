@@ -49,6 +49,9 @@ def _check_option(name: str, value: Any) -> None:
         meant = f"; did you mean {near[0]!r}?" if near else ""
         msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}{meant}"
         raise ValueError(msg)
+    if name == "of" and value not in {"sgd", "optimizer"}:
+        msg = f"of: expected 'sgd' or 'optimizer', got {value!r}"
+        raise ValueError(msg)
     if name == "valid" and value is not None and not callable(value):
         msg = (
             "valid: expected a function from a batch's inputs to its mask (n, t), got "
@@ -223,9 +226,17 @@ class Exact(_Chunked):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Midpoint(Estimator):
-    """Exact scores at the middle of the SGD step that the optimizer's learning rates make."""
+    """Exact scores at the middle of a step.
+
+    Parameters
+    ----------
+    of
+        `sgd`: of the SGD step that the optimizer's learning rates make. `optimizer`: of the next step of
+        the curator's own SGD, Adam or AdamW, as `exact_scores(at="midpoint", optimizer=...)` has it.
+    """
 
     name = "midpoint"
+    of: str = "sgd"
 
 
 ESTIMATORS: dict[str, type[Estimator]] = {

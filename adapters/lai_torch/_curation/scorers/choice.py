@@ -29,7 +29,7 @@ def scorer(
     """Return the scorer of an estimator."""
     facts = estimator.facts
     if facts.learning_rate:
-        return MidpointScorer(model, loss, optimizer)
+        return MidpointScorer(model, loss, optimizer, getattr(estimator, "of", "sgd"))
     if facts.gradients is None:
         return ExactScorer(model, loss)
     options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}

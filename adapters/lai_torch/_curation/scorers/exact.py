@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lai_torch._curation.scorers.base import Batch, Itself, Reading, Scored, Scorer, chunks, nothing_finite
+from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function, Point, gradient
@@ -60,11 +61,16 @@ class ExactScorer(Scorer):
 
 
 class MidpointScorer(ExactScorer):
-    """Exact scores along the validation gradient after half of the tentative SGD step."""
+    """Exact scores along the validation gradient after a step on half of the batch's gradient.
 
-    def __init__(self, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer) -> None:
+    The step is that of SGD at the optimizer's learning rates, or the optimizer's own.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer, of: str) -> None:
         super().__init__(model, loss)
-        self.optimizer = optimizer
+        if of == "optimizer":
+            check_optimizer(optimizer)
+        self.optimizer, self.own_step = optimizer, of == "optimizer"
 
     def summary_of(self, validation: Batch, size: int) -> Any:
         """Keep the set: its gradient is taken at a point that depends on the batch.
@@ -81,19 +87,29 @@ class MidpointScorer(ExactScorer):
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Return the derivatives at the middle of the batch's step, each group at its learning rate."""
         validation, size = (batch, count(*batch)) if isinstance(summary, Itself) else summary
-        middle, finite = self.function.point(), self.finite(batch)
+        middle, finite, pull = self.function.point(), self.finite(batch), None
         if finite is not None:
             step = gradient(self.function, finite, reduction="mean", role="inputs")
-            rates = {
-                id(parameter): float(group["lr"])
-                for group in self.optimizer.param_groups
-                for parameter in group["params"]
-            }
-            for name, parameter in self.function.parameters().items():
-                middle[name] -= 0.5 * rates.get(id(parameter), 0.0) * step[name]
+            half = {name: 0.5 * part for name, part in step.items()}
+            if self.own_step:
+                middle, pull = stepped(self.function, middle, half, self.optimizer, None)
+            else:
+                middle = self._descended(middle, half)
         with self.function.at(middle):
-            direction = super().summary_of(validation, size)
-        return super().read(batch, direction)
+            target = super().summary_of(validation, size)
+        return super().read(batch, target if pull is None else pull(target))
+
+    def _descended(self, point: Point, step: Point) -> Point:
+        """Return the parameters after a step of SGD, each group at its learning rate."""
+        rates = {
+            id(parameter): float(group["lr"])
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+        }
+        parameters = self.function.parameters()
+        return {
+            name: value - rates.get(id(parameters[name]), 0.0) * step[name] for name, value in point.items()
+        }
 
     def fits(self, summary: Any) -> bool:
         """Say that a set suits any parameters."""
