@@ -18,7 +18,7 @@ from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
 from lai_torch._recording.proving.last_layer import last_layer
 from lai_torch._recording.proving.placing import Places, Unplaced
-from lai_torch._recording.proving.reindexed import Reindexed, compared, reindex
+from lai_torch._recording.proving.reindexed import Reindexed, check_behind_zeros, compared, reindex
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
@@ -28,11 +28,16 @@ from lai_torch._recording.watching.sample_axis import Layout
 from lai_torch._recording.watching.uses import Use
 
 
-def proved(task: Task, skipped: frozenset[str], names: frozenset[str]) -> Recording:
-    """Record and prove, leaving more and more parameters to backward passes of their own."""
+def proved(task: Task, before: Known | None) -> Recording:
+    """Record and prove, leaving more and more parameters to backward passes of their own.
+
+    Of another batch something may have been proved `before`.
+    """
+    names = frozenset(named_parameters(task.model, task.loss))
+    skipped: frozenset[str] = frozenset() if before is None else before.skipped
     while True:
         try:
-            recording, precision = _attempted(task, skipped)
+            recording, precision = _attempted(task, skipped, before)
             wrong: frozenset[str] = frozenset()
             if task.every_layer:
                 wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
@@ -62,8 +67,8 @@ def proved(task: Task, skipped: frozenset[str], names: frozenset[str]) -> Record
         skipped |= wrong
 
 
-def _attempted(task: Task, skipped: frozenset[str]) -> tuple[Recording, float]:
-    """Record and prove where the samples lie.
+def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None) -> tuple[Recording, float]:
+    """Record and prove where the samples lie; the same layers may have been proved `before`, in other calls.
 
     Raises
     ------
@@ -74,6 +79,8 @@ def _attempted(task: Task, skipped: frozenset[str]) -> tuple[Recording, float]:
         recorder = task.recorder(skipped=skipped)
         asked = task.model, task.loss, task.batch
         other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
+        if other is not None:
+            check_behind_zeros(*asked, recorder, other)
         with OwnAutocast(), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
@@ -98,7 +105,10 @@ def _attempted(task: Task, skipped: frozenset[str]) -> tuple[Recording, float]:
             warn_of_unread(recorder, _hidden(task, recorder))
         signatures = tuple(use.signature for use in recorder.uses)
         several = recorder.samples > 1
-        known = Known(signatures, certain, skipped, task.trainable, several, behind, frozenset(past))
+        kinds = recorder.calls.kinds()
+        if before is not None and before.signatures == signatures:
+            kinds |= before.calls
+        known = Known(signatures, certain, skipped, task.trainable, several, behind, frozenset(past), kinds)
         recording = recorded(task, recorder, values, final, layouts, found, known)
         return recording, places.precision
 

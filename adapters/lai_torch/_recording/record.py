@@ -1,12 +1,13 @@
 """From a model and a batch to a recording that is proved, or taken over from one that was."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, check_losses, count, usable
-from lai_torch._model.preserve import eager, preserved
+from lai_torch._model.preserve import eager, evaluating, preserved
 from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.masked import check_masked
@@ -67,7 +68,7 @@ def record(
             taken = None
         if taken is not None:
             return taken
-    found = proved(task, frozenset() if known is None else known.skipped, frozenset(names))
+    found = proved(task, known)
     check_masked(found, asked=valid is not None)
     return found
 
@@ -84,6 +85,7 @@ def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Reco
             found = None
         if found is not None and calls.done():
             return found
+        plans.missed(key)
     calls = Calls()
     found = _taken_over(task, known, shortcut, calls, live=False)
     plans.put(key, None if found is None else calls.made())
@@ -104,6 +106,12 @@ def _taken_over(
         values = check_losses(values, recorder.samples)
         if shortcut is not None and not is_last(shortcut, recorder, values):
             return None
+        if calls.plan is None and not known.calls.issuperset(kinds := calls.kinds()):
+            if not live:
+                return None
+            with evaluating(task.model):
+                proved(task, known)
+            known = replace(known, calls=known.calls | kinds)
         if not known.behind.issuperset(parameters_behind(recorder, values)):
             return None
         past = dict.fromkeys(sorted(known.past), HIDDEN)

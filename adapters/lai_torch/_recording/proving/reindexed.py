@@ -85,6 +85,51 @@ def check_same(values: Tensor, again: Tensor, precision: float) -> None:
         raise ValueError(msg)
 
 
+def check_behind_zeros(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder, other: Reindexed
+) -> None:
+    """Raise if samples would be coupled as soon as a parameter is no longer zero all over.
+
+    A gate that starts at zero hides what it multiplies, and opens after the first step: so both orders
+    run once more with such parameters at other values. Offsets of layers hide nothing.
+
+    Raises
+    ------
+    ValueError
+        If they would.
+    """
+    offsets = {name for use in other.uses if use.bias is not None for name in use.bias.names}
+    gates = [
+        parameter
+        for name, parameter in recorder.parameters.items()
+        if name in recorder.trainable and name not in offsets and parameter.is_floating_point()
+    ]
+    gates = [gate for gate in gates if gate.numel() and not bool(gate.any())]
+    if not gates:
+        return
+    index = other.index.cpu()
+    with preserved(model, loss), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        generator = torch.Generator().manual_seed(0)
+        try:
+            for gate in gates:
+                gate.data.copy_(torch.randn(gate.shape, generator=generator))
+            losses = []
+            for inputs, targets in (batch, rows(batch, index, recorder.samples)):
+                losses.append(check_losses(loss(call(model, inputs), targets), recorder.samples))
+        except Exception:  # not every model runs at such values
+            return
+        finally:
+            for gate in gates:
+                gate.data.zero_()
+    check_uncoupled(
+        losses[0],
+        replace(other, losses=losses[1]),
+        "behind a parameter that is zero so far",
+        precision_of(recorder),
+    )
+
+
 def precision_of(recorder: Recorder) -> float:
     """Return the precision of the coarsest type that the model computes in."""
     return max((torch.finfo(kind).eps for kind in recorder.dtypes), default=0.0)

@@ -1,16 +1,24 @@
 """Which calls of a forward pass are layers: told by one recording, so that the next passes by the others.
 
 A recording looks at every call of torch, to know what depends on the batch and on which parameter. Of a
-model that calls the same functions in the same order again, all that is known: only its layers are looked
-at, and are what was proved. Any other order, or another layer at a place, is found on the way or by
-what the layers' records must be, and then the pass is recorded in full. Nothing here says where samples lie.
+model that makes the same calls in the same order again, all that is known: only its layers are looked
+at, and are what was proved. A call is the same if it is of the same function, with the same parameters at
+the same places of its arguments, and the same options (axes, flags). Any other is found on the way, and then
+the pass is recorded in full. Nothing here says where samples lie.
+
+That samples do not see each other was proved of calls of certain kinds, too: `kinds_of`.
 """
 
-from collections.abc import Iterable
+import functools
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import resolve_name
 
 from lai_torch._model.batch import tensors
 from lai_torch._recording.watching.recording import Known
@@ -19,19 +27,42 @@ MOST = 64
 """How many plans are kept: one for each shape of a batch."""
 
 
+MISSES = 4
+"""After how many passes that were not the plan's no more plans are made: the model goes its own ways."""
+TENSOR = "a tensor"
+"""Stands in a call for a tensor that is no parameter."""
+AXES = 8
+"""A larger integer among the arguments is a size, not the number of an axis."""
+SIZED = re.compile(
+    "view|reshape|expand|repeat|tile|unflatten|split|chunk|tensor_split|narrow|select|pad|interpolate|topk|"
+    "one_hot|__getitem__|__setitem__|new_(zeros|ones|empty|full)"
+)
+"""Functions whose integers are sizes or places along an axis, which move with a batch's shapes."""
+
+Call = tuple[Any, ...]
+"""A function, and its arguments: of a parameter its name, of another tensor that it is one."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The functions that a forward pass calls, in order, and at which places they are layers."""
+    """The calls of a forward pass, in order, and at which places they are layers."""
 
-    functions: tuple[Any, ...]
+    calls: tuple[Call, ...]
     layers: frozenset[int]
 
 
 class Calls:
     """The calls of one forward pass, beside those of its plan if there is one.
 
+    Parameters
+    ----------
+    plan
+        That of a pass before.
+
     Attributes
     ----------
+    names
+        The parameters' names, by their identity.
     follows
         Whether they are those of the plan so far.
     plain
@@ -40,23 +71,47 @@ class Calls:
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
-        self._functions: list[Any] = []
+        self.names: Mapping[int, str] = MappingProxyType({})
+        self._calls: list[Call] = []
+        self._axes: list[tuple[int, ...]] = []
         self._layers: set[int] = set()
 
-    def passes_by(self, func: Any) -> bool:
+    def passes_by(
+        self, func: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> bool:
         """Note a call; say whether there is no more to do about it than to run it."""
-        place = len(self._functions)
-        self._functions.append(func)
+        place = len(self._calls)
+        call = (func, *(self._noted(one) for one in args))
+        if kwargs:
+            call = (*call, *((name, self._noted(one)) for name, one in kwargs.items()))
+        self._calls.append(call)
         if self.plan is None or not self.follows:
+            self._axes.append(tuple(one.ndim for one in args if isinstance(one, Tensor)))
             return False
-        expected = self.plan.functions[place] if place < len(self.plan.functions) else None
-        self.follows = expected is func or expected == func  # an attribute's getter is made anew each time
+        # an attribute's getter is made anew each time, and equal to the one before
+        self.follows = place < len(self.plan.calls) and self.plan.calls[place] == call
         return self.follows and place not in self.plan.layers
+
+    def _noted(self, value: Any) -> Any:
+        """Return what of an argument says which call it is: not the numbers in it, and not what made it."""
+        if isinstance(value, Tensor):
+            return self.names.get(id(value), TENSOR)
+        if value is None or isinstance(value, bool | int | str | torch.dtype | torch.device):
+            return value
+        if isinstance(value, float | complex):
+            return bool(value)  # a factor of zero hides whatever it multiplies
+        if isinstance(value, tuple | list):
+            return tuple(map(self._noted, value))
+        if isinstance(value, Mapping):
+            return tuple((str(key), self._noted(one)) for key, one in value.items())
+        if isinstance(value, slice):
+            return value.start is None, value.stop is None, value.step
+        return type(value)
 
     @property
     def place(self) -> int:
         """Where the call is that was noted last."""
-        return len(self._functions) - 1
+        return len(self._calls) - 1
 
     def is_layer(self, place: int, *, plain: bool) -> None:
         """Note that the call at `place` is a layer."""
@@ -65,11 +120,43 @@ class Calls:
 
     def done(self) -> bool:
         """Say whether the pass was the plan's from the first call to the last."""
-        return self.follows and self.plan is not None and len(self._functions) == len(self.plan.functions)
+        return self.follows and self.plan is not None and len(self._calls) == len(self.plan.calls)
 
     def made(self) -> Plan | None:
         """Return the plan of a pass like this one; None where its layers cannot be known by their calls."""
-        return Plan(tuple(self._functions), frozenset(self._layers)) if self.plain else None
+        return Plan(tuple(self._calls), frozenset(self._layers)) if self.plain else None
+
+    def kinds(self) -> frozenset[str]:
+        """Return the kinds of calls that there were, whatever the order, the sizes and which parameters.
+
+        What is proved of one batch is taken over to batches of other sizes, and to other orders, as experts
+        are called in. Coupled are samples by what adds up over their axis, and that is a call of a kind
+        of its own: `mean(0)` where there was `mean(1)`, a normalisation that is training. Dropout works
+        entry by entry, training or not.
+        """
+        pairs = zip(self._calls, self._axes, strict=True)
+        every = {pair for pair in pairs if "dropout" not in getattr(pair[0][0], "__name__", "")}
+        names = frozenset(self.names.values())
+        kinds = {(call[0], axes, _general(call[1:], names, _sized(call[0]))) for call, axes in every}
+        return frozenset(f"{_name(func)} {axes} {arguments}" for func, axes, arguments in kinds)
+
+
+@functools.cache
+def _name(func: Any) -> str:
+    return resolve_name(func) or str(getattr(func, "__qualname__", func))
+
+
+def _sized(func: Any) -> bool:
+    return SIZED.fullmatch(getattr(func, "__name__", "")) is not None
+
+
+def _general(value: Any, names: Collection[str], sized: bool) -> Any:
+    """Return arguments without sizes, and of parameters that they are some."""
+    if isinstance(value, tuple):
+        return tuple(_general(one, names, sized) for one in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if sized or abs(value) > AXES else value
+    return "a parameter" if isinstance(value, str) and value in names else value
 
 
 class Plans:
@@ -77,6 +164,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._plans: dict[Any, Plan | None] = {}
+        self._misses: dict[Any, int] = {}
         self._known: Known | None = None
 
     def key(self, modules: Iterable[nn.Module], batch: Any, valid: Tensor | None, shortcut: Any) -> Any:
@@ -87,11 +175,15 @@ class Plans:
     def get(self, key: Any, known: Known) -> Plan | None:
         """Return the plan of such a pass; none where something else has been proved since."""
         if self._known is not known:
-            self._plans, self._known = {}, known
+            self._plans, self._misses, self._known = {}, {}, known
         return self._plans.get(key)
+
+    def missed(self, key: Any) -> None:
+        """Note that a pass was not its plan's, which took a pass in vain."""
+        self._misses[key] = self._misses.get(key, 0) + 1
 
     def put(self, key: Any, plan: Plan | None) -> None:
         """Keep a plan; of very many shapes the first ones are forgotten."""
-        self._plans[key] = plan
+        self._plans[key] = plan if self._misses.get(key, 0) < MISSES else None
         if len(self._plans) > MOST:
             del self._plans[next(iter(self._plans))]

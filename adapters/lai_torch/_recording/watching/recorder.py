@@ -106,6 +106,7 @@ class Recorder(TorchFunctionMode, Origins):
             undifferentiated=shortcut is not None,
         )
         self.calls = Calls() if calls is None else calls
+        self.calls.names = {id(parameter): name for name, parameter in parameters.items()}
         self.shortcut, self.known, self.live = shortcut, known, live
         self.gates, self.valid, self.samples = gates, valid, samples
         self.rules, self.other, self.every_layer = rules, other, every_layer
@@ -225,7 +226,7 @@ class Recorder(TorchFunctionMode, Origins):
     ) -> Any:
         """Run `func`, by its rule where it uses a parameter."""
         kwargs = kwargs or {}
-        if not self.replaying and self.calls.passes_by(func):
+        if not self.replaying and self.calls.passes_by(func, args, kwargs):
             return func(*args, **kwargs)
         place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:

@@ -30,6 +30,8 @@ class Known:
         Names of the parameters that the losses reach without passing a layer.
     past
         Of these, the ones that make one more layer, which LAI does not read.
+    calls
+        The kinds of calls that were made, over all proofs of these uses.
     """
 
     signatures: tuple[tuple[str, str, int], ...]
@@ -39,6 +41,7 @@ class Known:
     proved: bool
     behind: frozenset[str] = frozenset()
     past: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
 
     def state(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -50,6 +53,7 @@ class Known:
             "proved": self.proved,
             "behind": sorted(self.behind),
             "past": sorted(self.past),
+            "calls": sorted(self.calls),
         }
 
     @classmethod
@@ -63,6 +67,7 @@ class Known:
             state["proved"],
             frozenset(state["behind"]),
             frozenset(state["past"]),
+            frozenset(state["calls"]),
         )
 
 
