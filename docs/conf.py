@@ -37,7 +37,7 @@ myst_dmath_double_inline = True
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds a cell; a busy machine trains slowly
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

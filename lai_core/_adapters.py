@@ -1,8 +1,8 @@
 """What the adapters say alike: results, refusals, defaults and one budget. For them, not for users."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from jaxtyping import Bool, Float
 
@@ -11,8 +11,9 @@ from lai_core._engine.namespace import Array, namespace_of
 from lai_core.calibration import block_weights
 from lai_core.estimators._factored import are_cheaper as are_cheaper
 from lai_core.estimators._factored import width_of as width_of
+from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.checks import fitting_positions
-from lai_core.estimators.kernels import ghost_kernel, lai_kernel
+from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.summaries import joined_summaries as joined_summaries
 from lai_core.records.base import Record, Trace
 
@@ -22,6 +23,8 @@ GRADIENT_BUDGET = 2**31
 Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
 no record factors has no smaller form.
 """
+
+KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,18 @@ def check_batch(role: str, batch: Any) -> None:
     if not isinstance(batch, tuple) or len(batch) != 2:
         msg = f"{role}: expected a pair (inputs, targets), got {type(batch).__name__}"
         raise TypeError(msg)
+
+
+def kernel_of(estimator: str) -> tuple[Callable[..., Array], Literal["output", "all"]]:
+    """Return the kernel of an estimator that has one, and which output gradients it needs.
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in KERNELS])
+    return KERNELS[asked.name], asked.gradients or "all"
 
 
 def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: Any) -> None:

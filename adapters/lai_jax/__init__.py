@@ -9,7 +9,7 @@ except ModuleNotFoundError as _error:
 
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update
-from lai_jax.dataset import score_dataset
+from lai_jax.dataset import score_dataset, top_samples
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
@@ -35,6 +35,7 @@ __all__ = [
     "score_dataset",
     "selfcheck",
     "summarize",
+    "top_samples",
     "trace",
     "trace_gates",
 ]

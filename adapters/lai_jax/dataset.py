@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lai_core as lai
+from lai_core._adapters import kernel_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
@@ -21,6 +22,7 @@ from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
 from lai_jax._recording.masks import Valid
 from lai_jax.summarize import summarize
+from lai_jax.trace import trace
 from lai_jax.validation import Validation
 
 
@@ -163,6 +165,71 @@ def score_dataset(
             ids=ids,
             groups=groups,
         )
+
+
+def top_samples(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    dataset: tuple[Any, Any],
+    validation: tuple[Any, Any],
+    *,
+    top: int = 10,
+    estimator: str = "ghost",
+    batch_size: int = 64,
+    ids: Sequence[Any] | None = None,
+    validation_ids: Sequence[Any] | None = None,
+    progress: bool = True,
+    last: str | None = None,
+    valid: Valid | None = None,
+) -> Any:
+    """Find the training samples that help and hurt each validation sample most.
+
+    The same table as of `lai_torch.top_samples`, from the estimator's kernel. Memory holds both traces, of
+    the validation set and of one batch, and their kernel; one program is compiled for each.
+
+    Parameters
+    ----------
+    apply, params, loss, dataset, validation, batch_size, ids, progress, last, valid
+        As for `score_dataset`.
+    top
+        How many samples of either effect are listed for a validation sample.
+    estimator
+        `ghost`, `lai` or `lli`: those that have a kernel.
+    validation_ids
+        What the validation samples are called; None: their numbers.
+
+    Returns
+    -------
+    pyarrow.Table
+        See `lai_core.storage.top.top_samples`.
+    """
+    from tqdm import tqdm
+
+    from lai_core.storage.top import top_samples
+
+    kernel, gradients = kernel_of(estimator)
+    for batch in (dataset, validation):
+        check_targets(*batch)
+    check_counts(batch_size=batch_size)
+    samples = count(dataset[0])
+
+    @jax.jit
+    def traced(params: Any, batch: Any) -> lai.Trace:
+        return trace(apply, params, loss, *batch, gradients=gradients, last=last, valid=valid)
+
+    block = jax.jit(lambda params, held_out, batch: kernel(held_out, traced(params, batch)))
+
+    def blocks() -> Iterator[jax.Array]:
+        held_out = traced(params, validation)
+        for start in range(0, samples, batch_size):
+            index = np.minimum(np.arange(start, start + batch_size), samples - 1)  # one size: one program
+            scores = block(params, held_out, take(dataset, index))[:, : samples - start]
+            bar.update(scores.shape[1])
+            yield scores
+
+    with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
+        return top_samples(blocks(), top=top, ids=ids, validation_ids=validation_ids)
 
 
 def _bytes(tree: Any) -> Iterator[tuple[str, Any]]:

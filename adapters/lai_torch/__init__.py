@@ -9,7 +9,7 @@ except ModuleNotFoundError as _error:
 
 from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
-from lai_torch.dataset import score_dataset
+from lai_torch.dataset import score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.options import (
     LAI,
@@ -57,6 +57,7 @@ __all__ = [
     "routes",
     "score_dataset",
     "selfcheck",
+    "top_samples",
     "trace",
     "trace_gates",
 ]

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
-from lai_core._adapters import check_batch
+from lai_core._adapters import check_batch, kernel_of
 from lai_torch._curation.scorers.base import chunks
 from lai_torch._curation.table import Columns, placed
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, rows, tensors
+from lai_torch._model.preserve import evaluating
 from lai_torch.options import Estimator, check_count, with_defaults
+from lai_torch.trace import trace
 
 Batch = tuple[Any, Any]
 
@@ -141,6 +143,72 @@ def score_dataset(
     finally:
         if checkpoints is not None:
             model.load_state_dict(begun, strict=False)  # but for what is no tensor
+
+
+def top_samples(
+    model: nn.Module,
+    loss: Loss,
+    dataset: Any,
+    validation: Any,
+    *,
+    top: int = 10,
+    estimator: str = "ghost",
+    batch_size: int = 64,
+    ids: Sequence[Any] | None = None,
+    validation_ids: Sequence[Any] | None = None,
+    progress: bool = True,
+) -> Any:
+    """Find the training samples that help and hurt each validation sample most.
+
+    Scores are the entries of the estimator's kernel: what a step on the training sample does to the
+    validation sample's own loss, to first order. Memory holds both traces, of the validation set and of one
+    batch, and their kernel.
+
+    Parameters
+    ----------
+    model, loss, dataset, validation, batch_size, ids, progress
+        As for `score_dataset`; the model is in eval mode meanwhile.
+    top
+        How many samples of either effect are listed for a validation sample.
+    estimator
+        `ghost`, `lai` or `lli`: those that have a kernel.
+    validation_ids
+        What the validation samples are called; None: their numbers.
+
+    Returns
+    -------
+    pyarrow.Table
+        See `lai_core.storage.top.top_samples`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> model, loss = torch.nn.Linear(4, 3), torch.nn.CrossEntropyLoss(reduction="none")
+    >>> data, validation = ((torch.randn(n, 4), torch.randint(3, (n,))) for n in (50, 2))
+    >>> table = lai_torch.top_samples(model, loss, data, validation, top=3, progress=False)
+    >>> table.column_names
+    ['validation', 'effect', 'place', 'id', 'score']
+    """
+    from tqdm import tqdm
+
+    from lai_core.storage.top import top_samples
+
+    kernel, gradients = kernel_of(estimator)
+    check_count("batch_size", batch_size, 1)
+    samples, load = _loaded("dataset", dataset, batch_size)
+    traced = partial(trace, model, loss, gradients=gradients)
+
+    def blocks() -> Iterator[Tensor]:
+        with evaluating(model):
+            held_out = traced(*placed(_whole(validation), model))
+            for batch in load(range(samples)):
+                block = kernel(held_out, traced(*placed(_pair("dataset", batch), model)))
+                bar.update(block.shape[1])
+                yield block
+
+    with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
+        return top_samples(blocks(), top=top, ids=ids, validation_ids=validation_ids)
 
 
 def _rows(columns: Columns, load: Callable[[range], Iterable[Any]], span: range) -> dict[str, Any]:

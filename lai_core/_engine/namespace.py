@@ -10,12 +10,14 @@ from typing import Any
 
 from array_api_compat import (
     array_namespace,
-    device,
     is_array_api_obj,
     is_jax_array,
     is_torch_array,
     is_torch_namespace,
     to_device,
+)
+from array_api_compat import (
+    device as device,
 )
 
 Array = Any

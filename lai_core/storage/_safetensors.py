@@ -20,7 +20,7 @@ VERSION = 1
 
 def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
     """Write to a new file beside `path`, flush it to the disk, and move it there."""
-    data = {str(index): _numpy(array) for index, array in enumerate(arrays)}
+    data = {str(index): as_numpy(array) for index, array in enumerate(arrays)}
     text = json.dumps(
         {"structure": structure, "dtypes": [_dtype(array) for array in arrays]}, allow_nan=False
     )
@@ -76,7 +76,7 @@ def _dtype(array: Any) -> str:
     return str(array.dtype).rpartition(".")[2]
 
 
-def _numpy(array: Any) -> np.ndarray[Any, Any]:
+def as_numpy(array: Any) -> np.ndarray[Any, Any]:
     """Return an array as numpy's, bfloat16 as float32."""
     if _dtype(array) == "bfloat16":
         xp = xp_of(array)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 __all__ = ["write_report"]
@@ -51,7 +51,8 @@ def write_report(
     Parameters
     ----------
     table
-        What `read_scores` returned, of one checkpoint or averaged.
+        What `read_scores` returned, of one checkpoint or averaged. Columns of numbers that were appended
+        to it (another method's, say) are drawn and listed beside the scores.
     path
         Of the file; it holds its pictures and loads nothing.
     title
@@ -77,6 +78,9 @@ def write_report(
         ("Lowest scores", *_listed(finite.sort_by("score"), worst)),
         ("Largest own losses", *_listed(finite.sort_by([("loss", "descending")]), worst)),
     ]
+    tables += [
+        (f"Largest {name}", *_listed(finite.sort_by([(name, "descending")]), worst)) for name in _added(table)
+    ]
     if "group" in table.column_names:
         tables.append(("Groups", *_groups(finite)))
     page = Environment(autoescape=True).from_string(PAGE)
@@ -96,6 +100,12 @@ def write_report(
 def _listed(table: pa.Table, rows: int) -> tuple[list[str], list[list[str]]]:
     """Return the first rows as text, with their heading."""
     return table.column_names, [[_text(value) for value in row.values()] for row in table[:rows].to_pylist()]
+
+
+def _added(table: pa.Table) -> list[str]:
+    """Return the names of the numbers that are none of `score_dataset`'s."""
+    fields = [field for field in table.schema if field.name not in SHOWN]
+    return [field.name for field in fields if pa.types.is_floating(field.type)]
 
 
 def _text(value: Any) -> str:
@@ -122,12 +132,12 @@ def _groups(table: pa.Table) -> tuple[list[str], list[list[str]]]:
 
 def _picture(table: pa.Table) -> Any:
     """Draw the distribution of each number, and the score against the loss; as SVG, marked safe."""
-    names = [name for name in SHOWN if pc.any(pc.is_finite(table[name])).as_py()]
+    names = [name for name in (*SHOWN, *_added(table)) if pc.any(pc.is_finite(table[name])).as_py()]
     figure = Figure(figsize=(9, 2.6 * -(-(len(names) + 1) // 2)), layout="constrained")
     axes = figure.subplots(-(-(len(names) + 1) // 2), 2, squeeze=False).flatten()
     for axis, name in zip(axes, names, strict=False):
         axis.hist(table.filter(pc.is_finite(table[name]))[name].to_numpy(), bins=60, color="#4477aa")
-        axis.set(xlabel=SHOWN[name], ylabel="samples", yscale="log")
+        axis.set(xlabel=SHOWN.get(name, name), ylabel="samples", yscale="log")
     scatter = axes[len(names)]
     scatter.scatter(
         table["loss"].to_numpy(), table["score"].to_numpy(), s=3, color="#aa3377", rasterized=True
@@ -139,7 +149,6 @@ def _picture(table: pa.Table) -> Any:
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     svg = written.getvalue()
-    described = (
-        "Distributions of the scores, losses, gradient norms and standard errors; scores against losses"
-    )
+    drawn = ", ".join(name.replace("_", " ") for name in names)
+    described = escape(f"Distributions: {drawn}; and scores against losses")
     return Markup(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{described}"', 1))

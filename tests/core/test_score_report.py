@@ -36,6 +36,16 @@ def test_the_page_counts_lists_and_groups(tmp_path):
     assert not re.search(r"(src|href)=\"(?!#)http", page)
 
 
+def test_a_column_of_ones_own_is_drawn_and_listed(tmp_path):
+    own = table().append_column('nearest "5"', pa.array([0.1, 0.9, 0.5, 0.2]))
+    write_report(own, tmp_path / "page.html", worst=1)
+    page = (tmp_path / "page.html").read_text()
+    assert "Largest nearest &#34;5&#34;" in page
+    assert "nearest &#34;5&#34;; and scores against losses" in page
+    words = " ".join(re.sub("<[^>]*>", " ", page).split())
+    assert "rank nearest &#34;5&#34; two -1 1 3 2 0 2 0.9" in words
+
+
 def test_a_table_of_several_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected one row a sample, got 4 rows of 1 samples"):
         write_report(table(id=["one"] * 4), tmp_path / "page.html")

@@ -97,3 +97,21 @@ def test_what_depends_on_a_training_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected one that scores a sample by itself"):
         scored(tmp_path / "new", estimator="preconditioned_lai")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost"])
+def test_top_samples_are_the_extremes_of_the_kernel(estimator):
+    sides = [
+        lai_jax.trace(apply, weights(), loss, *map(jnp.asarray, side), gradients="all")
+        for side in (VALIDATION, DATA)
+    ]
+    kernel = np.asarray(getattr(lai, f"{estimator}_kernel")(*sides))
+    options = {"estimator": estimator, "top": 2, "batch_size": 4, "progress": False}
+    found = lai_jax.top_samples(apply, weights(), loss, DATA, VALIDATION, **options).to_pylist()
+    for row, scores in enumerate(kernel):
+        order = np.argsort(scores)
+        expected = [each for each in order[:-3:-1] if scores[each] > 0]
+        expected += [each for each in order[:2] if scores[each] < 0]
+        of_row = [each for each in found if each["validation"] == row]
+        assert [each["id"] for each in of_row] == expected
+        np.testing.assert_allclose([each["score"] for each in of_row], scores[expected], rtol=1e-10)

@@ -226,3 +226,25 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "new").exists()
     with pytest.raises(FileNotFoundError, match=r"found no run\.json"):
         read_scores(tmp_path)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli"])
+def test_top_samples_are_the_extremes_of_the_kernel(estimator):
+    data, validation, model = drawn(23), drawn(3, 2), network()
+    model.append(torch.nn.Dropout(0.5))  # silent: scores are of the model in eval mode
+    options = {"estimator": estimator, "top": 2, "batch_size": 5, "progress": False}
+    found = lai_torch.top_samples(model, LOSS, TensorDataset(*data), validation, **options)
+    assert model.training
+    sides = [lai_torch.trace(model.eval(), LOSS, *side, gradients="all") for side in (validation, data)]
+    kernel = getattr(lai, f"{estimator}_kernel")(*sides)
+    for row, scores in enumerate(kernel):
+        of_row = [each for each in found.to_pylist() if each["validation"] == row]
+        helps = scores.argsort(descending=True)[:2], scores.argsort()[:2]
+        assert [each["id"] for each in of_row] == [*helps[0].tolist(), *helps[1].tolist()]
+        expected = [float(scores[each["id"]]) for each in of_row]
+        np.testing.assert_allclose([each["score"] for each in of_row], expected, rtol=1e-10)
+
+
+def test_top_samples_of_an_estimator_without_a_kernel_are_refused():
+    with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'"):
+        lai_torch.top_samples(network(), LOSS, drawn(5), drawn(3), estimator="exact")

@@ -1,0 +1,118 @@
+"""Which training samples help and hurt each validation sample most; from a kernel that comes in blocks.
+
+Needs `pip install "lai-core[dataset]"`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lai_core._engine.namespace import Array, Namespace, device, namespace_of
+from lai_core.storage._safetensors import as_numpy
+
+__all__ = ["top_samples"]
+
+EFFECTS = {"helps": 1.0, "hurts": -1.0}
+
+
+def top_samples(
+    blocks: Iterable[Array],
+    *,
+    top: int = 10,
+    ids: Sequence[Any] | None = None,
+    validation_ids: Sequence[Any] | None = None,
+) -> pa.Table:
+    """Keep, for each validation sample, the training samples with the largest and the smallest scores.
+
+    Memory holds one block and twice `top` columns; the table does not depend on how the kernel is cut.
+
+    Parameters
+    ----------
+    blocks
+        Of a kernel, each `(n_val, n)`: the next n training samples' scores for every validation sample, as
+        `lai_core.ghost_kernel` gives them; positive helps.
+    top
+        How many samples of either effect are kept for a validation sample.
+    ids, validation_ids
+        What the samples are called; None: their numbers.
+
+    Returns
+    -------
+    pyarrow.Table
+        `validation`; `effect`, `helps` or `hurts`; `place` from 1, the strongest; `id` and `score` of the
+        training sample. Fewer than `top` rows where fewer samples have a score of that sign. Of equal
+        scores the first come first.
+
+    Raises
+    ------
+    ValueError
+        If a block is not a matrix of as many rows as the one before, or there is not one id per sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.storage.top import top_samples
+    >>> kernel = np.array([[3.0, -1.0, 2.0]])
+    >>> [(row["effect"], row["id"]) for row in top_samples([kernel], top=1).to_pylist()]
+    [('helps', 0), ('hurts', 1)]
+    """
+    if not isinstance(top, int) or top < 1:
+        msg = f"top: expected a whole number of at least 1, got {top!r}"
+        raise ValueError(msg)
+    kept: dict[str, tuple[Array, Array]] = {}
+    seen, rows = 0, None
+    for block in blocks:
+        rows = _check_block(block, rows)
+        xp = namespace_of({"blocks": block})
+        count = int(block.shape[1])
+        numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device(block)), block.shape)
+        for effect, sign in EFFECTS.items():
+            kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
+        seen += count
+    named = _named("ids", ids, seen), _named("validation_ids", validation_ids, rows or 0)
+    lists = {effect: tuple(as_numpy(each).tolist() for each in best) for effect, best in kept.items()}
+    found = [
+        {
+            "validation": named[1][row],
+            "effect": effect,
+            "place": place,
+            "id": named[0][number],
+            "score": EFFECTS[effect] * strength,
+        }
+        for row in range(rows or 0)
+        for effect, (strengths, numbers) in lists.items()
+        for place, (strength, number) in enumerate(zip(strengths[row], numbers[row], strict=True), start=1)
+        if strength > 0.0
+    ]
+    return pa.Table.from_pylist(found)
+
+
+def _strongest(
+    xp: Namespace, kept: tuple[Array, Array] | None, strengths: Array, numbers: Array, top: int
+) -> tuple[Array, Array]:
+    """Return the largest strengths of what was kept and what is new, with their samples' numbers."""
+    strengths = xp.where(xp.isnan(strengths), -math.inf, strengths)  # what is no number comes last
+    if kept is not None:
+        strengths, numbers = (
+            xp.concat(pair, axis=1) for pair in zip(kept, (strengths, numbers), strict=True)
+        )
+    order = xp.argsort(strengths, axis=1, descending=True, stable=True)[:, : min(top, strengths.shape[1])]
+    return xp.take_along_axis(strengths, order, axis=1), xp.take_along_axis(numbers, order, axis=1)
+
+
+def _check_block(block: Array, rows: int | None) -> int:
+    shape = tuple(getattr(block, "shape", ()))
+    if len(shape) != 2 or rows not in {None, shape[0]}:
+        expected = "(n_val, n)" if rows is None else f"({rows}, n), like the one before"
+        msg = f"blocks: expected an array of shape {expected}, got {shape or type(block).__name__}"
+        raise ValueError(msg)
+    return int(shape[0])
+
+
+def _named(role: str, names: Sequence[Any] | None, count: int) -> Sequence[Any]:
+    if names is not None and len(names) != count:
+        msg = f"{role}: expected one per sample, {count}, got {len(names)}"
+        raise ValueError(msg)
+    return range(count) if names is None else names
