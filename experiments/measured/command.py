@@ -12,8 +12,6 @@ from experiments.measured.certificates import certificates
 from experiments.measured.networks import networks
 from experiments.measured.study import advice, constants
 
-COMMAND = "python -m experiments measured"
-
 
 @click.command(help="Constants, advice and certificates of the theory on trained networks.")
 @click.option("--only", default="", help="The networks whose name begins so; the others' numbers stay.")
@@ -23,7 +21,7 @@ def measured(only: str, out: Path) -> None:
     found: dict[str, Any] = {"constants": {}, "advice": {}}
     if only and out.exists():
         found = json.loads(out.read_text(encoding="utf-8"))
-    found["command"] = COMMAND
+    found["command"] = f"python -m experiments measured --out {out.as_posix()}"  # makes every row
     found["machine"] = f"{platform.machine()}, {platform.system()}, torch {torch.__version__}"
     for name, network in networks(only):
         found["constants"][name] = constants(network)

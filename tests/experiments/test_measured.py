@@ -1,6 +1,7 @@
 """The theory measured on trained networks: the certificates hold there, and the page's tables are whole."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from experiments.figures.error_bars import study
 from experiments.figures.networks import LOSS, digits, perceptron
 from experiments.measured import study as measured
 from experiments.measured.certificates import certificates
-from experiments.measured.networks import Trained
+from experiments.measured.networks import BUILDERS, Trained
 from experiments.measured.tables import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_committed_numbers_fill_every_table():
@@ -19,6 +22,8 @@ def test_the_committed_numbers_fill_every_table():
     for name, columns in (("constants", CONSTANTS), ("advice", ADVICE), ("certificates", CERTIFICATES)):
         assert all(set(columns) <= set(row) for row in found[name].values())
         assert all(row in tables() for row in found[name])
+    assert list(found["constants"]) == list(found["advice"]) == list(BUILDERS)
+    assert found["command"] == f"python -m experiments measured --out {MEASURED.relative_to(ROOT).as_posix()}"
 
 
 @pytest.mark.slow
