@@ -94,7 +94,7 @@ class Training:
 
 @pytest.mark.equation("adam-derivative")
 @given(shape=sizes, adam=settings, step=steps, seed=seeds)
-def test_the_step_is_that_of_torch(backend, shape, adam, step, seed):
+def test_the_step_is_that_of_another_implementation(backend, shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
     found = optimizers.adam_step(*training.arrays(backend, weights), adam=adam, step=step)

@@ -42,6 +42,12 @@ def test_lai_and_lli_that_are_equal_are_a_tie():
     assert bounds.mean_ratio(alpha, beta)[0] == 0.5
 
 
+@pytest.mark.equation("relative-limit")
+def test_the_limit_of_the_relative_error_is_a_size():
+    alpha = np.array([[[-0.5]], [[1.0]]])
+    assert bounds.relative_limit(alpha, np.array([[1.0]]))[0] == 1.0  # |1 - 1 / (1 - 1/2)|
+
+
 @pytest.mark.equation("rank-flip")
 def test_ties_are_not_reversed():
     assert not np.any(bounds.reversed_pairs(np.array([2.0, 1.0]), np.array([1.0, 1.0])))
@@ -103,8 +109,8 @@ def test_clipping_differentiates_with_what_is_added_to_the_norm(norm_epsilon, si
 
 @pytest.mark.equation("adam-derivative")
 @pytest.mark.parametrize("norm", [0.4, 0.8, 2.0])
-def test_a_gradient_is_clipped_as_torch_clips_it(norm):
-    """`clip_grad_norm_` multiplies by max_norm / (norm + epsilon), never by more than 1."""
+def test_a_gradient_is_clipped_by_its_norm_and_the_epsilon(norm):
+    """As torch does: multiplied by max_norm / (norm + epsilon), never by more than 1."""
     state = np.zeros(2), np.array([0.6, 0.8]) * norm, np.ones(2), np.ones(2)
     clipped = (state[0], state[1] * min(1.0, 1.0 / (norm + 0.5)), *state[2:])
     found = optimizers.adam_step(*state, adam=optimizers.Adam(max_norm=1.0, norm_epsilon=0.5), step=1)

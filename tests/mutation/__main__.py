@@ -28,17 +28,20 @@ import time
 import tomllib
 import types
 import warnings
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mutation.places import Place, places
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "lai_core"
 PROOFS = ("bounds", "estimators", "influence", "noise")
-TESTS = ["tests/core", *(f"tests/proofs/test_{name}.py" for name in PROOFS)]
+TESTS = ["tests/core/**/test_*.py", *(f"tests/proofs/test_{name}.py" for name in PROOFS)]
 BACKENDS = "not torch and not jax and not strict"
 SECONDS = 60
 """What a mutant may take: one that turns a loop endless is seen."""
@@ -64,14 +67,14 @@ class Reach:
         """Keep a test's lines and time."""
         if report.when == "call":
             sys.settrace(None)
-            lines = sorted([file, line] for file, line in self.now)
+            lines = sorted([str(Path(file).relative_to(ROOT)), line] for file, line in self.now)
             self.found[report.nodeid] = {"seconds": time.process_time() - self.started, "lines": lines}
 
     def _call(self, frame: types.FrameType, event: str, argument: object) -> object:
         return self._line if frame.f_code.co_filename.startswith(str(CORE)) else None
 
     def _line(self, frame: types.FrameType, event: str, argument: object) -> object:
-        self.now.add((str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_lineno))
+        self.now.add((frame.f_code.co_filename, frame.f_lineno))
         return self._line
 
 
@@ -87,7 +90,9 @@ class Mutation:
             for file, line in found["lines"]:
                 self.reach.setdefault((file, line), set()).add(test)
         self.fates: dict[str, str] = {}
+        self.killers: dict[str, list[str]] = {}
         self.alive: dict[tuple[str, str], list[types.FunctionType]] = {}
+        self.pipe = -1
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each mutant."""
@@ -95,30 +100,50 @@ class Mutation:
         self.alive = _functions()
         for number, place in enumerate(self.chosen):
             tests = [items[test] for test in self.tests(place) if test in items]
+            if tests and not number % 50 and (failed := self.fate(_unchanged(place), tests)) != "survived":
+                raise RuntimeError(f"the tests fail on unchanged code: {failed}")
             fate = "unreached"
-            if tests and not number % 50 and self.fate(_unchanged(place), tests) != "survived":
-                raise RuntimeError(f"the tests fail on unchanged code: {tests}")
             if place.name in self.equivalent:
                 fate = "equivalent"
             elif tests:
                 fate = self.fate(place, tests)
             self.fates[place.name] = fate
-            if fate not in {"killed", "equivalent"}:
+            if not fate.startswith(("killed", "equivalent")):
                 sys.__stderr__.write(f"{fate:9}  {place.lines[0]:4}  {place.name}\n")
         return True
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """End the mutant with its first failure, before anybody writes about it."""
+        try:
+            return (yield)
+        except Exception:  # what skips a test is none
+            self._die(item.nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """End the mutant with its first failure."""
+        """End the mutant with a failure before or after a test, or one that is no exception."""
         if report.failed:
-            os._exit(1)
+            self._die(report.nodeid)
+
+    def _die(self, test: str) -> None:
+        os.write(self.pipe, test.encode())
+        os._exit(1)
 
     def tests(self, place: Place) -> list[str]:
-        """List the tests that reach a mutant, its room's first, then the quickest, while there is time."""
+        """List the tests that reach a mutant while there is time, the likeliest to see it first.
+
+        Those that saw the mutants of the same function and file before, the last one first; then those of its
+        room; then the quickest.
+        """
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
         room = Path(place.file).parts[1].removesuffix(".py")
+        seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
+        place_of = {test: number for number, test in reversed(list(enumerate(seen)))}
         chosen, left = [], ENOUGH * sum(self.seconds.values())
-        for test in sorted(reached, key=lambda test: (room not in test, self.seconds[test])):
+        for test in sorted(
+            reached, key=lambda test: (place_of.get(test, len(seen)), room not in test, self.seconds[test])
+        ):
             left -= self.seconds[test]
             if chosen and left < 0:
                 break
@@ -126,14 +151,22 @@ class Mutation:
         return chosen
 
     def fate(self, place: Place, tests: list[pytest.Item]) -> str:
-        """Say what becomes of a mutant: ``killed``, ``survived``, or ``import`` for one out of reach."""
+        """Say what becomes of a mutant: ``killed`` and by which test, ``survived``, or ``import``."""
+        reader, self.pipe = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # jax warns of forks; no test that is run here uses it
             child = os.fork()
         if not child:
             self._live(place, tests)
+        os.close(self.pipe)
+        with os.fdopen(reader) as pipe:
+            killer = pipe.read()
         _, status = os.waitpid(child, 0)
-        return {0: "survived", 2: "import"}.get(os.waitstatus_to_exitcode(status), "killed")
+        for key in (f"{place.file}::{place.scope}", place.file) if killer else ():
+            others = [test for test in self.killers.get(key, []) if test != killer]
+            self.killers[key] = [killer, *others]
+        fate = {0: "survived", 2: "import"}.get(os.waitstatus_to_exitcode(status), "killed")
+        return f"{fate} {killer}".strip()
 
     def _live(self, place: Place, tests: list[pytest.Item]) -> None:
         """Be the mutant; never return."""
@@ -187,25 +220,36 @@ def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
 
 
 def reach() -> dict[str, dict]:
-    """Trace the tests once for each state of the sources."""
-    parts = [CORE, *(ROOT / part for part in TESTS)]
-    files = sorted(p for part in parts for p in (part.rglob("*.py") if part.is_dir() else [part]))
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    path = ROOT / f"build/mutation-reach-{state}.json"
-    if not path.exists():
+    """Trace the tests of each file once for each state of it and of `lai_core`."""
+    core = _state(sorted(CORE.rglob("*.py")))
+    files = [file for test in TESTS for file in sorted(ROOT.glob(test))]
+    states = {str(file.relative_to(ROOT)): core + _state([file]) for file in files}
+    path = ROOT / "build/mutation-reach.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept = {file: found for file, found in kept.items() if found["state"] == states.get(file)}
+    if missing := [file for file in states if file not in kept]:
         plugin = Reach()
         if not os.fork():
-            if _pytest(plugin) == 0:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(json.dumps(plugin.found), encoding="utf-8")
+            _pytest(plugin, missing)  # tests of memory fail while watched, and reach what they reach
+            for file in missing:
+                tests = {test: found for test, found in plugin.found.items() if test.startswith(f"{file}::")}
+                kept[file] = {"state": states[file], "tests": tests}
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(kept), encoding="utf-8")
             os._exit(0)
         os.wait()
-    return json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    return {test: found for file in kept.values() for test, found in file["tests"].items()}
 
 
-def _pytest(plugin: object) -> int:
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", BACKENDS, "--capture=no"]
-    return int(pytest.main([*options, *TESTS], plugins=[plugin]))
+def _state(files: list[Path]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+def _pytest(plugin: object, files: list[str]) -> int:
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", BACKENDS, "--capture=no"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # its profile is made before
+    return int(pytest.main([*options, *files], plugins=[plugin]))
 
 
 def interval(killed: int, count: int) -> tuple[float, float]:
@@ -223,16 +267,19 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one tried")
     parser.add_argument("--only", nargs="*", default=[""], help="names that contain one of these texts")
     options = parser.parse_args()
-    os.environ["HYPOTHESIS_PROFILE"] = "dev"
+    phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
+    settings.register_profile("mutation", max_examples=25, deadline=None, database=None, phases=phases)
+    os.environ["HYPOTHESIS_PROFILE"] = "mutation"
     listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT) if p.scope]
     chosen = [p for p in listed if any(text in p.name for text in options.only)][
         options.first :: options.every
     ]
     equivalent = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
-    mutation = Mutation(chosen, reach(), equivalent)
-    _pytest(mutation)
+    reached = reach()
+    mutation = Mutation(chosen, reached, equivalent)
+    _pytest(mutation, sorted({test.partition("::")[0] for test in reached}))
     fates = mutation.fates
-    counts = {fate: list(fates.values()).count(fate) for fate in sorted(set(fates.values()))}
+    counts = dict(Counter(fate.partition(" ")[0] for fate in fates.values()))
     killed = counts.get("killed", 0)
     judged = len(fates) - counts.get("equivalent", 0) - counts.get("import", 0)
     low, high = interval(killed, judged)

@@ -81,8 +81,14 @@ def places(file: Path, root: Path) -> list[Place]:
 
 def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[int, int]]]:
     """Walk the code that computes; give each node, its mutants, its function and its statement's lines."""
+    functions: set[str] = set()
 
     def walk(node: ast.AST, scope: str, lines: tuple[int, int]) -> Iterator:
+        inner = scope
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and scope not in functions:
+            inner = f"{scope}.{node.name}".lstrip(".")  # a function within a function is part of its code
+            if isinstance(node, ast.FunctionDef):
+                functions.add(inner)
         if isinstance(node, ast.stmt):
             lines = (node.lineno, _header_end(node))
         if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
@@ -95,8 +101,7 @@ def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    inner = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and name == "body"
-                    yield from walk(child, f"{scope}.{node.name}".lstrip(".") if inner else scope, lines)
+                    yield from walk(child, inner if name == "body" else scope, lines)
 
     yield from walk(tree, "", (1, 1))
 

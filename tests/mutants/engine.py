@@ -1,51 +1,6 @@
-"""Change `lai_core` in one place and show that the suite sees it: `python -m tests.mutants`.
+"""Changes of the engine, the records and the estimators."""
 
-Each mutant is a copy of the project with one text replaced; the tests named beside it, run on that
-copy, must fail, and on an unchanged copy pass.
-"""
-
-import multiprocessing
-import os
-import shutil
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-
-import pytest
-
-ROOT = Path(__file__).parents[1]
-CORE = "tests/core"
-
-# What takes long to import is imported once: every run of pytest is forked from a process that has it.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["array_api_strict", "beartype", "hypothesis", "jax", "numpy", "torch"])
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change: in `file`, `old` becomes `new`; `tests` must see it."""
-
-    file: str
-    old: str
-    new: str
-    tests: str
-
-    def apply(self, project: Path) -> None:
-        """Change the copy.
-
-        Raises
-        ------
-        LookupError
-            If the text to change is not there exactly once: the mutant is out of date.
-        """
-        path = project / self.file
-        text = path.read_text()
-        if text.count(self.old) != 1:
-            msg = f"{self.file}: expected {self.old!r} once, found it {text.count(self.old)} times"
-            raise LookupError(msg)
-        path.write_text(text.replace(self.old, self.new))
-
+from tests.mutants.mutant import Mutant
 
 MUTANTS = {
     "drop a sign": Mutant(
@@ -287,47 +242,3 @@ MUTANTS = {
         "test_bad_input.py",
     ),
 }
-
-
-def survives(mutant: Mutant | None, tests: str) -> bool:
-    """Whether `tests`, on the numpy backend and on what names none, pass on a copy with the mutant."""
-    with tempfile.TemporaryDirectory() as folder:
-        project = Path(folder)
-        ignored = shutil.ignore_patterns("__pycache__")
-        for part in ("lai_core", "tests"):
-            shutil.copytree(ROOT / part, project / part, ignore=ignored)
-        shutil.copy(ROOT / "pyproject.toml", project)
-        if mutant is not None:
-            mutant.apply(project)
-        said = project / "said"
-        process = FORKS.Process(target=_run, args=(project, tests, said))
-        process.start()
-        process.join()
-        if process.exitcode not in (0, 1):  # 1 is a failed test; anything else says nothing about the mutant
-            msg = f"{tests}: pytest ended with {process.exitcode}:\n{said.read_text()[-4000:]}"
-            raise RuntimeError(msg)
-        return process.exitcode == 0
-
-
-def _run(project: Path, tests: str, said: Path) -> None:
-    """Run tests of the copy, in a process of its own."""
-    with said.open("w") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-    os.chdir(project)
-    os.environ["HYPOTHESIS_PROFILE"] = "dev"
-    os.environ.pop("PYTEST_XDIST_WORKER", None)
-    sys.path.insert(0, str(project))
-    for name in [name for name in sys.modules if name.partition(".")[0] in {"lai_core", "tests"}]:
-        del sys.modules[name]  # those of the copy are meant
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    arguments += [f"{CORE}/{tests}", "-k", "not torch and not jax and not strict"]
-    sys.exit(int(pytest.main(arguments)))
-
-
-if __name__ == "__main__":
-    survivors = []
-    for name, each in MUTANTS.items():
-        survivors += [name] if survives(each, each.tests) else []
-        print(f"{'SURVIVED' if name in survivors else 'caught  '}  {name}")
-    sys.exit(f"{len(survivors)} mutants survived" if survivors else 0)

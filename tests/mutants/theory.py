@@ -1,0 +1,81 @@
+"""Changes of the theory that a referee made and that every test of the time let pass."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = {
+    "take the energy of the noise on the wrong side": Mutant(
+        "lai_core/propagation/_noise.py",
+        "transposed_product(xp, rests, rests)",
+        "xp.matmul(rests, xp.matrix_transpose(rests))",
+        "test_values_by_hand.py",
+    ),
+    "do not square slopes": Mutant(
+        "lai_core/bounds/_truncation.py",
+        "xp.sum(slopes * slopes * columns, axis=-1)",
+        "xp.sum(xp.abs(slopes) * columns, axis=-1)",
+        "bounds/test_truncation.py",
+    ),
+    "order equal scores for certain": Mutant(
+        "lai_core/bounds/_ranking.py",
+        "xp.minimum(*ends)[:, None] > xp.maximum(*ends)[None, :]",
+        "xp.minimum(*ends)[:, None] >= xp.maximum(*ends)[None, :]",
+        "test_values_by_hand.py",
+    ),
+    "give a kernel of zeros a certain sign": Mutant(
+        "lai_core/bounds/_ranking.py",
+        "low * helps > high * hurts, low * hurts > high * helps",
+        "low * helps >= high * hurts, low * hurts >= high * helps",
+        "test_values_by_hand.py",
+    ),
+    "let negative similarities shrink the gap's bound": Mutant(
+        "lai_core/bounds/_ratios.py",
+        "xp.sum(xp.abs(beta_last), axis=0)",
+        "xp.sum(beta_last, axis=0)",
+        "test_values_by_hand.py",
+    ),
+    "take the fastest decay of any sample for that of all": Mutant(
+        "lai_core/assumptions/_report.py",
+        "rho=xp.max(decay_rate(gradients))",
+        "rho=xp.min(decay_rate(gradients))",
+        "test_assumptions.py",
+    ),
+    "drop the bars of the relative limit": Mutant(
+        "lai_core/bounds/_ratios.py",
+        "xp.abs(1.0 - lli / xp.sum(xp.sum(alpha, axis=0) * beta_last, axis=0))",
+        "1.0 - lli / xp.sum(xp.sum(alpha, axis=0) * beta_last, axis=0)",
+        "test_values_by_hand.py",
+    ),
+    "take alpha-bar of every layer": Mutant(
+        "lai_core/assumptions/_report.py",
+        "xp.min(found.alpha[-1, ...])",
+        "xp.min(found.alpha)",
+        "test_values_by_hand.py",
+    ),
+    "measure the embeddings' sign in no unit": Mutant(
+        "lai_core/assumptions/_report.py",
+        "-self.tolerance * self.C_a * self.C_a",
+        "-self.tolerance",
+        "test_values_by_hand.py",
+    ),
+    "let LLI win a tie": Mutant(
+        "lai_core/bounds/_ratios.py", "axis=(0, 1)), 0.5)", "axis=(0, 1)), 0.0)", "test_values_by_hand.py"
+    ),
+    "reverse ties": Mutant(
+        "lai_core/bounds/_ranking.py",
+        "approximation[:, None] < approximation[None, :]",
+        "approximation[:, None] <= approximation[None, :]",
+        "test_values_by_hand.py",
+    ),
+    "leave the epsilon out of clipping's slope": Mutant(
+        "lai_core/optimizers/_adam.py",
+        "(norm + float(adam.norm_epsilon)))\n    shrink",
+        "norm)\n    shrink",
+        "test_values_by_hand.py",
+    ),
+    "clip without the epsilon": Mutant(
+        "lai_core/optimizers/_adam.py",
+        "active = norm + float(adam.norm_epsilon) > float(max_norm)",
+        "active = norm > float(max_norm)",
+        "test_values_by_hand.py",
+    ),
+}
