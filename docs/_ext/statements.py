@@ -101,6 +101,7 @@ class Verdict(SphinxDirective):
             ("Tested by", tests),
             ("Proved by", proofs),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
+            ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
             ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
         ):
             if found:

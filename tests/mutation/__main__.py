@@ -7,8 +7,8 @@ The well-kept tools start an interpreter for each mutant, and know neither axes 
    annotations and docstrings are left alone.
 2. One traced run of the tests, on numpy alone, notes which test reaches which line, and how long it takes.
 3. Each mutant lives in a process forked from one that has imported and collected everything: the code of the
-   changed function is put in place of the old one, and the tests that reach it are run, those of its own room
-   first, until one fails. What is run at import cannot be changed so, and is left out.
+   changed function (a default, a constant) is put in place of the old one; the tests that reach it are run
+   until one fails: first those that saw its neighbours, then the quickest and nearest.
 
 A mutant that nothing kills is equivalent, for the reason that ``equivalent.toml`` gives, or it survives.
 ``build/mutation.json`` has every mutant with what became of it.
@@ -30,13 +30,13 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 
 from tests.mutation.places import Place, places
+from tests.mutation.replacing import functions, replace, unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "lai_core"
@@ -45,7 +45,7 @@ TESTS = ["tests/core/**/test_*.py", *(f"tests/proofs/test_{name}.py" for name in
 BACKENDS = "not torch and not jax and not strict"
 SECONDS = 60
 """What a mutant may take: one that turns a loop endless is seen."""
-ENOUGH = 0.02
+ENOUGH = 0.05
 """The share of all tests' time that one mutant may take."""
 
 
@@ -56,22 +56,26 @@ class Reach:
         """Start with nothing seen."""
         self.found: dict[str, dict] = {}
         self.now: set[tuple[str, int]] = set()
-        self.started = 0.0
+        self.started, self.threads = 0.0, False
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Watch the test from its set-up on."""
-        self.now, self.started = set(), time.process_time()
+        self.now, self.started, self.threads = set(), time.process_time(), False
         sys.settrace(self._call)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a test's lines and time."""
-        if report.when == "call":
-            sys.settrace(None)
+        """Keep the lines and the time of a test that can be run in a fork."""
+        if report.when != "call":
+            return
+        sys.settrace(None)
+        if not self.threads:
             lines = sorted([str(Path(file).relative_to(ROOT)), line] for file, line in self.now)
             self.found[report.nodeid] = {"seconds": time.process_time() - self.started, "lines": lines}
 
     def _call(self, frame: types.FrameType, event: str, argument: object) -> object:
-        return self._line if frame.f_code.co_filename.startswith(str(CORE)) else None
+        file = frame.f_code.co_filename
+        self.threads |= "/jax/_src/" in file  # whose threads do not outlive a fork
+        return self._line if file.startswith(str(CORE)) else None
 
     def _line(self, frame: types.FrameType, event: str, argument: object) -> object:
         self.now.add((frame.f_code.co_filename, frame.f_lineno))
@@ -86,9 +90,11 @@ class Mutation:
         self.chosen, self.equivalent = chosen, equivalent
         self.seconds = {test: found["seconds"] for test, found in reach.items()}
         self.reach: dict[tuple[str, int], set[str]] = {}
+        self.of_file: dict[str, set[str]] = {}
         for test, found in reach.items():
             for file, line in found["lines"]:
                 self.reach.setdefault((file, line), set()).add(test)
+                self.of_file.setdefault(file, set()).add(test)
         self.fates: dict[str, str] = {}
         self.killers: dict[str, list[str]] = {}
         self.alive: dict[tuple[str, str], list[types.FunctionType]] = {}
@@ -97,10 +103,14 @@ class Mutation:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each mutant."""
         items = {item.nodeid: item for item in session.items}
-        self.alive = _functions()
+        self.alive = functions(CORE)
         for number, place in enumerate(self.chosen):
             tests = [items[test] for test in self.tests(place) if test in items]
-            if tests and not number % 50 and (failed := self.fate(_unchanged(place), tests)) != "survived":
+            if (
+                tests
+                and not number % 50
+                and (failed := self.fate(unchanged(place, ROOT), tests)).startswith("killed")
+            ):
                 raise RuntimeError(f"the tests fail on unchanged code: {failed}")
             fate = "unreached"
             if place.name in self.equivalent:
@@ -132,18 +142,21 @@ class Mutation:
     def tests(self, place: Place) -> list[str]:
         """List the tests that reach a mutant while there is time, the likeliest to see it first.
 
-        Those that saw the mutants of the same function and file before, the last one first; then those of its
-        room; then the quickest.
+        Those that saw mutants of the same function and file before, the last one first; then the quickest,
+        of which those of its room may take four times as long.
         """
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
+        reached = reached or self.of_file.get(place.file, set())  # what runs at import is reached by none
         room = Path(place.file).parts[1].removesuffix(".py")
         seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
-        place_of = {test: number for number, test in reversed(list(enumerate(seen)))}
+        rank = {test: number for number, test in reversed(list(enumerate(seen)))}
         chosen, left = [], ENOUGH * sum(self.seconds.values())
-        for test in sorted(
-            reached, key=lambda test: (place_of.get(test, len(seen)), room not in test, self.seconds[test])
-        ):
+
+        def turn(test: str) -> tuple[int, float]:
+            return rank.get(test, len(rank)), self.seconds[test] * (1 if room in test else 4)
+
+        for test in sorted(reached, key=turn):
             left -= self.seconds[test]
             if chosen and left < 0:
                 break
@@ -154,7 +167,7 @@ class Mutation:
         """Say what becomes of a mutant: ``killed`` and by which test, ``survived``, or ``import``."""
         reader, self.pipe = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # jax warns of forks; no test that is run here uses it
+            warnings.simplefilter("ignore")  # jax warns of forks; no test that is run uses it
             child = os.fork()
         if not child:
             self._live(place, tests)
@@ -172,7 +185,7 @@ class Mutation:
         """Be the mutant; never return."""
         try:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of its own time, however busy the machine is
-            if not _replaced(place, self.alive):
+            if not replace(place, ROOT, self.alive):
                 os._exit(2)
             gc.collect = lambda *generation: 0  # of what a short life leaves nothing is collected
             for item, following in zip(tests, [*tests[1:], None], strict=True):
@@ -180,43 +193,6 @@ class Mutation:
         except BaseException:  # whatever a mutant does, it must not come back
             os._exit(1)
         os._exit(0)
-
-
-def _unchanged(place: Place) -> Place:
-    start, end = place.span
-    return replace(place, new=(ROOT / place.file).read_bytes()[start:end].decode())
-
-
-def _functions() -> dict[tuple[str, str], list[types.FunctionType]]:
-    """Find every function of `lai_core` that is alive, behind whatever decorates it."""
-    found: dict[tuple[str, str], list[types.FunctionType]] = {}
-    for each in gc.get_objects():
-        if type(each) is types.FunctionType and each.__code__.co_filename.startswith(str(CORE)):
-            found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
-    return found
-
-
-def _replaced(place: Place, alive: dict[tuple[str, str], list[types.FunctionType]]) -> bool:
-    """Put the mutant's code in place of the old; whether there was a function to put it into."""
-    path = ROOT / place.file
-    source = path.read_bytes()
-    start, end = place.span
-    tree = compile(source[:start] + place.new.encode() + source[end:], str(path), "exec")
-    mutated = _codes(tree).get(place.scope)
-    functions = alive.get((str(path), place.scope), [])
-    for function in functions:
-        if mutated is not None and function.__code__.co_freevars == mutated.co_freevars:
-            function.__code__ = mutated
-    return bool(mutated and functions)
-
-
-def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
-    """List the functions of a module and of its classes by name."""
-    found = {}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= {constant.co_qualname: constant, **_codes(constant)}
-    return found
 
 
 def reach() -> dict[str, dict]:
@@ -247,9 +223,11 @@ def _state(files: list[Path]) -> str:
 
 
 def _pytest(plugin: object, files: list[str]) -> int:
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", BACKENDS, "--capture=no"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # its profile is made before
-    return int(pytest.main([*options, *files], plugins=[plugin]))
+    options = (
+        "-o addopts= --import-mode=importlib -p no:terminal -p no:cacheprovider -p no:xdist --capture=no"
+    )
+    ignored = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported before, for its profile
+    return int(pytest.main([*options.split(), "-W", ignored, "-k", BACKENDS, *files], plugins=[plugin]))
 
 
 def interval(killed: int, count: int) -> tuple[float, float]:
@@ -270,7 +248,7 @@ def main() -> int:
     phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
     settings.register_profile("mutation", max_examples=25, deadline=None, database=None, phases=phases)
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
-    listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT) if p.scope]
+    listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT)]
     chosen = [p for p in listed if any(text in p.name for text in options.only)][
         options.first :: options.every
     ]
@@ -279,6 +257,8 @@ def main() -> int:
     mutation = Mutation(chosen, reached, equivalent)
     _pytest(mutation, sorted({test.partition("::")[0] for test in reached}))
     fates = mutation.fates
+    if not fates:
+        sys.exit("no mutant was tried")
     counts = dict(Counter(fate.partition(" ")[0] for fate in fates.values()))
     killed = counts.get("killed", 0)
     judged = len(fates) - counts.get("equivalent", 0) - counts.get("import", 0)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic")
 SOURCES = ("equation", "display", "assumption", "text", "new")
 KINDS = ("definition", "identity", "bound", "claim", "assumption")
-FIELDS = {"title", "source", "place", "kind", "verdict", "given", "corrected", "reason"}
+FIELDS = {"title", "source", "place", "kind", "verdict", "given", "attained", "corrected", "reason"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
 _ROLE = re.compile(r":eq:`([^`]+)`")
@@ -42,6 +42,7 @@ class Entry:
     kind: str
     verdict: str
     given: str
+    attained: bool = False
     corrected: tuple[str, ...] = ()
     reason: str = ""
 
@@ -111,6 +112,8 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
         yield f"{slug}: source {entry.source} is not among {SOURCES}"
     if not entry.given.strip():
         yield f'{slug}: does not say what is assumed; "none" if nothing is'
+    if entry.attained and entry.kind != "bound":
+        yield f"{slug}: only a bound can be attained"
     if entry.reason and entry.source != ("text",):
         yield f"{slug}: only a claim in running text may carry a reason instead of a proof"
     if entry.verdict == "false as printed" and not entry.corrected:

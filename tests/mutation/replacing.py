@@ -1,0 +1,85 @@
+"""Put a mutant's code in place of what was imported."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import sys
+import types
+from pathlib import Path
+
+from tests.mutation.places import Place
+
+Functions = dict[tuple[str, str], list[types.FunctionType]]
+
+
+def unchanged(place: Place, root: Path) -> Place:
+    """Return the mutant that is none."""
+    start, end = place.span
+    return dataclasses.replace(place, new=(root / place.file).read_bytes()[start:end].decode())
+
+
+def functions(folder: Path) -> Functions:
+    """Find every function of a folder that is alive, behind whatever decorates it."""
+    found: Functions = {}
+    for each in gc.get_objects():
+        if type(each) is types.FunctionType and each.__code__.co_filename.startswith(str(folder)):
+            found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
+    return found
+
+
+def replace(place: Place, root: Path, alive: Functions) -> bool:
+    """Change a function's code, or what its module makes at import; whether there was any to change."""
+    path = root / place.file
+    source = path.read_bytes()
+    start, end = place.span
+    tree = compile(source[:start] + place.new.encode() + source[end:], str(path), "exec")
+    mutated = _codes(tree).get(place.scope)
+    changed = alive.get((str(path), place.scope), [])
+    for function in changed:
+        if mutated is not None and function.__code__.co_freevars == mutated.co_freevars:
+            function.__code__ = mutated
+    return bool(mutated and changed) or _imported(tree, path, alive)
+
+
+def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
+    """List the functions of a module and of its classes by name."""
+    found = {}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= {constant.co_qualname: constant, **_codes(constant)}
+    return found
+
+
+def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
+    """Run a module anew, and give its defaults and its constants to whoever has the old ones."""
+    old = next(m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == str(path))
+    fresh = types.ModuleType(old.__name__)
+    fresh.__dict__.update({name: getattr(old, name) for name in ("__file__", "__package__")})
+    known = {id(function) for each in alive.values() for function in each}
+    exec(tree, fresh.__dict__)  # the project's own source
+    pairs = [
+        (before, after)
+        for name, found in functions(path).items()
+        for after in found
+        if id(after) not in known
+        for before in alive.get(name, [])
+    ]
+    for name, value in vars(fresh).items():
+        if isinstance(value, type) and value.__module__ == old.__name__:
+            pairs += [(vars(old)[name].__init__, value.__init__)]
+    changed = False
+    for before, after in pairs:
+        for name in ("__defaults__", "__kwdefaults__"):
+            if repr(getattr(before, name, None)) != repr(getattr(after, name, None)):
+                setattr(before, name, getattr(after, name))
+                changed = True
+    for name, value in vars(fresh).items():
+        before = vars(old).get(name)
+        if isinstance(value, (type, types.FunctionType, types.ModuleType)) or repr(before) == repr(value):
+            continue
+        for module in list(sys.modules.values()):
+            if vars(module).get(name) is before:
+                setattr(module, name, value)
+                changed = True
+    return changed
