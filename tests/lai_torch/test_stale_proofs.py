@@ -143,3 +143,34 @@ def test_a_gate_that_is_zero_does_not_hide_what_it_will_couple(estimator):
         Tracer(net, LOSS, every_layer=estimator == "ghost", head_alone=estimator == "lli")(batch(0))
     assert not bool(net.gate.any())
     assert net.gate._version == 0
+
+
+def hooked(net):
+    net.second.register_forward_hook(lambda *args: 2.0 * args[2])
+
+
+def sharing(net):
+    net.second = net.first
+
+
+@pytest.mark.parametrize("change", [hooked, sharing])
+@pytest.mark.parametrize("backward", ["kept", "whole", "selective"])
+def test_an_update_is_that_of_the_model_as_it_is_now(change, backward):
+    torch.manual_seed(0)
+    net = Net(UNCOUPLED["another layer"])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), backward=backward)
+    for step in range(4):
+        if step == 2:
+            change(net)
+        names, before = zip(*net.named_parameters(), strict=True)
+        before = [parameter.detach().clone() for parameter in before]
+        inputs, targets = batch(step)
+        again = copy.deepcopy(net)
+        weights = curator.step(inputs, targets).weights
+        loss = (weights * LOSS(again(inputs), targets)).sum()
+        gradients = torch.autograd.grad(loss, list(again.parameters()), allow_unused=True)
+        after = dict(net.named_parameters())
+        for name, start, gradient in zip(names, before, gradients, strict=True):
+            expected = start if gradient is None else start - 0.1 * gradient
+            torch.testing.assert_close(after[name].detach(), expected, rtol=1e-9, atol=1e-12)

@@ -56,8 +56,11 @@ class Captured:
         self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
         self._samples, self._last = samples, None
         try:
-            # numbers that a model keeps, such as a count of its calls, are inputs of the graph
-            with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+            # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that
+            # a module gets later is one of the things that it was captured with
+            with torch._dynamo.config.patch(
+                allow_unspec_int_on_nn_module=True, skip_nnmodule_hook_guards=False
+            ):
                 return self._function(aliases)
         except (TorchDynamoException, FailOnRecompileLimitHit, ConstraintViolationError) as error:
             with preserved(self.model), torch.no_grad():

@@ -54,6 +54,7 @@ class Pair:
         self.own: list[bool] | None = None
         self._wanted: list[fx.Node] = []
         self._module: fx.GraphModule | None = None
+        self._names: list[str | None] = []
 
     def run(
         self, given: Values, parameters: Mapping[str, Tensor], batched: set[int]
@@ -62,17 +63,19 @@ class Pair:
 
         `batched` says where in memory the model's inputs are.
         """
-        if self._module is None:
-            self._analyse(given, parameters, batched)
-        found, extra = self._module(*given)  # type: ignore[misc]  # made by the line above
+        known = {value.data_ptr(): name for name, value in parameters.items() if value.numel()}
+        names = [known.get(one.data_ptr()) if isinstance(one, Tensor) else None for one in given]
+        if self._module is None or names != self._names:  # a module may have got another one's parameter
+            self._analyse(given, known, batched)
+            self._names, self.own = names, None
+        found, extra = self._module(*given)  # type: ignore[misc]  # made by the lines above
         values = {node.name: value for node, value in zip(self.inputs, given, strict=True)}
         values |= {node.name: value for node, value in zip(self._wanted, extra, strict=True)}
         pairs = zip(self._results, found, strict=True)
         return found, values | {node.name: value for node, value in pairs if isinstance(node, fx.Node)}
 
-    def _analyse(self, given: Values, parameters: Mapping[str, Tensor], batched: set[int]) -> None:
+    def _analyse(self, given: Values, known: Mapping[int, str], batched: set[int]) -> None:
         """Find the parameters among the inputs, the layers, and what is to be kept of a run."""
-        known = {value.data_ptr(): name for name, value in parameters.items() if value.numel()}
         tensors = {
             node: value.data_ptr()
             for node, value in zip(self.inputs, given, strict=True)
