@@ -74,13 +74,7 @@ class SelfCheck:
 
 
 def check_batch(role: str, batch: Any) -> None:
-    """Raise unless a batch is a pair of inputs and targets.
-
-    Raises
-    ------
-    TypeError
-        If it is not.
-    """
+    """Raise unless a batch is a pair of inputs and targets."""
     if not isinstance(batch, tuple) or len(batch) != 2:
         msg = f"{role}: expected a pair (inputs, targets), got {type(batch).__name__}"
         raise TypeError(msg)
@@ -99,13 +93,7 @@ def kernel_of(estimator: str) -> tuple[Callable[..., Array], Literal["output", "
 
 
 def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: Any) -> None:
-    """Raise unless the options of `exact_scores` are known and go together.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Raise unless the options of `exact_scores` are known and go together."""
     check_choice("at", at, ("start", "midpoint"))
     check_choice("reduction", reduction, ("mean", "sum"))
     if at == "midpoint" and optimizer is None and learning_rate is None:

@@ -194,13 +194,7 @@ def check_options(
     max_norm: float | None,
     method: str | None,
 ) -> None:
-    """Raise unless the options of `exact_scores` are known and go together.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Raise unless the options of `exact_scores` are known and go together."""
     check_exact_options(at, learning_rate, reduction, optimizer)
     if method is not None:
         check_choice("method", method, tuple(METHODS))

@@ -134,13 +134,7 @@ def trace_gates(
 
 
 def check_explained(recording: Recording) -> None:
-    """Raise if a trainable parameter has a gradient that no record explains.
-
-    Raises
-    ------
-    ValueError
-        If one has; the message names it and the function that uses it.
-    """
+    """Raise if a trainable parameter has a gradient that no record explains."""
     if not recording.unexplained:
         return
     found = "; ".join(f"{name!r} (used by {function})" for name, function in recording.unexplained.items())

@@ -18,26 +18,14 @@ def listed(words: Iterable[object]) -> str:
 
 
 def check_floating(name: str, array: Array, xp: Namespace) -> None:
-    """Raise unless `array` holds real floating-point numbers.
-
-    Raises
-    ------
-    TypeError
-        If it does not.
-    """
+    """Raise unless `array` holds real floating-point numbers."""
     if not is_floating(xp, array.dtype):
         msg = f"{name}: expected a real floating dtype, got {array.dtype}"
         raise TypeError(msg)
 
 
 def check_not_empty(name: str, array: Array) -> None:
-    """Raise if an axis of `array` has length zero.
-
-    Raises
-    ------
-    ValueError
-        If one has.
-    """
+    """Raise if an axis of `array` has length zero."""
     if 0 in array.shape:
         msg = f"{name}: expected every axis to have at least one entry, got shape {tuple(array.shape)}"
         raise ValueError(msg)
@@ -50,11 +38,6 @@ def check_vector(name: str, array: Array, length: int | None = None) -> Namespac
     -------
     Namespace
         The array's namespace.
-
-    Raises
-    ------
-    ValueError
-        If the rank or the length is wrong.
     """
     xp = namespace_of({name: array})
     expected = "(n,)" if length is None else f"({length},)"
@@ -67,13 +50,7 @@ def check_vector(name: str, array: Array, length: int | None = None) -> Namespac
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise unless `value` is one of `choices`, naming the nearest one.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
+    """Raise unless `value` is one of `choices`, naming the nearest one."""
     if isinstance(value, str) and value in choices:
         return
     written = value.lower().replace("-", "_") if isinstance(value, str) else ""
@@ -92,15 +69,7 @@ def check_number(
     at_most: float = math.inf,
     below: float = math.inf,
 ) -> None:
-    """Raise unless `value` is a finite Python number within the bounds that are given.
-
-    Raises
-    ------
-    TypeError
-        If it is not a Python number (an array has no value while a program is traced).
-    ValueError
-        If it lies outside the bounds.
-    """
+    """Raise unless `value` is a finite Python number within the bounds that are given."""
     if isinstance(value, bool) or not isinstance(value, Real):
         msg = f"{name}: expected a Python number, got {type(value).__name__}"
         raise TypeError(msg)
@@ -123,13 +92,6 @@ def check_budget(memory_budget: Any) -> int:
     -------
     int
         The budget.
-
-    Raises
-    ------
-    TypeError
-        If it is not a whole number.
-    ValueError
-        If it is not positive.
     """
     if isinstance(memory_budget, bool) or not isinstance(memory_budget, Integral):
         msg = f"memory_budget: expected a whole number of bytes, got {memory_budget!r}"

@@ -31,13 +31,7 @@ class Workspace:
     memory_budget: int
 
     def fit(self, entries: int, most: int, what: str) -> int:
-        """Return how many units of `entries` numbers each fit the budget, at most `most`.
-
-        Raises
-        ------
-        ValueError
-            If not even one fits.
-        """
+        """Return how many units of `entries` numbers each fit the budget, at most `most`."""
         needed = entries * itemsize(self.xp, self.dtype)
         if needed > self.memory_budget:
             raise over_budget(what, needed, self.memory_budget, "raise it")

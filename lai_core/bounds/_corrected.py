@@ -28,14 +28,10 @@ def sharp_conservative_bound(
 
     Parameters
     ----------
-    beta_last
-        Gradient similarities of the last layer.
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, C_a
-        The constants of A1 and A2.
-    depth
-        The number of layers L.
+    beta_last, validation_norms, training_norms
+        Similarities of the last layer's output gradients, and their norms.
+    rho, C_a, depth
+        The constants of A1 and A2, and the number of layers L.
 
     Returns
     -------
@@ -64,10 +60,8 @@ def aligned_similarity_bound(
     ----------
     beta_last
         Gradient similarities of the last layer.
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
+    rho, depth
+        The rate of A1, and the number of layers L.
 
     Returns
     -------
@@ -93,10 +87,8 @@ def lli_gap_bound(
     ----------
     beta_last
         Gradient similarities of the last layer.
-    rho, C_a
-        The constants of A1 and A2.
-    depth
-        The number of layers L.
+    rho, C_a, depth
+        The constants of A1 and A2, and the number of layers L.
 
     Returns
     -------

@@ -19,10 +19,8 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
 
     Parameters
     ----------
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
+    rho, depth
+        The rate of A1, and the number of layers L.
 
     Returns
     -------
@@ -41,10 +39,8 @@ def geometric_sum(*, rho: Constant, depth: int) -> Constant:
 
     Parameters
     ----------
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
+    rho, depth
+        The rate of A1, and the number of layers L.
 
     Returns
     -------

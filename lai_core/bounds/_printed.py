@@ -124,10 +124,8 @@ def norm_product_bound(
     ----------
     validation_norms, training_norms
         Norms of the last layer's output gradients.
-    rho
-        The rate of A1.
-    depth
-        The number of layers L.
+    rho, depth
+        The rate of A1, and the number of layers L.
 
     Returns
     -------
@@ -157,14 +155,10 @@ def conservative_bound(
 
     Parameters
     ----------
-    beta_last
-        Gradient similarities of the last layer.
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, C_a
-        The constants of A1 and A2.
-    depth
-        The number of layers L.
+    beta_last, validation_norms, training_norms
+        Similarities of the last layer's output gradients, and their norms.
+    rho, C_a, depth
+        The constants of A1 and A2, and the number of layers L.
 
     Returns
     -------
@@ -252,10 +246,8 @@ def geometric_bound_as_printed(
     ----------
     beta_last
         Gradient similarities of the last layer.
-    rho, C_a
-        The constants of A1 and A2.
-    depth
-        The number of layers L.
+    rho, C_a, depth
+        The constants of A1 and A2, and the number of layers L.
 
     Returns
     -------

@@ -16,13 +16,7 @@ from lai_core.records.compatible import check_pair
 def check_lai_trace(
     trace: Trace, work: Workspace, positions: str, role: str, among: Sequence[str] = POSITIONS
 ) -> None:
-    """Raise unless LAI can score `trace` at these `positions`.
-
-    Raises
-    ------
-    ValueError
-        If `positions` is unknown or does not fit, LAI sees no layer, or the last one is a map.
-    """
+    """Raise unless LAI can score `trace` at these `positions`."""
     check_choice("positions", positions, POSITIONS)
     last = trace.layers[-1]
     if not last.has_output_rows:
@@ -46,11 +40,6 @@ def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget
     -------
     Workspace
         Where to compute with the arrays of both.
-
-    Raises
-    ------
-    ValueError
-        If the traces or their positions do not fit.
     """
     work = check_pair(validation, training, "output", memory_budget)
     check_lai_trace(validation, work, positions, "validation")
@@ -64,13 +53,7 @@ def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget
 
 
 def check_equal_positions(validation: Array | None, training: Array | None, here: str) -> None:
-    """Raise unless two arrays, if there are any, have equally many positions.
-
-    Raises
-    ------
-    ValueError
-        If they have not.
-    """
+    """Raise unless two arrays, if there are any, have equally many positions."""
     if validation is None or training is None:
         return
     expected, got = number_of_positions(validation), number_of_positions(training)

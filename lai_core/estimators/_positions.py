@@ -66,13 +66,7 @@ def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> 
 def check_positions_fit(
     trace: Trace, xp: Namespace, positions: str, role: str, among: Sequence[str] = POSITIONS
 ) -> None:
-    """Raise if `positions` cannot be used on `trace`, naming those of `among` that can.
-
-    Raises
-    ------
-    ValueError
-        If it cannot.
-    """
+    """Raise if `positions` cannot be used on `trace`, naming those of `among` that can."""
     reason = misfit(trace, xp, positions, role)
     if reason is not None:
         fitting = [other for other in among if misfit(trace, xp, other) is None]

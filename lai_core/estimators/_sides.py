@@ -88,11 +88,6 @@ def check_summary(
     -------
     Workspace
         Where to compute with the arrays of both.
-
-    Raises
-    ------
-    ValueError
-        If it is of another, or `exclude_self` is asked of it.
     """
     needs = find_estimator(estimator).gradients
     work = check_trace("training", training, needs, memory_budget)

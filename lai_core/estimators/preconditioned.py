@@ -192,10 +192,8 @@ def preconditioned_lai_scores(
 
     Parameters
     ----------
-    validation
-        A trace with the output gradients of the last layer, or an `lai` summary.
-    training
-        A trace with the output gradients of the last layer.
+    validation, training
+        Traces with the output gradients of the last layer; for validation an `lai` summary will do.
     second_moment
         `(d_L,)`, see `update_second_moment`.
     input_second_moments

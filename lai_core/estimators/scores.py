@@ -81,10 +81,8 @@ def lli_scores(
 
     Parameters
     ----------
-    validation
-        A trace with the output gradients of the last layer, or an `lli` summary.
-    training
-        A trace with the output gradients of the last layer.
+    validation, training
+        Traces with the output gradients of the last layer; for validation an `lli` summary will do.
     exclude_self
         Leave sample j out of its own score, as in `ghost_scores`.
     memory_budget
@@ -115,10 +113,8 @@ def lai_scores(
 
     Parameters
     ----------
-    validation
-        A trace with the output gradients of the last layer, or an `lai` summary.
-    training
-        A trace with the output gradients of the last layer.
+    validation, training
+        Traces with the output gradients of the last layer; for validation an `lai` summary will do.
     layer_weights
         `(L,)`, an array of the traces' namespace or a sequence of floats: factors of each layer's
         alpha, the bias's 1 included. None: all 1.

@@ -36,15 +36,7 @@ class Axes:
     dtype: Literal["real floating", "integral", "bool"] = "real floating"
 
     def check(self, name: str, array: Array, xp: Namespace) -> None:
-        """Raise unless an array has one of the shapes, entries, and numbers of its kind.
-
-        Raises
-        ------
-        ValueError
-            If its rank is wrong or it is empty.
-        TypeError
-            If its numbers are of another kind.
-        """
+        """Raise unless an array has one of the shapes, entries, and numbers of its kind."""
         if not any(_fits(shape.split(), array.ndim) for shape in self.shapes):
             shapes = " or ".join(_written(shape.split()) for shape in self.shapes)
             msg = f"{name}: expected shape {shapes}, got {tuple(array.shape)}"

@@ -30,13 +30,6 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
     -------
     Workspace
         Where to compute with its arrays.
-
-    Raises
-    ------
-    TypeError
-        If it is not a trace, or its arrays are of a wrong kind.
-    ValueError
-        If a shape is wrong or output gradients are missing.
     """
     if not isinstance(trace, Trace):
         msg = f"{role}: expected a Trace, got {type(trace).__name__}"
@@ -64,13 +57,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
 
 
 def check_weight_key(here: str, layer: Record) -> None:
-    """Raise unless the weight key can be compared: an array cannot.
-
-    Raises
-    ------
-    TypeError
-        If it is an array, or not hashable.
-    """
+    """Raise unless the weight key can be compared: an array cannot."""
     if is_array(layer.weight) or not isinstance(layer.weight, Hashable):
         msg = (
             f"{here}.weight: expected a hashable key such as the parameter's name, "
@@ -80,13 +67,7 @@ def check_weight_key(here: str, layer: Record) -> None:
 
 
 def check_shared_shapes(role: str, trace: Trace) -> None:
-    """Raise unless records with equal weight keys have matrices of equal shape.
-
-    Raises
-    ------
-    ValueError
-        If they have not.
-    """
+    """Raise unless records with equal weight keys have matrices of equal shape."""
     first: dict[Hashable, int] = {}
     for index, layer in enumerate(trace.layers):
         if layer.weight is None or layer.matrix_shape is None:
@@ -109,11 +90,6 @@ def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: in
     -------
     Workspace
         Where to compute with the arrays of both.
-
-    Raises
-    ------
-    ValueError
-        If their layers differ in number, width, bias, groups, kind or sharing.
     """
     sides = {"validation": validation, "training": training}
     left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
@@ -146,13 +122,7 @@ def check_layouts(source: str, expected: Layouts, training: Trace, needs: Needs)
 def check_equal_layouts(
     source: str, expected: Layouts, role: str, got: Layouts, names: Sequence[str] | None = None
 ) -> None:
-    """Raise unless two sides have the same layers.
-
-    Raises
-    ------
-    ValueError
-        If they differ in number, or a layer in width, bias, groups, kind or weight key.
-    """
+    """Raise unless two sides have the same layers."""
     if len(expected) != len(got):
         msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
         raise ValueError(msg)
@@ -171,13 +141,7 @@ def any_array(trace: Trace) -> Array:
 
 
 def check_same_samples(validation: Trace, training: Trace) -> None:
-    """Raise unless two traces have equal shapes, so that sample j can be left out of score j.
-
-    Raises
-    ------
-    ValueError
-        If they do not.
-    """
+    """Raise unless two traces have equal shapes, so that sample j can be left out of score j."""
     n_val, n_train = validation.layers[0].samples(), training.layers[0].samples()
     if n_val != n_train:
         msg = (

@@ -89,13 +89,7 @@ class ConvolutionTrace(Record):
         return Geometry(*given)
 
     def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays fit each other and the kernel.
-
-        Raises
-        ------
-        ValueError
-            If a rank, the channels, the samples, the groups or the output's space do not fit.
-        """
+        """Raise unless the arrays fit each other and the kernel."""
         axes = len(self.kernel)
         super().check(where, xp)
         for field, array in self.arrays().items():

@@ -63,15 +63,7 @@ class LayerTrace(Record):
     valid: Array | None = None
 
     def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays fit each other.
-
-        Raises
-        ------
-        ValueError
-            If a rank, a width, the samples, the positions or the groups do not fit.
-        TypeError
-            If an array does not hold real floating-point numbers.
-        """
+        """Raise unless the arrays fit each other."""
         bias: object = self.bias
         if not isinstance(bias, bool):
             msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
@@ -99,13 +91,7 @@ class LayerTrace(Record):
             raise ValueError(msg)
 
     def _check_valid(self, where: str) -> None:
-        """Raise unless the mask is of the samples and positions of the activations.
-
-        Raises
-        ------
-        ValueError
-            If it is of others.
-        """
+        """Raise unless the mask is of the samples and positions of the activations."""
         expected = tuple(self.activations.shape[:-1])
         if self.valid is not None and tuple(self.valid.shape) != expected:
             msg = (

@@ -59,13 +59,7 @@ class EmbeddingTrace(Record):
     name: str = ""
 
     def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays fit each other.
-
-        Raises
-        ------
-        ValueError
-            If the samples or the positions do not fit.
-        """
+        """Raise unless the arrays fit each other."""
         super().check(where, xp)
         if self.output_gradients is None:
             return

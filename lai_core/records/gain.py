@@ -46,13 +46,7 @@ class GainTrace(Record):
     name: str = ""
 
     def check(self, where: str, xp: Namespace) -> None:
-        """Raise unless the arrays fit each other.
-
-        Raises
-        ------
-        ValueError
-            If the shapes differ.
-        """
+        """Raise unless the arrays fit each other."""
         super().check(where, xp)
         if self.normalized is None or self.output_gradients is None:
             return

@@ -40,13 +40,7 @@ def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
 
 
 def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]]:
-    """Return the structure and the arrays of a file that is whole.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
+    """Return the structure and the arrays of a file that is whole."""
     path.stat()  # says by itself that there is no such file
     try:
         with safe_open(path, framework="numpy") as file:

@@ -166,13 +166,7 @@ def _path(folder: Path, part: int) -> Path:
 
 
 def _check_run(path: Path, run: Mapping[str, Any]) -> None:
-    """Write what the run is of; where it was begun before, raise unless it is the same.
-
-    Raises
-    ------
-    ValueError
-        If it differs.
-    """
+    """Write what the run is of; where it was begun before, raise unless it is the same."""
     if not path.exists():
         _replaced(path, lambda text, where: Path(where).write_text(text), json.dumps(run, indent=1))
     begun = json.loads(path.read_text())

@@ -133,13 +133,7 @@ def _cut(
 
 
 def check_same_program(large: Program, small: Program) -> None:
-    """Raise unless two readings for different batch sizes do the same, sizes aside.
-
-    Raises
-    ------
-    UnexplainedError
-        If an operation, an option or a number differs.
-    """
+    """Raise unless two readings for different batch sizes do the same, sizes aside."""
     pairs = list(zip(_live(large), _live(small), strict=False))
     if len(_live(large)) != len(_live(small)):
         _differ("it takes another number of operations")

@@ -23,13 +23,7 @@ _SPLITS = 3
 
 
 def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> None:
-    """Raise if a sample's loss, or its derivative, moves with the other samples of the batch.
-
-    Raises
-    ------
-    UnexplainedError
-        If one does.
-    """
+    """Raise if a sample's loss, or its derivative, moves with the other samples of the batch."""
     if batch_size(batch[0]) < 2 or _followed(losses, at, batch):
         return
     with jax.ensure_compile_time_eval():

@@ -41,13 +41,7 @@ class Plan:
     unread: str | None = None
 
     def check_readable(self) -> None:
-        """Raise if the last layer is none that LAI and LLI can read.
-
-        Raises
-        ------
-        UnexplainedError
-            If it is not.
-        """
+        """Raise if the last layer is none that LAI and LLI can read."""
         if self.unread is not None:
             raise UnexplainedError(self.unread)
 

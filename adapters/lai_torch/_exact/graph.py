@@ -17,11 +17,6 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
 
     A tensor that is no `Parameter` may want a gradient by oversight: it is named in a warning. One that
     forward itself makes, as a place to take a force at, is another one in the next forward pass.
-
-    Raises
-    ------
-    ValueError
-        If they do, or if a part of the graph is hidden in a reentrant checkpoint.
     """
     if any("CheckpointFunction" in type(node).__name__ for node in _nodes(losses)):
         raise reentrant()

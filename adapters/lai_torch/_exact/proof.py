@@ -176,13 +176,7 @@ class Proof:
         return _Error(apart <= room, apart / (scale or side.size or 1.0))
 
     def _compare(self, losses: Tensor, part: Tensor) -> None:
-        """Raise if a part's losses are not those of the batch.
-
-        Raises
-        ------
-        ValueError
-            If they depend on the other samples, or on how often the model was called.
-        """
+        """Raise if a part's losses are not those of the batch."""
         if self._alike(losses, part):
             return
         with self.function.preserved():

@@ -49,13 +49,7 @@ class Function:
         return [self.model, self.loss] if isinstance(self.loss, nn.Module) else [self.model]
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return what trains, by name; the loss's own are called `loss.NAME`.
-
-        Raises
-        ------
-        ValueError
-            If nothing does.
-        """
+        """Return what trains, by name; the loss's own are called `loss.NAME`."""
         named = named_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
@@ -131,11 +125,6 @@ def gradient(
     """Return the gradient of the mean or summed losses, `size` rows at a time where nothing couples them.
 
     It is what reverse mode gives on the user's own model: hooks and custom backward passes included.
-
-    Raises
-    ------
-    UnusableError
-        If it is not finite.
     """
     samples = count(*batch)
     in_training = any(module.training for each in function.modules for module in each.modules())

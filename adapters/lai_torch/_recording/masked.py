@@ -9,13 +9,7 @@ from lai_torch._recording.watching.recording import Recording
 
 
 def check_masked(recording: Recording, *, asked: bool) -> None:
-    """Raise where a mask that was asked for fits no layer with positions; of one that was found, warn.
-
-    Raises
-    ------
-    ValueError
-        If it fits none.
-    """
+    """Raise where a mask that was asked for fits no layer with positions; of one that was found, warn."""
     counts = {prod(use.leading) // recording.samples for use in recording.uses if use.kind == "dense"}
     several = sorted(counts - {1})
     if recording.valid is None or recording.valid.shape[1] in counts or not (asked or several):

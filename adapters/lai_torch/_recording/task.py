@@ -111,13 +111,7 @@ def _names(recorder: Recorder) -> set[str]:
 
 
 def check_untouched(recorder: Recorder) -> None:
-    """Raise if an input was overwritten after its layer read it.
-
-    Raises
-    ------
-    ValueError
-        If one was.
-    """
+    """Raise if an input was overwritten after its layer read it."""
     uses: list[Use | Routed] = [*recorder.uses, *recorder.experts.uses]
     for use in uses:
         if use.activations._version != use.version:

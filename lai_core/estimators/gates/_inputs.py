@@ -65,11 +65,6 @@ def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) ->
     -------
     dtype
         In which to compute.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many, or one has another shape.
     """
     inputs: list[Any] = [layer.readout_input(work.xp) for layer in training.trace.layers[1:]]
     widths = [int(array.shape[-1]) for array in inputs]
@@ -97,13 +92,7 @@ def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) ->
 
 
 def check_dense(role: str, trace: Trace, work: Workspace) -> None:
-    """Raise unless every layer is dense, without positions, with a matrix of its own.
-
-    Raises
-    ------
-    ValueError
-        If one is not.
-    """
+    """Raise unless every layer is dense, without positions, with a matrix of its own."""
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
         read: Any = layer.readout_input(work.xp)

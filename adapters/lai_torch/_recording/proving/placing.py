@@ -50,11 +50,6 @@ class Places:
 
         Where the losses are `compared` to those of other batches, an operation that has no such layout
         may stay without: its result need hold no samples at all, as one expert's matrix does.
-
-        Raises
-        ------
-        ValueError
-            If one does, whatever the layout.
         """
         uses = [use for use in self.recorder.uses if use.tap.gradient is not None]
         largest = max(
@@ -116,13 +111,7 @@ class Places:
             self.told.add(use)
 
     def chosen(self) -> dict[Use, Layout]:
-        """Return the likeliest layout of each use.
-
-        Raises
-        ------
-        Unplaced
-            If a use has none.
-        """
+        """Return the likeliest layout of each use."""
         without = [use for use, allowed in self.allowed.items() if not allowed]
         if without:
             names = {name for use in without for name in use.weight.names}

@@ -153,13 +153,7 @@ def alike(found: Tensor, other: Tensor, precision: float) -> bool:
 
 
 def check_uncoupled(values: Tensor, other: Reindexed, where: str, precision: float) -> None:
-    """Raise if a sample's loss is another one among other samples.
-
-    Raises
-    ------
-    ValueError
-        If one is.
-    """
+    """Raise if a sample's loss is another one among other samples."""
     expected = values.detach()[other.index]
     if not differ(other.losses, expected, _within(values.detach(), precision)):
         return

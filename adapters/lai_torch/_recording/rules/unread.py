@@ -65,13 +65,7 @@ def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
 
 
 def check_last(past: Mapping[str, str]) -> None:
-    """Raise: the loss reads a product that LAI does not see, past the last layer that it does.
-
-    Raises
-    ------
-    ValueError
-        Always.
-    """
+    """Raise: the loss reads a product that LAI does not see, past the last layer that it does."""
     name, function = next(iter(past.items()))
     msg = (
         f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "

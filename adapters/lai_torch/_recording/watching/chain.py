@@ -42,13 +42,7 @@ def gates_between(
 
 
 def check_rows(inputs: Tensor, samples: int, name: str) -> None:
-    """Raise unless a layer's input has one row per sample.
-
-    Raises
-    ------
-    ValueError
-        If it has another shape.
-    """
+    """Raise unless a layer's input has one row per sample."""
     if tuple(inputs.shape[:-1]) != (samples,):
         raise not_a_chain(name, f"has shape {tuple(inputs.shape)}, not ({samples}, d)")
 

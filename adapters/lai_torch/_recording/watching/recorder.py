@@ -254,13 +254,7 @@ class Recorder(TorchFunctionMode, Origins):
         return out
 
     def _check_differentiable(self) -> None:
-        """Raise where a gradient inside the forward pass would run into layers that are cut off.
-
-        Raises
-        ------
-        ValueError
-            If the recording is for LAI: what a loss does with that gradient is no readout of a layer.
-        """
+        """Raise where a gradient inside the forward pass would run into layers that are cut off."""
         if not self.every_layer:
             msg = (
                 "model: takes a gradient inside its forward pass, so that the loss reads its layers through "

@@ -124,13 +124,7 @@ class Recording:
 
     @property
     def final(self) -> Use:
-        """The last layer, of a recording for LAI.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
+        """The last layer, of a recording for LAI."""
         if self.last is None:
             msg = "model: expected a last layer that LAI can read, found none; use estimator 'ghost'"
             raise ValueError(msg)
