@@ -314,3 +314,41 @@ def runs(rank: int, processes: int, names: list[tuple[str, str]]) -> dict[tuple[
         except Exception:
             found[case, engine] = traceback.format_exc()
     return found
+
+
+RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "share": 0.5, "accumulate": 2}
+"""Options under which a curator remembers something of every kind: moments, an aged summary, its draws."""
+
+
+def resumed(rank: int, processes: int, engine: str | None, steps: range, folder: str) -> Tensor:
+    """Take up the run that is kept in a folder, go on for some steps, and keep it again."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    model: nn.Module = network()
+    more: dict[str, Any] = {}
+    if engine is not None:
+        model, more = wrapped(model, engine, processes)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=0.01)
+    generator = torch.Generator().manual_seed(5)
+    curator = lai_torch.Curator(
+        model, LOSS, optimizer, batch(VALIDATION, 7), generator=generator, **RESUMED, **more
+    )
+    apart = Path(folder, "curator.pt")
+    if steps.start:
+        states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+        checkpoint.load(states, checkpoint_id=f"{folder}/{steps.start}")
+        model_state, optimizer_state = states.values()
+        set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
+        curator.load_state_dict(torch.load(apart, weights_only=True))
+    for step in steps:
+        inputs, targets = batch(SAMPLES, 100 + step)
+        part = slice(rank * SAMPLES // processes, (rank + 1) * SAMPLES // processes)
+        curator.step(inputs[part], targets[part])
+    states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    checkpoint.save(states, checkpoint_id=f"{folder}/{steps.stop}")
+    if rank == 0:
+        torch.save(curator.state_dict(), apart)
+    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
+    return torch.cat(whole)

@@ -144,7 +144,6 @@ class Curator:
     policy: Policy
     estimator: Estimator
     warmup: int
-    group_floor: float
     steps: int
     skipped: int
     dropped: int

@@ -18,6 +18,7 @@ from workloads.torch_processes import (
     largest,
     launch,
     network,
+    resumed,
     run,
     runs,
     wrapped,
@@ -348,6 +349,17 @@ def test_two_and_four_processes_find_what_one_finds_in_every_case():
         parts = launch(runs, processes, processes, cases, timeout=400)
         for case, engine in cases:
             check(parts, case, engine)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
+def test_a_run_kept_by_many_processes_goes_on_with_any_number_of_them(tmp_path):
+    expected = resumed(0, 1, None, range(8), str(tmp_path / "whole"))
+    spread = [(2, "fsdp2", range(2)), (4, "group", range(2, 4)), (2, "ddp", range(4, 6))]
+    for processes, engine, steps in spread:
+        for found in launch(resumed, processes, processes, engine, steps, str(tmp_path), timeout=400):
+            assert not isinstance(found, str), found
+    assert largest(resumed(0, 1, None, range(6, 8), str(tmp_path)), expected) <= BOUND
 
 
 @pytest.mark.parametrize("work", ERRORS, ids=lambda work: work.__name__)
