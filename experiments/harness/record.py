@@ -7,6 +7,7 @@ null where there is a single seed.
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def write(record: dict[str, Any], path: Path) -> None:
     """Check a record and write it as strict JSON, lists of numbers on one line each."""
     check(record)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(record, indent=1, allow_nan=False)
+    text = re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the t interval of the mean; the mean itself where all values are equal."""
     if len(values) < 2:
         return None, None
+    values = [_digits(value) for value in values]
     if np.ptp(values) == 0.0:  # scipy's statistic divides by the spread
         return _digits(values[0]), _digits(values[0])
     found = stats.ttest_1samp(values, 0.0).confidence_interval(LEVEL)

@@ -1,0 +1,264 @@
+"""Whether cheap scores rank samples by what the step on them really does (the paper's Figure 1)."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import lai_torch
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+import lai_core as lai
+from experiments.data import prose
+from experiments.figures import pictures
+from experiments.harness.statistics import Methods, compared, judged
+from experiments.harness.study import Found, Study, Unit
+from experiments.methods.base import LOSS
+from experiments.noisy_labels.data import noisy_digits
+from experiments.studies import figure_one
+from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
+from experiments.studies.steps import Batch, Game, agreement, sample_gradients
+
+NULL, ORACLE = "random", "Shapley values"
+CONTEXT = 32
+Score = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network, its data, and the learning rates that train it."""
+
+    network: Callable[[int], nn.Module]
+    loss: Callable[..., Tensor]
+    positions: str
+    rates: Mapping[str, float]
+    players: int
+    enumerated: bool
+
+
+def gpt(seed: int) -> nn.Module:
+    """Return a small GPT on prose."""
+    return GPT(len(prose.alphabet()) + 1, CONTEXT, seed=seed)
+
+
+SETTINGS = {
+    "MLP": Setting(perceptron, LOSS, "tokens", {"SGD": 0.1, "Adam": 0.003}, 8, True),
+    "conv": Setting(convolutional, LOSS, "mean", {"SGD": 0.1, "Adam": 0.003}, 8, True),
+    "GPT": Setting(gpt, next_loss, "tokens", {"SGD": 0.3, "Adam": 0.003}, 12, False),
+}
+
+
+def config(size: str) -> dict[str, Any]:
+    """Return the settings: factors multiply the learning rate that the network is trained with."""
+    if size == "quick":
+        return {"seeds": [0, 1], "factors": [1.0], "checkpoints": [20], "pairs": 2, "repeats": 1}
+    return {
+        "seeds": list(range(5)),
+        "factors": [0.1, 1.0, 10.0],
+        "checkpoints": [20, 100, 300],
+        "pairs": 4,
+        "repeats": 1,
+    }
+
+
+def units(config: dict[str, Any]) -> list[Unit]:
+    """Return one unit a seed, network and optimizer, and one of Figure 1's own setting."""
+    return [
+        unit
+        for seed in config["seeds"]
+        for unit in (
+            *(
+                Unit(f"{name}-{kind}", seed, partial(_run, name, kind, seed, config))
+                for name in SETTINGS
+                for kind in ("SGD", "Adam")
+            ),
+            Unit("figure-1", seed, partial(figure_one.run, gpt, seed, config)),
+        )
+    ]
+
+
+def data(name: str, seed: int) -> tuple[Batch, Batch]:
+    """Return training samples, of the digits 40% labelled wrongly, and clean validation samples."""
+    if name == "GPT":
+        ids = prose.windows(prose.prose(), 1500, CONTEXT + 1, np.random.default_rng((seed, 3)))
+        both = torch.from_numpy(ids[:, :-1].copy()), torch.from_numpy(ids[:, 1:].copy())
+        return (both[0][24:], both[1][24:]), (both[0][:24], both[1][:24])
+    found = noisy_digits(seed, flip=0.4)
+    training, held = found.training, found.validation
+    both = [(torch.from_numpy(of.inputs).double(), torch.from_numpy(of.labels)) for of in (training, held)]
+    return both[0], (both[1][0][:100], both[1][1][:100])
+
+
+def _run(name: str, kind: str, seed: int, config: dict[str, Any]) -> Found:
+    """Train, and compare at every checkpoint and learning rate; means over them."""
+    torch.set_num_threads(1)
+    setting, random = SETTINGS[name], np.random.default_rng((seed, 5))
+    training, held = data(name, seed)
+    model = setting.network(seed).double()
+    kinds = {"SGD": torch.optim.SGD, "Adam": torch.optim.Adam}
+    rate = setting.rates[kind]
+    optimizer = kinds[kind](model.parameters(), lr=rate)
+    rows: dict[str, dict[str, list[float]]] = {}
+
+    def drawn(count: int) -> Batch:
+        index = torch.from_numpy(random.integers(0, len(training[1]), count))
+        return training[0][index], training[1][index]
+
+    for step in range(max(config["checkpoints"]) + 1):
+        if step in config["checkpoints"]:
+            for _ in range(config["repeats"]):
+                batch = drawn(setting.players)
+                first = first_order(setting, model, held, batch, drawn(64), random)
+                for factor in config["factors"]:
+                    optimizer.param_groups[0]["lr"] = rate * factor
+                    game = Game(model, setting.loss, held, batch, optimizer)
+                    scores = first | along_the_step(setting, model, held, batch, optimizer)
+                    place = f"{name}, {kind}, rate x{factor:g}"
+                    for method, metrics in _compared(scores, game, setting, config, random).items():
+                        for metric, value in metrics.items():
+                            rows.setdefault(method, {}).setdefault(f"{place}: {metric}", []).append(value)
+                            if metric == "Pearson":
+                                late = f"{place}: {metric} after {step} steps"
+                                rows[method].setdefault(late, []).append(value)
+                optimizer.param_groups[0]["lr"] = rate
+        optimizer.zero_grad()
+        inputs, targets = drawn(32)
+        setting.loss(model(inputs), targets).mean().backward()
+        optimizer.step()
+    return {
+        method: {key: float(np.mean(of)) for key, of in metrics.items()} for method, metrics in rows.items()
+    }
+
+
+def _compared(
+    scores: Score, game: Game, setting: Setting, config: dict[str, Any], random: np.random.Generator
+) -> dict[str, dict[str, float]]:
+    """Compare all scores with the true values; the oracle is half of the draws against the other half."""
+    if setting.enumerated:
+        truth = game.exact()
+        oracle = agreement(truth, truth)
+    else:
+        draws = game.sampled(config["pairs"], random)
+        truth, halves = draws.mean(0), [draws[start::2].mean(0) for start in (0, 1)]
+        oracle = agreement(*halves)
+    found = {name: agreement(value.detach().double().numpy(), truth) for name, value in scores.items()}
+    return found | {ORACLE: oracle}
+
+
+def first_order(
+    setting: Setting, model: nn.Module, held: Batch, batch: Batch, others: Batch, random: np.random.Generator
+) -> Score:
+    """Return the scores that do not know the step's size."""
+    loss, where = setting.loss, setting.positions
+    sides = [lai_torch.trace(model, loss, *each, gradients="all") for each in (held, batch)]
+    moments = lai_torch.trace(model, loss, *others)
+    moment = lai.update_second_moment(None, moments.layers[-1].output_gradients)
+    gradients = sample_gradients(model, loss, batch)
+    calibrated = lai_torch.Curator(
+        model, loss, None, held, estimator=lai_torch.CalibratedLAI(positions=where)
+    )
+    with torch.no_grad():
+        own = loss(model(batch[0]), batch[1])
+    found = {
+        NULL: torch.from_numpy(random.normal(size=len(batch[1]))),
+        "own loss": own,
+        "gradient norm": sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt(),
+        "LLI": lai.lli_scores(*sides),
+        "LAI": lai.lai_scores(*sides, positions=where),
+        "preconditioned LAI": lai.preconditioned_lai_scores(*sides, moment, positions=where),
+        "Ghost": lai.ghost_scores(*sides),
+    }
+    with warnings.catch_warnings():  # exact pairs of tokens are what is studied
+        warnings.filterwarnings("ignore", message="positions: exact pairs")
+        found["calibrated LAI"] = calibrated.score(*batch)[1].scores
+    if setting.network is perceptron:
+        gated = lai_torch.Curator(model, loss, None, held, estimator="gate_lai")
+        found["gate LAI"] = gated.score(*batch)[1].scores
+    return found
+
+
+def along_the_step(
+    setting: Setting, model: nn.Module, held: Batch, batch: Batch, optimizer: torch.optim.Optimizer
+) -> Score:
+    """Return the scores that know it: of SGD's step, and of the optimizer's own."""
+    of = partial(lai_torch.exact_scores, model, setting.loss, held, batch)
+    return {
+        "derivative of the step": of(optimizer=optimizer),
+        "midpoint": of(at="midpoint", learning_rate=optimizer.param_groups[0]["lr"]),
+        "midpoint of the optimizer": of(at="midpoint", optimizer=optimizer),
+    }
+
+
+def claims(methods: Methods) -> dict[str, dict[str, Any]]:
+    """Judge Figure 1's claims against the true values, and say what explains it."""
+    found = {}
+    for name in SETTINGS:
+        for kind in ("SGD", "Adam"):
+            metric = f"{name}, {kind}, rate x1: Pearson"
+            judge = partial(compared, methods, metric=metric)
+            found |= {
+                f"{name}, {kind}: LAI's correlation is above Ghost's": judge(
+                    "LAI", "Ghost", paper="0.96 against 0.90 (Figure 1)"
+                ),
+                f"{name}, {kind}: LAI's correlation is above LLI's": judge(
+                    "LAI", "LLI", paper="not compared"
+                ),
+                f"{name}, {kind}: LAI's correlation is above own loss's": judge(
+                    "LAI", "own loss", paper="not compared"
+                ),
+                f"{name}, {kind}: preconditioning raises LAI's correlation": judge(
+                    "preconditioned LAI", "LAI", paper="mends it for Adam (appendix)"
+                ),
+                f"{name}, {kind}: the optimizer's midpoint correlates above 0.9": judged(
+                    methods["midpoint of the optimizer"][metric]["values"], paper="ours", at_least=0.9
+                ),
+            }
+        small = f"{name}, SGD, rate x0.1: Pearson"
+        if small in methods["Ghost"]:
+            found[f"{name}, SGD: at a tenth of the step Ghost correlates above 0.95"] = judged(
+                methods["Ghost"][small]["values"], paper="Ghost accumulates noise", at_least=0.95
+            )
+    return found | figure_one.claims(methods)
+
+
+def draw(record: dict[str, Any]) -> dict[str, Figure]:
+    """Draw the correlation at the rate of training: methods over settings."""
+    places = [f"{name}, {kind}" for name in SETTINGS for kind in ("SGD", "Adam")]
+    figure, (axes,) = pictures.figure(height=3.6)
+    shown = ("own loss", "LLI", "LAI", "Ghost", "derivative of the step", "midpoint of the optimizer")
+    for shift, method in enumerate(shown):
+        looks = pictures.LOOKS.get(method.split(" of the")[0], (pictures.INK, "-"))
+        rows = [record["methods"][method][f"{place}, rate x1: Pearson"] for place in places]
+        at = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2)
+        axes.plot(at, [row["mean"] for row in rows], "os^Dv*"[shift], ms=5, color=looks[0], label=method)
+        for x, row in zip(at, rows, strict=True):
+            if row["low"] is not None:
+                axes.plot([x, x], [row["low"], row["high"]], color=looks[0], lw=0.8)
+    axes.set_xticks(range(len(places)), places, fontsize=8)
+    pictures.label(axes, ylabel="correlation with Shapley values", ylim=(-1.0, 1.05))
+    pictures.legend(axes, loc="lower left", ncols=3)
+    return {"correlation": figure}
+
+
+STUDY = Study(
+    name="fidelity",
+    title="Fidelity",
+    about="Figure 1",
+    config=config,
+    units=units,
+    claims=claims,
+    pictures=draw,
+    null=NULL,
+    oracle=ORACLE,
+    columns={
+        f"{name}, {kind}, rate x{factor}: Pearson": f"{name}, {kind}, x{factor}"
+        for name in SETTINGS
+        for kind in ("SGD", "Adam")
+        for factor in ("0.1", "1", "10")
+    },
+    data={"prose": prose.digest},
+)

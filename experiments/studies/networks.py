@@ -1,0 +1,82 @@
+"""The networks of the studies of steps and of text: a chain on digits, a convolutional one, a small GPT."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def perceptron(seed: int) -> nn.Sequential:
+    """Return four linear layers on digits."""
+    torch.manual_seed(seed)
+    widths = (64, 48, 48, 48, 10)
+    layers: list[nn.Module] = []
+    for d_in, d_out in pairwise(widths):
+        layers += [nn.Linear(d_in, d_out), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def convolutional(seed: int, channels: int = 8) -> nn.Sequential:
+    """Return two convolutions and a linear layer on digits."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(8 * channels, 10),
+    )  # fmt: skip
+
+
+class Block(nn.Module):
+    """Attention and two linear layers, normalised before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what attention and the layers say."""
+        n, t, d = x.shape
+        q, k, v = (
+            self.project(self.first(x)).view(n, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        )
+        ahead = torch.full((t, t), -torch.inf, dtype=x.dtype).triu(1)
+        seen = ((q @ k.transpose(2, 3)) / (d // self.heads) ** 0.5 + ahead).softmax(3) @ v
+        x = x + self.out(seen.transpose(1, 2).reshape(n, t, d))
+        return x + self.down(functional.gelu(self.up(self.second(x))))
+
+
+class GPT(nn.Module):
+    """A small GPT: learned positions, an untied head."""
+
+    def __init__(
+        self, vocabulary: int, context: int, *, width: int = 32, depth: int = 2, seed: int = 0
+    ) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.word, self.place = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.05)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the next characters' logits, `(n, t, vocabulary)`."""
+        return self.head(self.norm(self.hidden(ids)))
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Return what the last block says of each position."""
+        x = self.word(ids) + self.place(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def next_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return each sequence's mean loss."""
+    return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(1)
