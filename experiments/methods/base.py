@@ -194,7 +194,7 @@ def train(name: str, task: Task, seed: int) -> Outcome:
         *curves,
         kept=float(often.sum()) / samples,
         wrong_of_kept=float((often * run.wrong).sum() / often.sum().clamp(min=1.0)),
-        found=_auc(often, run.wrong),
+        found=_found(often, run.wrong),
         plain_operations=plain.meter.total * steps * task.epochs,
         checks=check.total * task.epochs,
         kept_of_each=participation.tolist(),
@@ -207,10 +207,12 @@ def accuracy(run: Run, batch: Batch) -> float:
         return float((run.model(batch[0]).argmax(1) == batch[1]).double().mean())
 
 
-def _auc(often: Tensor, wrong: Tensor) -> float | None:
-    """Return the chance that a wrong label was kept less often than a right one; None where none is wrong."""
-    bad, ranks = wrong.numpy().astype(bool), rankdata(-often.numpy())
-    if not bad.any() or bad.all():
-        return None
-    count = bad.sum()
-    return float((ranks[bad].sum() - count * (count + 1) / 2) / (count * (~bad).sum()))
+def auc(signal: np.ndarray, wrong: np.ndarray) -> float:
+    """Return the chance that a wrong label has more of a signal than a right one (area under the ROC)."""
+    ranks, count = rankdata(signal), wrong.sum()
+    return float((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (~wrong).sum()))
+
+
+def _found(often: Tensor, wrong: Tensor) -> float | None:
+    bad = wrong.numpy().astype(bool)
+    return auc(-often.numpy(), bad) if bad.any() and not bad.all() else None

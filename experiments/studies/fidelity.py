@@ -48,7 +48,7 @@ def gpt(seed: int) -> nn.Module:
 SETTINGS = {
     "MLP": Setting(perceptron, LOSS, "tokens", {"SGD": 0.1, "Adam": 0.003}, 8, True),
     "conv": Setting(convolutional, LOSS, "mean", {"SGD": 0.1, "Adam": 0.003}, 8, True),
-    "GPT": Setting(gpt, next_loss, "tokens", {"SGD": 0.3, "Adam": 0.003}, 12, False),
+    "GPT": Setting(gpt, next_loss, "tokens", {"SGD": 0.3, "Adam": 0.003}, 10, False),
 }
 
 
@@ -59,8 +59,8 @@ def config(size: str) -> dict[str, Any]:
     return {
         "seeds": list(range(5)),
         "factors": [0.1, 1.0, 10.0],
-        "checkpoints": [20, 100, 300],
-        "pairs": 4,
+        "checkpoints": [20, 200],
+        "pairs": 3,
         "repeats": 1,
     }
 
