@@ -1,0 +1,1 @@
+"""Curation in the trainers that people use; each module needs the package that it is named after."""

@@ -1,0 +1,61 @@
+"""What a trainer logs of its curator."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lai_torch.report import Report
+
+QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
+
+
+class Log:
+    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped."""
+
+    def __init__(self) -> None:
+        self._shares: list[float] = []
+        self._scores: list[Tensor] = []
+        self._groups: dict[Any, list[float]] = {}
+
+    def add(self, report: Report) -> None:
+        """Take a step's report.
+
+        Parameters
+        ----------
+        report
+            What `Curator.weigh` or `Curator.score` returned.
+        """
+        self._shares.append(report.share)
+        if report.scores is not None:
+            self._scores.append(report.scores.detach())
+        for group, share in (report.group_drops or {}).items():
+            self._groups.setdefault(group, []).append(share)
+
+    def take(self, gather: Callable[[Tensor], Tensor] = lambda own: own) -> dict[str, float]:
+        """Return what to log, and begin again.
+
+        Parameters
+        ----------
+        gather
+            From one process's scores to all processes', NaN where there is none.
+
+        Returns
+        -------
+        dict
+            `curation/kept`, `curation/score_low`, `_median` and `_high` (5%, 50%, 95%), and
+            `curation/dropped/GROUP`; empty without a step.
+        """
+        if not self._shares:
+            return {}
+        found = {"curation/kept": sum(self._shares) / len(self._shares)}
+        if self._scores:
+            scores = gather(torch.cat(self._scores)).double()
+            scores = scores[torch.isfinite(scores)]
+            for name, quantile in QUANTILES.items() if len(scores) else ():
+                found[f"curation/score_{name}"] = float(scores.quantile(quantile))
+        for group, shares in self._groups.items():
+            found[f"curation/dropped/{group}"] = sum(shares) / len(shares)
+        self.__init__()  # type: ignore[misc]
+        return found

@@ -1,0 +1,275 @@
+"""Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback, __version__
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+from lai_torch.curator import Curator
+from lai_torch.integrations.log import Log
+from lai_torch.integrations.losses import classification_losses, next_token_losses
+from lai_torch.integrations.rows import kept_rows
+
+if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
+    _message = f"lai_torch.integrations.transformers: expected transformers 5.23 or later, got {__version__}"
+    raise ImportError(_message)
+
+WEIGHTS, FILE = "curation_weights", "curation.pt"
+LOSSES = (
+    (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, next_token_losses),
+    (MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, classification_losses),
+)
+
+
+class Curated:
+    """What makes a Trainer train on the samples of each step that help: `class Mine(Curated, MyTrainer)`.
+
+    Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules.
+
+    Parameters
+    ----------
+    validation
+        What the samples are to help: a data set; None: the `eval_dataset`; a name: the data set of that name,
+        where that is a dictionary. It is collated as one batch.
+    sample_loss
+        `sample_loss(outputs, batch) -> (n,)`. None: by the model's kind, `next_token_losses` or
+        `classification_losses`.
+    groups
+        The batch's entry that says which group each sample is of; it does not go into the model.
+    curation
+        Options of `lai_torch.Curator`.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        validation: Any = None,
+        sample_loss: Any = None,
+        groups: str | None = None,
+        curation: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        trainer: Any = self
+        self.sample_loss = sample_loss or _usual_loss(trainer.model)
+        self.groups, self.curation, self.shown = groups, dict(curation or {}), Log()
+        self._validation = _validation_set(trainer.eval_dataset, validation)
+        self._curator: Curator | None = None
+        self._resumed: Path | None = None
+        trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
+        trainer.add_callback(_Saving(self))
+
+    @property
+    def curator(self) -> Curator:
+        """The curator; made at the first step, when the model is where it will be trained."""
+        if self._curator is None:
+            trainer: Any = self
+            loader = trainer.get_eval_dataloader(self._validation)
+            known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
+            given = self._parts(trainer._prepare_inputs(known))[:2]
+            self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
+        return self._curator
+
+    def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
+        """Train; from a checkpoint, with the curator that was saved in it.
+
+        Parameters
+        ----------
+        resume_from_checkpoint, options
+            As the trainer's own.
+
+        Returns
+        -------
+        TrainOutput
+            What the trainer's own returns.
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint has no curator in it.
+        """
+        trainer: Any = super()
+        folder = resume_from_checkpoint
+        if folder is True:
+            folder = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
+        self._resumed = Path(folder) / FILE if folder else None
+        if self._resumed is not None and not self._resumed.exists():
+            msg = (
+                f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
+            )
+            raise ValueError(msg)
+        return trainer.train(resume_from_checkpoint=resume_from_checkpoint, **options)
+
+    def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
+        """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
+
+        Parameters
+        ----------
+        arguments
+            As the trainer's own.
+
+        Returns
+        -------
+        tuple
+            The batches with their weights; None, for how many labels they have does not matter then.
+        """
+        trainer: Any = super()
+        found, prepare = trainer.get_batch_samples(*arguments)[0], self._prepare_inputs  # type: ignore[attr-defined]
+        batches = [dict(prepare(batch)) for batch in found]
+        if not batches:
+            return batches, None
+        curator = self.curator
+        if self._resumed is not None:
+            curator.load_state_dict(torch.load(self._resumed, weights_only=True))
+            self._resumed = None
+        parts = [self._parts(batch) for batch in batches]
+        groups = None if self.groups is None else [group for _, _, group in parts]
+        with without_autocast(curator.model):
+            weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
+        self.shown.add(report)
+        rows = [kept_rows(batch, own) for (_, batch, _), own in zip(parts, weights, strict=True)]
+        return [{**batch, WEIGHTS: own} for batch, own in rows], None
+
+    def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        """Return what a step minimises: the weighted losses; without weights, in evaluation, the trainer's.
+
+        Parameters
+        ----------
+        model, inputs, arguments, options
+            As the trainer's own.
+
+        Returns
+        -------
+        Tensor or tuple
+            What the trainer's own returns.
+        """
+        weights = inputs.pop(WEIGHTS, None)
+        if weights is None:
+            inputs = {name: value for name, value in inputs.items() if name != self.groups}
+            trainer: Any = super()
+            return trainer.compute_loss(model, inputs, *arguments, **options)
+        return self.curator.objective(self.trained_losses(model, inputs), weights)
+
+    def trained_losses(self, model: Any, batch: Any) -> Tensor:
+        """Return each sample's loss as it is trained on.
+
+        Parameters
+        ----------
+        model, batch
+            The model as it trains, and the rows that it trains on.
+
+        Returns
+        -------
+        Tensor
+            `(n,)`.
+        """
+        losses: Tensor = self.sample_loss(model(**self._parts(batch)[0]), batch)
+        return losses
+
+    def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
+        """Log what was kept since the last time beside the loss.
+
+        Parameters
+        ----------
+        logs, arguments, options
+            As the trainer's own.
+        """
+        trainer: Any = super()
+        if "loss" in logs:
+            logs.update(self.shown.take(self._gathered))
+        trainer.log(logs, *arguments, **options)
+
+    def _gathered(self, own: Tensor) -> Tensor:
+        """Return all processes' numbers, NaN where one has fewer than another."""
+        accelerator = self.accelerator  # type: ignore[attr-defined]
+        found: Tensor = accelerator.gather(accelerator.pad_across_processes(own, pad_index=torch.nan))
+        return found
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Keep the groups' column of a data set."""
+        trainer: Any = super()
+        trainer._set_signature_columns_if_needed()
+        columns = self._signature_columns  # type: ignore[attr-defined]
+        if self.groups is not None and self.groups not in columns:
+            columns.append(self.groups)
+
+    def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
+        """Return what goes into the model, what the loss sees, and the groups."""
+        # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
+        batch = dict(batch)
+        groups = batch.pop(self.groups, None) if self.groups is not None else None
+        encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
+        inputs = {name: value for name, value in batch.items() if encodes or name != "labels"}
+        return inputs, batch, groups
+
+
+class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
+    """A Trainer that trains on the samples of each step that help its validation set; see `Curated`."""
+
+
+class _Saving(TrainerCallback):
+    """Writes the curator's state into every checkpoint."""
+
+    def __init__(self, trainer: Curated) -> None:
+        self.trainer = trainer
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write it, on one process: it is the same on all."""
+        del control
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            torch.save(self.trainer.curator.state_dict(), folder / FILE)
+
+
+@contextmanager
+def without_autocast(model: nn.Module) -> Iterator[None]:
+    """Run a block with the forward pass that accelerate has put autocast around as it was before."""
+    around, before = model.__dict__.get("forward"), model.__dict__.get("_original_forward")
+    if before is None:
+        yield
+        return
+    model.forward = before
+    try:
+        yield
+    finally:
+        model.forward = around  # type: ignore[assignment]
+
+
+def _usual_loss(model: Any) -> Any:
+    """Return the loss that a model of its kind is usually trained on."""
+    kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
+    for names, loss in LOSSES:
+        if kind in names.values() and getattr(model.config, "num_labels", 2) > 1:
+            return loss
+    msg = (
+        f"sample_loss: expected one for a {kind}, which is no language model that predicts the next token "
+        "and no classifier, got None; pass a function sample_loss(outputs, batch) -> (n,)"
+    )
+    raise ValueError(msg)
+
+
+def _validation_set(given: Any, chosen: Any) -> Any:
+    """Return the data set that samples are to help."""
+    if isinstance(chosen, str):
+        if not isinstance(given, Mapping) or chosen not in given:
+            names = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+            msg = f"validation: expected the name of one of the eval_dataset's, {names}, got {chosen!r}"
+            raise ValueError(msg)
+        return given[chosen]
+    found = given if chosen is None else chosen
+    if found is None or isinstance(found, Mapping) or not hasattr(found, "__len__"):
+        msg = (
+            "validation: expected a data set with a length, the eval_dataset or the name of one of them, got "
+            f"{type(found).__name__}"
+        )
+        raise TypeError(msg)
+    return found

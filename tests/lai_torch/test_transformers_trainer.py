@@ -1,0 +1,153 @@
+"""Curation in transformers' Trainer: however a batch is cut, wherever a run stops, it is the same run."""
+
+import math
+
+import lai_torch
+import pytest
+import torch
+from lai_torch.integrations.transformers import CuratedTrainer
+from transformers import GPT2Config, GPT2ForSequenceClassification
+
+from workloads.torch_processes import largest, launch
+from workloads.trainers import arguments, collate, language_model, run, sequences, train
+
+pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
+BOUND = 1e-12
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(0, str(tmp_path_factory.mktemp("whole")))
+
+
+def test_micro_batches_of_a_step_are_weighed_together(whole, tmp_path):
+    parameters, logs, _ = train(0, str(tmp_path), parts=2)
+    assert largest(parameters, whole[0]) <= BOUND
+    assert [line.get("curation/kept") for line in logs] == [line.get("curation/kept") for line in whole[1]]
+
+
+@pytest.mark.slow
+def test_processes_of_accelerate_find_what_one_finds(whole, tmp_path):
+    for processes, parts in ((2, 1), (2, 2)):
+        found = launch(run, processes, str(tmp_path / str(parts)), processes, parts, timeout=300.0)
+        for parameters, logs in found:
+            assert largest(parameters, whole[0]) <= BOUND
+            kept = [line["curation/score_low"] for line in logs if "loss" in line]
+            assert kept == pytest.approx([line["curation/score_low"] for line in whole[1] if "loss" in line])
+
+
+def test_a_run_that_is_resumed_is_the_same_bit_for_bit(tmp_path):
+    through, _, _ = train(0, str(tmp_path), dropout=0.1)
+    resumed, _, trainer = train(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-3", dropout=0.1)
+    assert torch.equal(resumed, through)
+    assert trainer.curator.steps == 6
+
+
+def test_a_checkpoint_without_a_curator_is_refused(tmp_path, whole):
+    (tmp_path / "checkpoint-1").mkdir()
+    with pytest.raises(ValueError, match=r"expected one that a curated run saved, with curation\.pt"):
+        whole[2].train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+
+
+def test_what_was_kept_is_logged(whole):
+    first = next(line for line in whole[1] if "loss" in line)
+    assert 0 < first["curation/kept"] < 1
+    assert first["curation/score_low"] < first["curation/score_median"] < first["curation/score_high"]
+    assert {"curation/dropped/0", "curation/dropped/1"} <= first.keys()
+    assert whole[2].curator.validation[0].keys() == {"input_ids", "attention_mask"}
+    assert len(whole[2].curator.validation[1]["labels"]) == 24  # the set called clean
+
+
+def test_weights_and_losses_are_those_of_a_loop_by_hand(tmp_path):
+    """Plain torch, one AdamW step at a time on what a curator of its own keeps."""
+    rows = sequences(48, 1, noise=0.4)
+    options = {"max_steps": 2, "save_strategy": "no", "data_seed": 3, "max_grad_norm": 0.0}
+    trainer = CuratedTrainer(
+        language_model(),
+        arguments(str(tmp_path), **options),
+        train_dataset=rows,
+        eval_dataset=sequences(24, 2),
+        data_collator=collate,
+        groups="source",
+    )
+    order = [batch["input_ids"] for batch in trainer.get_train_dataloader()]
+    trainer.train()
+    by_ids = {tuple(row["input_ids"]): row for row in rows}
+    model = language_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+
+    def loss(outputs, batch):
+        found = torch.nn.functional.cross_entropy(
+            outputs.logits[:, :-1].transpose(1, 2), batch["labels"][:, 1:], reduction="none"
+        )
+        return found.sum(1) / (batch["labels"][:, 1:] != -100).sum(1)
+
+    def parts(batch):
+        return {name: batch[name] for name in ("input_ids", "attention_mask")}, batch
+
+    known = parts(collate(sequences(24, 2)))
+    curator = lai_torch.Curator(model, loss, optimizer, known)
+    for ids in order:
+        batch = collate([by_ids[tuple(row[row > 0].tolist())] for row in ids])
+        curator.step(*parts(batch))
+    for found, expected in zip(trainer.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_training_in_half_precision_scores_in_full(tmp_path):
+    def scores(**options):
+        trainer = CuratedTrainer(
+            language_model().float(),
+            arguments(str(tmp_path), max_steps=1, save_strategy="no", max_grad_norm=0.0, **options),
+            train_dataset=sequences(24, 1, noise=0.4),
+            eval_dataset=sequences(24, 2),
+            data_collator=collate,
+            groups="source",
+        )
+        seen = []
+        trainer.shown.add = seen.append
+        trainer.train()
+        return seen[0].scores, trainer
+
+    plain, _ = scores()
+    half, trainer = scores(bf16=True)
+    assert largest(half, plain) <= 1e-5
+    assert trainer.accelerator.mixed_precision == "bf16"
+    assert "_original_forward" in vars(trainer.model)  # training computes under autocast still
+
+
+def test_a_classifier_has_a_loss_of_its_own(tmp_path):
+    torch.manual_seed(0)
+    size = {"vocab_size": 64, "n_positions": 12, "n_embd": 16, "n_layer": 1, "n_head": 2, "num_labels": 3}
+    model = GPT2ForSequenceClassification(GPT2Config(**size, pad_token_id=0)).double()
+
+    def labelled(rows):
+        return collate(rows) | {"labels": torch.tensor([row["input_ids"][0] % 3 for row in rows])}
+
+    trainer = CuratedTrainer(
+        model,
+        arguments(str(tmp_path), max_steps=1, save_strategy="no"),
+        train_dataset=sequences(48, 1),
+        validation=sequences(24, 2),
+        data_collator=labelled,
+        groups="source",
+    )
+    trainer.train()
+    assert math.isfinite(trainer.state.log_history[-1]["train_loss"])
+    model.config.num_labels = 1
+    with pytest.raises(ValueError, match="sample_loss: expected one for a GPT2ForSequenceClassification"):
+        CuratedTrainer(model, arguments(str(tmp_path)), eval_dataset=sequences(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"validation": "clear"}, ValueError, r"one of the eval_dataset's, \['clean'\], got 'clear'"),
+        ({}, TypeError, "expected a data set with a length, the eval_dataset or the name of one"),
+    ],
+)
+def test_a_validation_set_that_is_not_there_is_refused(given, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        CuratedTrainer(
+            language_model(), arguments(str(tmp_path)), eval_dataset={"clean": sequences(3, 2)}, **given
+        )
