@@ -53,6 +53,11 @@ class OuterGradient(Factors):
     ) -> Float[Array, "groups nt d"]:
         """Return a `total` times the columns, `(groups, n t, d_out / groups)`, scaled as in `along`."""
         xp = work.xp
+        one = self.side_by_side(self.height, work)
+        if one is not self:
+            columns = len(self.columns)
+            matrix = xp.concat([cast(xp, block, work.dtype) for block in direction[:columns]], axis=-1)
+            return one.pulled((matrix, *direction[columns:]), chunk, work)
         shape = (self.groups, self.height // self.groups, -1)
         pulled: Array = None
         for index, block in enumerate(self.columns):

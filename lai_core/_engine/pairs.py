@@ -1,14 +1,18 @@
 """Inner products, pair of samples by pair, of the gradients of one matrix on two sides."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from jaxtyping import Float
 
 from lai_core._engine.factors import built, by_group, by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, itemsize, matmul
+from lai_core._engine.namespace import Array, is_array, itemsize, matmul
+
+FEW = 2**18
+"""Multiply-adds of a product that takes no longer than to call it."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,14 @@ class Factors(ParameterGradient):
         # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
         fits = (pair + own + other) * itemsize(work.xp, work.dtype) <= work.memory_budget
         building = self._built_cost(training) < self.pairwise_cost(training) or not fits
+        if not building:
+            pair_rows = training.samples * training.positions, self.samples * self.positions
+            one, two = (
+                side.side_by_side(rows, work) for side, rows in zip((self, training), pair_rows, strict=True)
+            )
+            if len(one.columns) == len(two.columns) == 1 < len(self.columns):
+                yield from one.blocks(two, work)
+                return
         each = 1 if building else pair  # numbers alive for a pair of samples, beside the sides' own
         row = self.widest if building else 0
         n, m = work.fit_both(
@@ -195,6 +207,23 @@ class Factors(ParameterGradient):
             sums = [xp.sum(side.rows[chunk, ...], axis=1, dtype=work.dtype) for side in (self, training)]
             found = found + constant * xp.sum(sums[0] * sums[1], axis=-1)
         return found
+
+    def side_by_side(self, rows: int, work: Workspace) -> Any:
+        """Return the same gradients with one block of columns, scaled, where their products are small.
+
+        Each block is multiplied with `rows` rows at every position. Many small products take as long as they
+        are many; one of all blocks is the same sum.
+        """
+        blocks = len(self.columns)
+        if self.groups > 1 or blocks == 1 or not all(map(is_array, self.columns)):  # patches are not
+            return self
+        entries = self.samples * self.positions * sum(int(block.shape[2]) for block in self.columns)
+        held = 4 * entries * itemsize(work.xp, work.dtype)
+        if entries * rows > FEW * blocks or held > work.memory_budget:
+            return self
+        scales = self.scales or (None,) * len(self.columns)
+        columns = [scaled(block, scale) for block, scale in zip(self.columns, scales, strict=True)]
+        return replace(self, columns=(work.xp.concat(columns, axis=2),), scales=None)
 
     def alpha(self, products: "Products", training: "Factors") -> Array:
         """Return the scaled products of all blocks of columns, the constant one included."""

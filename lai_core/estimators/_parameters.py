@@ -134,7 +134,8 @@ def lai_gradients(
             scales.append(scale)
     # All readout biases have one gradient: validation's column is 1, training's their joint weight.
     constant = (1.0 if readout_scales is None else _summed(biases)) if biases else None
-    weighted = None if readout_scales is None else tuple(scales)
+    plain = readout_scales is None or all(scale.__class__ is float and scale == 1.0 for scale in scales)
+    weighted = None if plain else tuple(scales)
     return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from lai_core._engine.checks import listed
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.namespace import Array, Namespace, cast
 from lai_core._engine.positions import number_of_positions, sum_positions, with_positions
 from lai_core.records.base import Trace, where
 
@@ -35,6 +35,8 @@ def arranged(work: Workspace, array: Array, positions: str, valid: Array | None)
         return with_positions(xp, array)
     if positions == "flatten":
         return xp.reshape(array, (array.shape[0], 1, -1))
+    if not masked and number_of_positions(array) == 1:  # a mean of one
+        return with_positions(xp, cast(xp, array, work.dtype))
     summed = sum_positions(work, array)
     if not masked:
         return with_positions(xp, summed * (1.0 / number_of_positions(array)))

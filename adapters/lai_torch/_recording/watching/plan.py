@@ -22,6 +22,7 @@ from torch.overrides import resolve_name
 
 from lai_torch._model.batch import tensors
 from lai_torch._recording.watching.recording import Known
+from lai_torch._recording.watching.templates import Template
 
 MOST = 64
 """How many plans are kept: one for each shape of a batch."""
@@ -48,7 +49,7 @@ class Plan:
     """The calls of a forward pass, in order, and at which places they are layers."""
 
     calls: tuple[Call, ...]
-    layers: frozenset[int]
+    layers: Mapping[int, Template | None]
 
 
 class Calls:
@@ -74,14 +75,14 @@ class Calls:
         self.names: Mapping[int, str] = MappingProxyType({})
         self._calls: list[Call] = []
         self._axes: list[tuple[int, ...]] = []
-        self._layers: set[int] = set()
+        self._layers: dict[int, Template | None] = {}
 
     def passes_by(
         self, func: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> bool:
         """Note a call; say whether there is no more to do about it than to run it."""
         place = len(self._calls)
-        call = (func, *(self._noted(one) for one in args))
+        call = (func, *map(self._noted, args))
         if kwargs:
             call = (*call, *((name, self._noted(one)) for name, one in kwargs.items()))
         self._calls.append(call)
@@ -96,7 +97,7 @@ class Calls:
         """Return what of an argument says which call it is: not the numbers in it, and not what made it."""
         if isinstance(value, Tensor):
             return self.names.get(id(value), TENSOR)
-        if value is None or isinstance(value, bool | int | str | torch.dtype | torch.device):
+        if isinstance(value, _OPTIONS):
             return value
         if isinstance(value, float | complex):
             return bool(value)  # a factor of zero hides whatever it multiplies
@@ -113,9 +114,14 @@ class Calls:
         """Where the call is that was noted last."""
         return len(self._calls) - 1
 
-    def is_layer(self, place: int, *, plain: bool) -> None:
+    @property
+    def template(self) -> Template | None:
+        """The layer that the call noted last is by the plan; None where it is to be recorded in full."""
+        return self.plan.layers.get(self.place) if self.follows and self.plan is not None else None
+
+    def is_layer(self, place: int, *, plain: bool, template: Template | None = None) -> None:
         """Note that the call at `place` is a layer."""
-        self._layers.add(place)
+        self._layers[place] = template
         self.plain = self.plain and plain
 
     def done(self) -> bool:
@@ -124,7 +130,7 @@ class Calls:
 
     def made(self) -> Plan | None:
         """Return the plan of a pass like this one; None where its layers cannot be known by their calls."""
-        return Plan(tuple(self._calls), frozenset(self._layers)) if self.plain else None
+        return Plan(tuple(self._calls), self._layers) if self.plain else None
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of calls that there were, whatever the order, the sizes and which parameters.
@@ -139,6 +145,9 @@ class Calls:
         names = frozenset(self.names.values())
         kinds = {(call[0], axes, _general(call[1:], names, _sized(call[0]))) for call, axes in every}
         return frozenset(f"{_name(func)} {axes} {arguments}" for func, axes, arguments in kinds)
+
+
+_OPTIONS = (bool, int, str, type(None), torch.dtype, torch.device)
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Tap, attach
 from lai_torch._recording.watching.routed import Experts, Routed
 from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
+from lai_torch._recording.watching.templates import Template, template
 from lai_torch._recording.watching.uses import Use
 
 Rule = Callable[..., Any]
@@ -228,6 +229,9 @@ class Recorder(TorchFunctionMode, Origins):
         kwargs = kwargs or {}
         if not self.replaying and self.calls.passes_by(func, args, kwargs):
             return func(*args, **kwargs)
+        if not self.replaying and (known := self.calls.template) is not None and known.fits(args, kwargs):
+            self.note(known.made(args, self.samples, self.valid))
+            return func(*args)
         place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:
             self._check_differentiable()
@@ -250,8 +254,17 @@ class Recorder(TorchFunctionMode, Origins):
         if self.follow(func, involved, results, understood=understood) and self.every_layer:
             self.experts.follow_from(func, involved, results)
         if len(self.uses) > uses:
-            self.calls.is_layer(place, plain=len(inputs) == 1)
+            plain = len(inputs) == 1
+            self.calls.is_layer(place, plain=plain, template=self._template(func, args, kwargs, out))
         return out
+
+    def _template(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Template | None:
+        """Return the template of the layer that was recorded last, if it comes before the last one."""
+        cut = self.shortcut
+        if cut is None or self.live or self.replaying or len(self.uses) > cut.last or self.every_layer:
+            return None
+        known = self.known_layout(len(self.uses) - 1)
+        return template(func, args, kwargs, self.uses[-1], out, known, self.samples, self.valid)
 
     def _check_differentiable(self) -> None:
         """Raise where a gradient inside the forward pass would run into layers that are cut off."""

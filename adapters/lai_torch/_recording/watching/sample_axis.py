@@ -48,6 +48,9 @@ def fitting(known: Layout, allowed: Sequence[Layout]) -> Layout | None:
 
 def by_sample(tensor: Tensor, layout: Layout, samples: int) -> Tensor:
     """Return `tensor` (axes, then features) as `(n, d)`, or `(n, t, d)` where it has positions."""
+    if layout.axis == 0 and (layout.inner == 1 or layout.outermost):  # in front already
+        alone = tensor.ndim == 2 and layout.inner == 1
+        return tensor if alone else tensor.reshape(samples, -1, tensor.shape[-1])
     if layout.inner == 1:
         front = tensor.movedim(layout.axis, 0)
         return front if tensor.ndim == 2 else front.reshape(samples, -1, tensor.shape[-1])

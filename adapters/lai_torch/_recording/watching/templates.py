@@ -1,0 +1,119 @@
+"""Layers as an earlier pass recorded them: of a pass that goes by its plan, only their inputs are looked at.
+
+What a rule does with a layer's call is always the same where function, parameters, options and the input's
+shape are: it runs the function, and keeps the input or its mean over positions. So a template runs the
+function and keeps that, nothing else. It is made only where this gives, to the last bit, what the rule gave.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lai_torch._model.valid import masked_mean
+from lai_torch._recording.watching.probes import Tap
+from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
+from lai_torch._recording.watching.uses import Use
+
+
+@dataclass(frozen=True)
+class Template:
+    """A layer before the last one.
+
+    Attributes
+    ----------
+    place
+        Where among the arguments the input is.
+    shape, dtype
+        The input's.
+    use
+        What was recorded, without activations.
+    layout
+        Where the samples are in the input, for the mean over positions; None: the input is kept whole, or
+        its mean over space.
+    averaged
+        Whether a mean is kept.
+    """
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    use: Use
+    layout: Layout | None
+    averaged: bool
+
+    def fits(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Say whether a call of the same function is this layer's, on an input of the same form."""
+        if kwargs or len(args) <= self.place:
+            return False
+        inputs = args[self.place]
+        own = [self.use.weight.tensor, *([] if self.use.bias is None else [self.use.bias.tensor])]
+        given = [one for one in args if isinstance(one, Tensor) and one is not inputs]
+        return (
+            isinstance(inputs, Tensor)
+            and inputs.shape == self.shape
+            and inputs.dtype == self.dtype
+            and len(given) == len(own)
+            and all(any(one is other for other in own) for one in given)
+            and not torch.is_autocast_enabled(inputs.device.type)
+        )
+
+    def made(self, args: Sequence[Any], samples: int, valid: Tensor | None) -> Use:
+        """Return the use that such a call is."""
+        inputs = args[self.place].detach()
+        use = self.use
+        return Use(
+            use.kind,
+            use.weight,
+            Tap(),
+            self.kept(inputs, samples, valid),
+            use.bias,
+            use.transposed,
+            use.options,
+            use.batch_axis,
+            averaged_from=use.averaged_from,
+        )
+
+    def kept(self, inputs: Tensor, samples: int, valid: Tensor | None) -> Tensor:
+        """Return what is kept of an input."""
+        if not self.averaged:
+            return inputs
+        if self.layout is None:
+            return inputs.mean(tuple(range(2, inputs.ndim)), keepdim=True)
+        return masked_mean(by_sample(inputs, self.layout, samples), valid)
+
+
+def template(
+    func: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    use: Use,
+    out: Tensor,
+    known: Layout | None,
+    samples: int,
+    valid: Tensor | None,
+) -> Template | None:
+    """Return the template of a layer's call; None where the function alone does not do what its rule did.
+
+    `known` is where the samples were at this layer in an earlier recording.
+    """
+    places = [index for index, one in enumerate(args) if isinstance(one, Tensor) and not _is_own(one, use)]
+    if len(places) != 1 or use.kind not in {"dense", "convolution"} or not use.weight.whole:
+        return None
+    inputs = args[places[0]]
+    averaged = tuple(use.activations.shape) != tuple(inputs.shape)
+    layout = None
+    if known is not None and use.kind == "dense":
+        layout = fitting(known, candidates(inputs.shape[:-1], samples, use.batch_axis))
+    blank = replace(use, activations=use.activations.new_empty(0), tap=Tap())
+    found = Template(places[0], inputs.shape, inputs.dtype, blank, layout, averaged)
+    if not found.fits(args, kwargs) or (averaged and use.kind == "dense" and layout is None):
+        return None
+    same = torch.equal(found.kept(inputs.detach(), samples, valid), use.activations)
+    return found if same and torch.equal(func(*args), out) else None
+
+
+def _is_own(tensor: Tensor, use: Use) -> bool:
+    return tensor is use.weight.tensor or (use.bias is not None and tensor is use.bias.tensor)
