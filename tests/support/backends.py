@@ -1,5 +1,6 @@
 """The array namespaces under test, from friendly to nastier than any user's."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import array_api_strict
 import jax
 import jax.numpy as jnp
+import lai_jax  # noqa: F401  # makes records and summaries pytrees
 import numpy as np
 import torch
 
@@ -41,6 +43,16 @@ class Backend:
                 array_api_strict.asarray(array, device=array_api_strict.Device("CPU_DEVICE"))._array
             )
         return np.asarray(array)
+
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of arrays and records; on jax as one program, which compiles faster.
+
+        For what asks much of one function: compiled operation by operation it is asked elsewhere.
+        """
+        return _compiled(function) if self.name == "jax" else function
+
+
+_compiled = functools.cache(jax.jit)
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:

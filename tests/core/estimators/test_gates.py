@@ -139,23 +139,31 @@ def test_ghost_on_average_over_column_directions(seed, rows):
     activations = [rng.standard_normal((2, 1, width)) for width in (3, 2, rows)]
     slopes = [rng.uniform(0.0, 1.0, (2, 1, width)) for width in (2, rows)]
     last = rng.standard_normal((2, 1, 2))
-    matrices = [list(directions(norms[0], rows)), list(directions(norms[1], 2))]
+    listed = [np.stack(list(directions(norms[0], rows))), np.stack(list(directions(norms[1], 2)))]
+    pairs = np.indices([len(each) for each in listed]).reshape(2, -1)
+    lower, upper = (each[index] for each, index in zip(listed, pairs, strict=True))
 
     def trace(side, gradients):
-        return lai.Trace([lai.LayerTrace(a[side], g) for a, g in zip(activations, gradients, strict=True)])
+        together = zip(activations, gradients, strict=True)
+        return lai.Trace(
+            [lai.LayerTrace(np.broadcast_to(a[side], (len(g), a.shape[-1])), g) for a, g in together]
+        )
 
-    total = 0.0
-    for lower, upper in itertools.product(*matrices):
-        traces = []
-        for side in (0, 1):
-            middle = (last[side] @ upper) * slopes[1][side]
-            bottom = (middle @ lower) * slopes[0][side]
-            traces.append(trace(side, (bottom, middle, last[side])))
-        total += float(lai.ghost_kernel(*traces)[0, 0])
+    traces = []  # one sample each for every choice of the two matrices
+    for side in (0, 1):
+        middle = (last[side] @ upper)[:, 0] * slopes[1][side]
+        bottom = (middle[:, None] @ lower)[:, 0] * slopes[0][side]
+        traces.append(trace(side, (bottom, middle, np.repeat(last[side], len(upper), 0))))
+    average = np.diag(lai.ghost_kernel(*traces)).mean()
     gates = [[slope[side] for slope in slopes] for side in (0, 1)]
-    traces = [trace(side, (None, None, last[side])) for side in (0, 1)]
+    traces = [
+        lai.Trace(
+            [lai.LayerTrace(a[side], g) for a, g in zip(activations, (None, None, last[side]), strict=True)]
+        )
+        for side in (0, 1)
+    ]
     found = float(gate_lai_kernel(*paired(traces, gates, norms))[0, 0])
-    assert found == pytest.approx(total / (len(matrices[0]) * len(matrices[1])), rel=1e-9, abs=1e-9)
+    assert found == pytest.approx(average, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.equation("gate-corrected")

@@ -81,12 +81,18 @@ def exact_kernels(validation, training, moment):
     }
 
 
-def kernels(validation, training, moment):
+def everything(validation, training, moment):
+    """Return kernels by estimator, Ghost from a summary, and scores of a batch by its other samples."""
     found = {"ghost": lai.ghost_kernel(validation, training), "lli": lai.lli_kernel(validation, training)}
     for positions in ("tokens", "mean", "flatten"):
         found[positions] = lai.lai_kernel(validation, training, positions=positions)
     found["preconditioned"] = lai.preconditioned_lai_kernel(validation, training, moment, epsilon=1e-30)
-    return found
+    from_summary = lai.ghost_scores(lai.summarize(validation, "ghost"), training)
+    others = {
+        "ghost": lai.ghost_scores(training, training, exclude_self=True),
+        "tokens": lai.lai_scores(training, training, exclude_self=True),
+    }
+    return found, from_summary, others
 
 
 @pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
@@ -97,20 +103,17 @@ def test_the_error_against_float64_is_within_the_rounding_bound(backend, dtype, 
     moment = np.linspace(0.5, 3.0, width).astype(DTYPES[dtype]).astype(float)
     exact, size = exact_kernels(*pair, moment), exact_kernels(*map(absolute, pair), moment)
     validation, training = (cast(backend, side, dtype) for side in pair)
-    got = kernels(validation, training, cast_vector(backend, moment, dtype))
+    given = validation, training, cast_vector(backend, moment, dtype)
+    got, from_summary, from_others = backend.program(everything)(*given)
     terms = 200  # more than any entry here adds up
     unit = (terms + 8) * (2.0**-53 if dtype == "float64" else 2.0**-24)
     for name, kernel in got.items():
         assert str(kernel.dtype).endswith("float64" if dtype == "float64" else "float32"), name
         assert (np.abs(backend.numpy(kernel) - exact[name]) <= unit * size[name]).all(), name
-    from_summary = lai.ghost_scores(lai.summarize(validation, "ghost"), training)
     error = np.abs(backend.numpy(from_summary) - exact["ghost"].sum(axis=0))
     assert (error <= unit * size["ghost"].sum(axis=0)).all()
     batch, own = exact_kernels(pair[1], pair[1], moment), exact_kernels(*[absolute(pair[1])] * 2, moment)
-    for name, scores in (
-        ("ghost", lai.ghost_scores(training, training, exclude_self=True)),
-        ("tokens", lai.lai_scores(training, training, exclude_self=True)),
-    ):
+    for name, scores in from_others.items():
         others = batch[name].sum(axis=0) - np.diag(batch[name])
         assert (np.abs(backend.numpy(scores) - others) <= 2 * unit * own[name].sum(axis=0)).all(), name
 
