@@ -67,7 +67,8 @@ def trace(
         If `inputs` or what `loss` returns is of a wrong kind.
     ValueError
         If an option is unknown, the loss is not one number per sample, samples are coupled
-        (BatchNorm in training mode), several layers are final, or parameters cannot be explained.
+        (BatchNorm in training mode), several layers are final (with gradients="output", and no `last`), or
+        parameters cannot be explained.
 
     Examples
     --------

@@ -190,7 +190,11 @@ def test_of_several_final_layers_one_must_be_named():
         lai_torch.trace(model, LOSS, inputs, targets)
     trace = lai_torch.trace(model, LOSS, inputs, targets, gradients="all", last="left")
     assert [layer.name for layer in trace.layers] == ["body", "right", "left"]
-    torch.testing.assert_close(lai.ghost_kernel(trace, trace), exact_kernel(model, LOSS, inputs, targets, N))
+    unnamed = lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
+    for one in (trace, unnamed):
+        torch.testing.assert_close(lai.ghost_kernel(one, one), exact_kernel(model, LOSS, inputs, targets, N))
+    with pytest.raises(ValueError, match=r"lai_torch.trace takes last=NAME.*Ghost needs none"):
+        lai.lai_kernel(unnamed, unnamed)
     with pytest.raises(ValueError, match=r"last: expected the name of one layer .* got 'body', not one of"):
         lai_torch.trace(model, LOSS, inputs, targets, last="body")
 

@@ -20,7 +20,7 @@ from lai_torch._recording.watching.uses import Use
 def assemble(recording: Recording) -> lai.Trace:
     """Return the trace: what LAI does not see first, then the layers in order, the last layer last.
 
-    Where there is no last layer that LAI and LLI could read, a record of nothing comes last, which they
+    Where there is no single last layer that LAI and LLI could read, a record of nothing comes last, which they
     refuse and Ghost adds up to nothing.
     """
     with torch.autocast(recording.losses.device.type, enabled=False):
@@ -37,7 +37,8 @@ def _assembled(recording: Recording) -> lai.Trace:
     experts = routed_records(recording)
     if recording.last is not None:
         return lai.Trace([*vectors, *tables, *experts, *layers])
-    nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name="no last layer")
+    name = "no single last layer; where several reach the loss, lai_torch.trace takes last=NAME"
+    nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name=name)
     return lai.Trace([*vectors, *tables, *experts, *layers, nothing])
 
 

@@ -19,7 +19,7 @@ def last_layer(
     *,
     ghost_alone: bool,
 ) -> Use | None:
-    """Return the last layer; None where LAI could read none and Ghost, which needs none, is recorded.
+    """Return the last layer; None where LAI could read none, or several, and Ghost is recorded.
 
     What makes one more layer, which LAI does not read, is named in `past`, and by which function.
 
@@ -45,9 +45,9 @@ def last_layer(
     if ghost_alone:
         return reached[-1] if reached else None
     if len(reached) > 1:
+        if recorder.every_layer:
+            return None  # Ghost needs none
         names = list(dict.fromkeys(use.name for use in reached))
-        if recorder.every_layer and len(names) == 1:
-            return None  # no name would tell its uses apart
         raise ValueError(_several(names, len(reached)))
     if past and not recorder.every_layer:
         check_last(past)
