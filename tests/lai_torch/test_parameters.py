@@ -168,3 +168,57 @@ def test_a_derived_bias_and_a_width_like_the_batch():
     check_exact(model, inputs)
     trace = lai_torch.trace(model, LOSS, inputs, labels())
     assert [layer.name for layer in trace.layers] == ["matrix", "head"]
+
+
+def added(net):
+    matrix = net.base.weight.clone()
+    matrix += net.matrix
+    return matrix
+
+
+def row_by_row(net):
+    matrix = net.base.weight.clone()
+    matrix[0] += net.row
+    return matrix
+
+
+def through_a_view(net):
+    matrix = net.base.weight.clone()
+    matrix.view(-1)[2:6].add_(net.row)
+    return matrix
+
+
+def sparse(net):
+    places = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 3]])
+    matrix = net.base.weight.clone()
+    matrix += torch.sparse_coo_tensor(places, 2.0 * net.row, (4, 4))
+    return matrix
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("write", [added, row_by_row, through_a_view, sparse])
+def test_a_weight_that_others_are_written_into(write, frozen):
+    class Written(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+            self.base.requires_grad_(not frozen)
+            self.matrix, self.row = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))
+
+        def forward(self, inputs):
+            return self.head(torch.tanh(functional.linear(inputs, write(self))))
+
+    check_exact(Written().double(), randn(N, 4))
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_layer_without_outputs():
+    class Empty(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.none, self.head = nn.Linear(4, 5), nn.Linear(4, 0), nn.Linear(5, 3)
+
+        def forward(self, inputs):
+            return self.head(torch.tanh(torch.cat([self.body(inputs), self.none(inputs)], 1)))
+
+    check_exact(Empty().double(), randn(N, 4))

@@ -20,8 +20,8 @@ from lai_torch._recording.watching.uses import Use
 def assemble(recording: Recording) -> lai.Trace:
     """Return the trace: what LAI does not see first, then the layers in order, the last layer last.
 
-    Where there is no single last layer that LAI and LLI could read, a record of nothing comes last, which they
-    refuse and Ghost adds up to nothing.
+    Where there is no single last layer that LAI and LLI could read, a record of nothing comes last, which
+    they refuse and Ghost adds up to nothing.
     """
     with torch.autocast(recording.losses.device.type, enabled=False):
         return _assembled(recording)
@@ -98,7 +98,8 @@ class _Plan:
             if use.bias is not None:
                 self.biased[use.bias.name].append(use)
         self.last = recording.last
-        self.trains = [name for name in recording.parameters if name not in recording.unexplained]
+        named = recording.parameters.items()
+        self.trains = [name for name, one in named if one.numel() and name not in recording.unexplained]
         self.leftovers = recording.leftovers
         self.own = {
             name

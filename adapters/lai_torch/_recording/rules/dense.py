@@ -16,7 +16,9 @@ def dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed
     source = recorder.source(weight)
     if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
         return NotImplemented
-    if inputs.ndim < 2 or not inputs.numel() or weight.is_complex() or inputs.is_complex():
+    if inputs.ndim < 2 or weight.is_complex() or inputs.is_complex():
+        return NotImplemented
+    if not inputs.numel() or not weight.numel():
         return NotImplemented
     whole, turned = _whole(recorder, source)
     recorder.read_gates(inputs, whole.name.removesuffix(".weight"))

@@ -139,8 +139,10 @@ class Origins:
                 self._batched[result] = True
             elif result in self._batched:
                 continue
-            elif names and id(result) not in self._sources and self._carries(names, result):
-                self._sources[id(result)] = Source(result, names, whole=False)
+            elif names and self._carries(names, result):
+                self._made_of(result, names)
+                if result._is_view() and result._base is not None and any(one is result for one in involved):
+                    self._made_of(result._base, names)  # written to in part
         if batched and not understood and any(result.requires_grad for result in results):
             largest = max((tensor.numel() for tensor in involved if self.is_batched(tensor)), default=0)
             grows = any(result.numel() > largest for result in results)
@@ -149,6 +151,13 @@ class Origins:
                     self._times[name, func] += 1
                     self.stuck.setdefault(name, {}).setdefault(func, (found.tensor.ndim, grows))
         return batched
+
+    def _made_of(self, result: Tensor, names: tuple[str, ...]) -> None:
+        """Note that a tensor is computed from these parameters, beside those that were written into it."""
+        before = self._sources.get(id(result))
+        if before is None or not (before.whole or set(names) <= set(before.names)):
+            known = () if before is None else before.names
+            self._sources[id(result)] = Source(result, tuple(dict.fromkeys((*known, *names))), whole=False)
 
     def _carries(self, names: tuple[str, ...], result: Tensor) -> bool:
         """Whether the values of the parameters `names` go into `result`."""
