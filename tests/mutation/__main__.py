@@ -22,6 +22,7 @@ import hashlib
 import json
 import math
 import os
+import select
 import signal
 import sys
 import time
@@ -34,6 +35,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+from jax._src import compiler
 
 from tests.mutation.places import Place, places
 from tests.mutation.replacing import functions, replace, unchanged
@@ -43,6 +45,8 @@ CORE = ROOT / "lai_core"
 PROOFS = ("bounds", "estimators", "influence", "noise")
 TESTS = ["tests/core/**/test_*.py", *(f"tests/proofs/test_{name}.py" for name in PROOFS)]
 BACKENDS = "not torch and not jax and not strict"
+FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
+"""By how the mutant's process ended; any other way, it was killed."""
 SECONDS = 60
 """What a mutant may take: one that turns a loop endless is seen."""
 ENOUGH = 0.05
@@ -172,19 +176,19 @@ class Mutation:
         if not child:
             self._live(place, tests)
         os.close(self.pipe)
-        with os.fdopen(reader) as pipe:
-            killer = pipe.read()
+        killer = _heard(reader, child)
         _, status = os.waitpid(child, 0)
         for key in (f"{place.file}::{place.scope}", place.file) if killer else ():
             others = [test for test in self.killers.get(key, []) if test != killer]
             self.killers[key] = [killer, *others]
-        fate = {0: "survived", 2: "import"}.get(os.waitstatus_to_exitcode(status), "killed")
+        fate = FATES.get(os.waitstatus_to_exitcode(status), "killed")
         return f"{fate} {killer}".strip()
 
     def _live(self, place: Place, tests: list[pytest.Item]) -> None:
         """Be the mutant; never return."""
         try:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of its own time, however busy the machine is
+            compiler.backend_compile_and_load = _skip  # its threads did not outlive the fork
             if not replace(place, ROOT, self.alive):
                 os._exit(2)
             gc.collect = lambda *generation: 0  # of what a short life leaves nothing is collected
@@ -193,6 +197,23 @@ class Mutation:
         except BaseException:  # whatever a mutant does, it must not come back
             os._exit(1)
         os._exit(0)
+
+
+def _skip(*arguments: object, **options: object) -> None:
+    pytest.skip("compiles")
+
+
+def _heard(reader: int, child: int) -> str:
+    """Read what a mutant says before it ends; one that waits for what will never come is put to an end."""
+    with os.fdopen(reader) as pipe:
+        before = ""
+        while not select.select([pipe], [], [], 10)[0]:
+            state = Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            now = " ".join((state[0], *state[11:13]))  # what it does, and its time so far
+            if now == before and state[0] == "S":
+                os.kill(child, signal.SIGUSR1)
+            before = now
+        return pipe.read()
 
 
 def reach() -> dict[str, dict]:
@@ -223,6 +244,7 @@ def _state(files: list[Path]) -> str:
 
 
 def _pytest(plugin: object, files: list[str]) -> int:
+    os.environ["HYPOTHESIS_PROFILE"] = type(plugin).__name__.lower()
     options = (
         "-o addopts= --import-mode=importlib -p no:terminal -p no:cacheprovider -p no:xdist --capture=no"
     )
@@ -246,8 +268,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[""], help="names that contain one of these texts")
     options = parser.parse_args()
     phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
-    settings.register_profile("mutation", max_examples=25, deadline=None, database=None, phases=phases)
-    os.environ["HYPOTHESIS_PROFILE"] = "mutation"
+    for name, examples in (("reach", 8), ("mutation", 25)):
+        settings.register_profile(name, max_examples=examples, deadline=None, database=None, phases=phases)
     listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT)]
     chosen = [p for p in listed if any(text in p.name for text in options.only)][
         options.first :: options.every
