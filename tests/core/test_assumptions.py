@@ -15,6 +15,7 @@ from lai_core.assumptions import (
     similarities,
     smallest_cosine,
 )
+from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape, unconstrained
 
@@ -101,6 +102,43 @@ def test_the_share_of_pairs_that_oppose_each_other():
         for layers in (validation, training)
     ]
     assert measure_assumptions(*sides).opposing_share == 0.5
+
+
+@pytest.mark.equation("gradient-norm-decay")
+@given(halves((3, 3), 0, 3))
+def test_the_rate_of_samples_of_which_some_units_are_dead(norms):
+    """Where the last gradient is 0 and a lower one is not no rate is large enough; where all are 0 any is."""
+    rates = decay_rate(norms)
+    for rate, (lowest, lower, last) in zip(rates, norms.T, strict=True):
+        if last == 0:
+            assert rate == (np.inf if lowest or lower else 0.0)
+        else:
+            np.testing.assert_allclose(rate, max(np.sqrt(lowest / last), lower / last), rtol=1e-12)
+
+
+@pytest.mark.equation("non-negative-alignment", "non-expansive", "lai-lower-bound", "bounded-activations")
+@given(halves((2, 4, 2), -2, 2), halves((2, 4, 2), -2, 2))
+def test_the_report_is_that_of_every_pair_where_vectors_vanish_and_repeat(inputs, gradients):
+    """Two layers, two validation and two training samples; a gradient of 0 has the cosine 0 to any other."""
+    sides = [
+        lai.Trace([lai.LayerTrace(a[rows], g[rows]) for a, g in zip(inputs, gradients, strict=True)])
+        for rows in (slice(0, 2), slice(2, 4))
+    ]
+    report = measure_assumptions(*sides, tolerance=0.0)
+    pairs = [(z, j) for z in (0, 1) for j in (2, 3)]
+    alpha = [[a[z] @ a[j] for z, j in pairs] for a in inputs]
+    products = [[(g[z] @ g[j], np.sqrt((g[z] @ g[z]) * (g[j] @ g[j]))) for z, j in pairs] for g in gradients]
+    angles = np.array([[beta / size if size else 0.0 for beta, size in layer] for layer in products])
+    assert report.alpha_bar == min(alpha[1])
+    assert report.smallest_alpha == min(alpha[0] + alpha[1])
+    np.testing.assert_allclose(report.smallest_cosine, angles.min(), atol=1e-12)
+    np.testing.assert_allclose(report.excess, max(0.0, (angles[0] - angles[1]).max()), atol=1e-12)
+    assert (
+        report.opposing_share
+        == (np.array([[beta for beta, _ in layer] for layer in products]) < 0).any(0).mean()
+    )
+    np.testing.assert_allclose(report.C_a, np.linalg.norm(inputs, axis=-1).max(), rtol=1e-12)
+    np.testing.assert_allclose(report.rho, decay_rate(np.linalg.norm(gradients, axis=-1)).max(), rtol=1e-12)
 
 
 @pytest.mark.equation("gradient-norm-decay")

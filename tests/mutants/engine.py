@@ -72,7 +72,7 @@ MUTANTS = {
     ),
     "forget the earlier parts of a stream": Mutant(
         "lai_core/estimators/summaries.py",
-        "summary = one if summary is None else summary + one",
+        "summary = one if summary is None else joined_summaries([summary, one], memory_budget)",
         "summary = one",
         "estimators/test_summaries.py",
     ),

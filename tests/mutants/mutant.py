@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).parents[2]
 CORE = "tests/core"
@@ -75,7 +76,9 @@ def _run(project: Path, tests: str, said: Path) -> None:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.chdir(project)
-    os.environ["HYPOTHESIS_PROFILE"] = "dev"
+    phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
+    settings.register_profile("mutants", max_examples=25, deadline=None, derandomize=True, phases=phases)
+    os.environ["HYPOTHESIS_PROFILE"] = "mutants"
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     sys.path.insert(0, str(project))
     for name in [name for name in sys.modules if name.partition(".")[0] in {"lai_core", "tests"}]:

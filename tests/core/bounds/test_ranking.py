@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lai_core import bounds
+from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ASSUMING, Shape
 
@@ -63,9 +64,24 @@ def test_counterexample_quotients_near_one_say_nothing_of_the_correlation_of_equ
     np.testing.assert_allclose(centred, bounds.cosine_guarantee(low=0.5, high=2.0))
 
 
+ENDS = st.sampled_from([(0.0, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0), (1.0, 2.0)])
+"""m and M: equal, far apart, and a quotient of zero."""
+
+
+@pytest.mark.equation("concordance")
+@given(halves(4), ENDS)
+def test_an_order_is_certain_exactly_where_no_admissible_scores_break_it(approximate, ends):
+    """The worst scores for "j above k" are the lowest of j and the highest of k, which may be equal."""
+    certain = bounds.certain_order(approximate, low=ends[0], high=ends[1])
+    for j in range(4):
+        for k in range(4):
+            lowest = min(end * approximate[j] for end in ends)
+            assert certain[j, k] == all(lowest > end * approximate[k] for end in ends)
+
+
 @pytest.mark.equation("concordance")
 @given(SEEDS, st.booleans())
-def test_a_certain_order_is_never_wrong(seed, ends):
+def test_a_certain_order_of_positive_scores_is_that_of_their_quotient(seed, ends):
     exact, approximate, low, high = bounded_quotients(seed, ends=ends)
     certain = bounds.certain_order(approximate, low=low, high=high)
     assert (exact[:, None] > exact[None, :])[certain].all()
@@ -75,30 +91,22 @@ def test_a_certain_order_is_never_wrong(seed, ends):
     assert not certain[positive & ~printed & (approximate[:, None] < approximate[None, :])].any()
 
 
-@pytest.mark.equation("concordance")
-@given(SEEDS)
-def test_an_order_that_is_not_certain_may_be_either(seed):
-    _, approximate, low, high = bounded_quotients(seed, n=4)
-    certain = bounds.certain_order(approximate, low=low, high=high)
-    for j in range(4):
-        for k in range(4):
-            if j != k and not certain[j, k]:
-                ends = [(low * approximate[i], high * approximate[i]) for i in (j, k)]
-                assert min(ends[0]) <= max(ends[1])
+@pytest.mark.equation("rank-flip")
+@given(halves(4, -2, 2), halves(4, -2, 2))
+def test_a_pair_is_reversed_where_neither_ranking_has_a_tie(exact, approximate):
+    """By the sign of the product of both differences, which a tie makes 0."""
+    steps = (exact[:, None] - exact), (approximate[:, None] - approximate)
+    assert (bounds.reversed_pairs(exact, approximate) == ((steps[0] * steps[1] < 0) & (steps[0] > 0))).all()
 
 
 @pytest.mark.equation("sign-agreement")
-@given(SEEDS)
-def test_a_certain_sign_is_never_wrong(seed):
-    rng = np.random.default_rng(seed)
-    low, high = np.sort(rng.uniform(0.2, 1.5, 2))
-    kernel = rng.standard_normal((3, 6)) + rng.choice([-1, 0, 1])
-    ghost = (kernel * rng.uniform(low, high, kernel.shape)).sum(0)
-    certain = bounds.certain_sign(kernel, low=float(low), high=float(high))
-    assert (np.sign(ghost) == np.sign(kernel.sum(0)))[certain].all()
-    parts = np.maximum(kernel, 0).sum(0), np.maximum(-kernel, 0).sum(0)
-    worst = np.where(kernel.sum(0) > 0, low * parts[0] - high * parts[1], low * parts[1] - high * parts[0])
-    assert (certain == (worst > 0)).all()
+@given(halves((3, 4), -2, 2), ENDS)
+def test_a_sign_is_certain_exactly_where_no_admissible_quotients_break_it(kernel, ends):
+    """Every choice of an end for each pair is tried; a score of 0 has no sign."""
+    choices = np.array(np.meshgrid(*[ends] * 3)).reshape(3, -1, 1)
+    scores = (kernel[:, None, :] * choices).sum(0)
+    kept = (scores > 0).all(0) | (scores < 0).all(0)
+    assert (bounds.certain_sign(kernel, low=ends[0], high=ends[1]) == kept).all()
 
 
 @pytest.mark.equation("sign-agreement")
@@ -110,18 +118,17 @@ def test_counterexample_without_the_margin_the_sign_may_change():
 
 
 @pytest.mark.equation("selection-regret")
-@given(SEEDS, st.integers(1, 6))
-def test_the_regret_is_at_most_the_distance_of_scaled_scores(seed, n):
-    rng = np.random.default_rng(seed)
-    exact, approximate = rng.standard_normal((2, n))
-    approximate = np.where(rng.uniform(size=n) < 0.2, 0.0, approximate)
+@given(halves((2, 4)))
+@example(np.array([[-1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.5]]))
+def test_the_regret_is_at_most_the_distance_of_scaled_scores(scores):
+    exact, approximate = scores
     regret = bounds.selection_regret(exact, approximate)
     best = np.maximum(exact, 0).sum() - exact[approximate > 0].sum()
     np.testing.assert_allclose(regret, best, rtol=1e-9, atol=1e-12)
     bound = bounds.selection_regret_bound(exact, approximate)
     hunt(regret, bound)
     assert at_most(regret, bound)
-    scales = np.append(np.abs(rng.standard_normal(50)), 0.0)
+    scales = np.append(np.linspace(0.1, 5, 30), 0.0)
     breaks = exact[approximate != 0] / approximate[approximate != 0]
     scales = np.append(scales, breaks[breaks > 0])
     distances = np.abs(exact - scales[:, None] * approximate).sum(1)

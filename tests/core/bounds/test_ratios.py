@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import bounds
 from lai_core.bounds import gap, reversed_pairs
+from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape
 
@@ -86,18 +87,16 @@ def test_aligned_networks_keep_to_the_bounds_of_their_rate(family, seed, shape):
 
 
 @pytest.mark.equation("lai-two-sided")
-@given(SEEDS)
-def test_embeddings_of_any_sign_have_the_bound_without_a_rate(seed):
-    alpha, beta, _, _ = bounded_ratios(seed, unit=True)
-    alpha = alpha * np.random.default_rng(seed).choice([-1.0, 1.0], alpha.shape)
+@given(halves((3, 2, 2)), halves((2, 2)), halves((2, 2, 2), 0, 2))
+def test_similarities_of_any_sign_have_the_bound_without_a_rate(alpha, last, ratios):
+    """Embeddings and top similarities of either sign, ratios of 0, 1/2 and 1."""
+    beta = np.concatenate([ratios * last, last[None]])
     C_a = np.sqrt(np.abs(alpha).max())
-    bound = bounds.lai_gap_bound(beta[-1], C_a=C_a, depth=len(alpha))
-    difference = np.abs(gap(alpha, beta).sum(0))
-    hunt(difference, bound)
-    assert at_most(difference, bound)
+    bound = bounds.lai_gap_bound(last, C_a=C_a, depth=3)
+    assert at_most(np.abs(gap(alpha, beta).sum(0)), bound)
     dead = np.zeros_like(beta)
-    dead[-1] = beta[-1]
-    alike = np.full_like(alpha, C_a**2)
+    dead[-1] = last
+    alike = C_a**2 * np.sign(last) * np.ones_like(alpha)  # every term of the sum has one sign: attained
     np.testing.assert_allclose(np.abs(gap(alike, dead).sum(0)), bound, rtol=1e-9)
 
 
@@ -142,6 +141,17 @@ def test_lais_relative_error_goes_to_its_limit_as_the_rate_vanishes(seed):
 
 
 @pytest.mark.equation("relative-limit")
+@given(halves((3, 2, 1)), halves((2, 1)))
+def test_the_limit_is_the_distance_of_lli_from_lai(alpha, last):
+    """Ghost is LLI where all but the last similarities vanish, whatever the signs."""
+    lower = np.zeros((2, 2, 1))
+    ghost, layer_aware, _ = scores(alpha, np.concatenate([lower, last[None]]))
+    if layer_aware[0] != 0:
+        expected = abs(layer_aware[0] - ghost[0]) / abs(layer_aware[0])
+        np.testing.assert_allclose(bounds.relative_limit(alpha, last)[0], expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.equation("relative-limit")
 def test_the_limit_for_equal_embeddings_is_one_minus_one_over_depth():
     for depth in (1, 2, 5, 24):
         limit = bounds.relative_limit(np.ones((depth, 2, 1)), np.ones((2, 1)))
@@ -160,13 +170,14 @@ def test_lai_is_nearer_than_lli_exactly_where_the_mean_ratio_exceeds_one_half(fa
 
 
 @pytest.mark.equation("lai-nearer-than-lli")
-@given(SEEDS)
-def test_the_criterion_holds_for_similarities_of_any_sign(seed):
-    rng = np.random.default_rng(seed)
-    alpha, beta = rng.integers(-4, 5, (2, 3, 2, 4)).astype(float)
+@given(halves((2, 2, 2, 1), -2, 2))
+def test_the_criterion_holds_for_similarities_of_any_sign_and_ties_are_ties(similarities):
+    alpha, beta = similarities
     ghost, layer_aware, last = scores(alpha, beta)
-    nearer = np.abs(ghost - layer_aware) < np.abs(ghost - last)
-    assert ((bounds.mean_ratio(alpha, beta) > 0.5) == nearer).all()
+    mean = bounds.mean_ratio(alpha, beta)
+    of_lai, of_lli = np.abs(ghost - layer_aware), np.abs(ghost - last)
+    assert ((mean > 0.5) == (of_lai < of_lli)).all()
+    assert ((mean == 0.5) == (of_lai == of_lli)).all()
 
 
 @pytest.mark.equation("lai-nearer-than-lli")

@@ -18,6 +18,7 @@ from lai_core.estimators.gates import (
     relu_gates,
     squared_column_norms,
 )
+from tests.support.entries import halves
 from tests.support.networks import Networks, Shape, unconstrained
 
 
@@ -111,14 +112,15 @@ def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
 
 
 @pytest.mark.equation("gate-corrected")
-@given(seed=seeds)
-def test_gates_of_relu_layers_are_read_off_the_trace(backend, seed):
-    gated = Gated(seed, backend.array)
-    if not gated.case.networks.relu:
-        return
-    for trace, gates in zip(gated.traces, gated.gates, strict=True):
-        for found, expected in zip(relu_gates(trace), gates, strict=True):
-            np.testing.assert_array_equal(backend.numpy(found), expected)
+@given(inputs=halves((3, 2), -2, 2), weight=halves((2, 2), -2, 2))
+def test_gates_of_relu_layers_are_read_off_the_trace_and_closed_at_zero(backend, inputs, weight):
+    before = inputs @ weight.T
+    layers = [
+        lai.LayerTrace(backend.array(inputs)),
+        lai.LayerTrace(backend.array(np.maximum(before, 0)), backend.array(np.ones((3, 1)))),
+    ]
+    (gates,) = relu_gates(lai.Trace(layers))
+    np.testing.assert_array_equal(backend.numpy(gates), before > 0)
 
 
 def directions(norms, rows):
