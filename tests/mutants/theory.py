@@ -10,7 +10,7 @@ MUTANTS = {
         "test_values_by_hand.py",
     ),
     "do not square slopes": Mutant(
-        "lai_core/bounds/_truncation.py",
+        "lai_core/bounds/_certificates.py",
         "xp.sum(slopes * slopes * columns, axis=-1)",
         "xp.sum(xp.abs(slopes) * columns, axis=-1)",
         "bounds/test_truncation.py",
