@@ -323,7 +323,7 @@ def test_nothing_is_left_behind():
         (
             {"method": "finite"},
             ValueError,
-            "method: expected one of 'forward', 'double backward', 'reverse', got",
+            "method: expected one of 'forward', 'double backward', 'reverse', 'difference', got",
         ),
         ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
         ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lai_torch._exact.difference import Difference
 from lai_torch._exact.directional import Pair, why
 from lai_torch._model.batch import rows
 from lai_torch._model.function import Function, Point, pulled_back, real_product
@@ -28,6 +29,8 @@ Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
 SPLITS = 4
 """Samples carry a code of so many bits: up to 16 samples every pair is told apart, of more most are."""
+LARGEST = 0.01
+"""Error of a difference that is too large: its scores would be another order."""
 TENSOR_FLOAT = 2.0**-11
 """The precision of products of float32 on a GPU, where these may be rounded."""
 
@@ -97,12 +100,17 @@ class Proof:
                 reasons.append(f"{name}: not finite for a sample whose loss is")
                 unbounded = True
                 continue
-            errors = [self._errors(scores, side) for side in sides]
+            own = way.error if isinstance(way, Difference) else None
+            if isinstance(way, Difference) and own is not None and own > LARGEST:
+                reasons.append(f"{name}: {way.told()}")
+                continue
+            errors = [self._errors(scores, side, own or 0.0) for side in sides]
             if all(error.within for error in errors):
-                if longer is not None and not self._errors(scores, longer).within:
+                reasons += [way.told()] if isinstance(way, Difference) else []
+                if longer is not None and not self._errors(scores, longer, own or 0.0).within:
                     raise sized()
                 return (name, scores, max(error.relative for error in errors)), reasons
-            if len(sides) > 1 and self._errors(scores, self._side(self.finite)).within:
+            if len(sides) > 1 and self._errors(scores, self._side(self.finite), own or 0.0).within:
                 raise coupled()
             worst = max(error.relative for error in errors)
             reasons.append(f"{name}: off by {worst:.1e} from the gradient of a plain reverse pass")
@@ -164,8 +172,10 @@ class Proof:
                 value, size = value + float(products.sum()), size + float(products.abs().sum())
         return _Side(weights, value, size)
 
-    def _errors(self, scores: Tensor, side: _Side) -> _Error:
+    def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
+
+        So may the `own` error of a difference, relative to the scores' root mean square.
 
         Roundings of the scores are relative to each of them, and a long computation leaves five digits of
         eight; those of the gradient's own entries do not cancel where the entries' products do.
@@ -173,6 +183,8 @@ class Proof:
         terms = torch.where(side.weights != 0, side.weights * scores, 0.0).double()
         apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
         room = self.room * scale + min(64 * self.plain.precision, self.room) * side.size
+        typical = float(scores[self.finite].double().square().mean().sqrt())
+        room += own * typical * float(side.weights.abs().sum())
         return _Error(apart <= room, apart / (scale or side.size or 1.0))
 
     def _compare(self, losses: Tensor, part: Tensor) -> None:

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lai_torch._exact.difference import DIFFERENCE, Difference
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.graph import check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, standing
+from lai_torch._exact.proof import Batch, Plain, Proof, Way, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.precision import OwnAutocast
@@ -37,7 +38,8 @@ class Prover:
     """
 
     def __init__(self, function: Function, method: str | None = None) -> None:
-        self.function, self.methods = function, METHODS if method is None else {method: METHODS[method]}
+        self.function, self.method = function, method
+        self.methods = _methods(method)
         self._proved: dict[Any, tuple[str, str | None]] = {}
 
     def __call__(self, direction: Point, batch: Batch) -> Derivative:
@@ -51,7 +53,7 @@ class Prover:
         """
         if (known := self._proved.get(self._kind(batch))) is not None:
             try:
-                scores, losses = METHODS[known[0]](self.function, direction, batch)
+                scores, losses = self.methods[known[0]](self.function, direction, batch)
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, NotImplementedError):
@@ -64,6 +66,7 @@ class Prover:
     def _prove(self, direction: Point, batch: Batch) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
         plain = self._plain(batch)
+        self.methods = _methods(self.method)  # a step is chosen anew
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
             proof = Proof(self.function, direction, standing(batch, finite), plain, finite)
@@ -72,9 +75,8 @@ class Prover:
                 name, scores, residual = found
                 reason = "; ".join(reasons) or None
                 self._proved[self._kind(batch)] = name, reason
-                return Derivative(
-                    torch.where(finite, scores, torch.nan), plain.losses, name, reason, residual
-                )
+                scores = torch.where(finite, scores, torch.nan)
+                return Derivative(scores, plain.losses, name, reason, residual)
             finite = proof.bounded()
         nothing = torch.full_like(plain.losses, torch.nan)
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
@@ -97,6 +99,13 @@ class Prover:
             tuple((name, id(one), _hooks(one)) for name, one in self.function.parameters().items()),
             tuple((id(one), one.training, len(one._forward_hooks), _hooks(one)) for one in modules),
         )
+
+
+def _methods(method: str | None) -> dict[str, Way]:
+    """Return the ways to try: those that are exact, or the one that is asked for."""
+    if method is None:
+        return dict(METHODS)
+    return {method: Difference() if method == DIFFERENCE else METHODS[method]}
 
 
 def _hooks(holder: Any) -> int:

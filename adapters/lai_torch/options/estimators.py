@@ -5,7 +5,10 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+from lai_core._adapters import check_choice
 from lai_core.estimators import catalogue
+from lai_torch._exact.difference import DIFFERENCE
+from lai_torch._exact.directional import METHODS
 from lai_torch._model.valid import Valid
 
 POSITIONS = ("tokens", "mean", "flatten")
@@ -52,6 +55,8 @@ def _check_option(name: str, value: Any) -> None:
     if name == "of" and value not in {"sgd", "optimizer"}:
         msg = f"of: expected 'sgd' or 'optimizer', got {value!r}"
         raise ValueError(msg)
+    if name == "method" and value is not None:
+        check_choice("method", value, (*METHODS, DIFFERENCE))
     if name == "valid" and value is not None and not callable(value):
         msg = (
             "valid: expected a function from a batch's inputs to its mask (n, t), got "
@@ -219,9 +224,12 @@ class Exact(_Chunked):
     ----------
     chunk
         As for `Ghost`.
+    method
+        As for `exact_scores`. By `difference`, losses are reported to the second order of its step.
     """
 
     name = "exact"
+    method: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -31,7 +31,7 @@ def scorer(
     if facts.learning_rate:
         return MidpointScorer(model, loss, optimizer, getattr(estimator, "of", "sgd"))
     if facts.gradients is None:
-        return ExactScorer(model, loss)
+        return ExactScorer(model, loss, getattr(estimator, "method", None))
     options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}
     sketch = None if options["sketch"] is None else Sketch(options["sketch"], generator)
     tracer = (GateTracer if facts.gates else Tracer)(

@@ -15,10 +15,10 @@ from lai_torch._model.function import Function, Point, gradient
 class ExactScorer(Scorer):
     """Exact scores along the validation gradient; the summary is that gradient."""
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
+    def __init__(self, model: nn.Module, loss: Loss, method: str | None = None) -> None:
         super().__init__(model, loss)
         self.function = Function(model, loss)
-        self.prover = Prover(self.function)
+        self.prover = Prover(self.function, method)
 
     def summary_of(self, validation: Batch, size: int) -> Point:
         """Return the gradient of the summed validation loss.
