@@ -75,6 +75,7 @@ class Calls:
         self.names: Mapping[int, str] = MappingProxyType({})
         self._calls: list[Call] = []
         self._axes: list[tuple[int, ...]] = []
+        self._makers: set[int] = set()
         self._layers: dict[int, Template | None] = {}
 
     def passes_by(
@@ -119,6 +120,10 @@ class Calls:
         """The layer that the call noted last is by the plan; None where it is to be recorded in full."""
         return self.plan.layers.get(self.place) if self.follows and self.plan is not None else None
 
+    def makes_tensors(self, place: int) -> None:
+        """Note that the call at `place` made tensors of tensors; of others none says what samples do."""
+        self._makers.add(place)
+
     def is_layer(self, place: int, *, plain: bool, template: Template | None = None) -> None:
         """Note that the call at `place` is a layer."""
         self._layers[place] = template
@@ -140,7 +145,7 @@ class Calls:
         of its own: `mean(0)` where there was `mean(1)`, a normalisation that is training. Dropout works
         entry by entry, training or not.
         """
-        pairs = zip(self._calls, self._axes, strict=True)
+        pairs = {(self._calls[place], self._axes[place]) for place in self._makers}
         every = {pair for pair in pairs if "dropout" not in getattr(pair[0][0], "__name__", "")}
         names = frozenset(self.names.values())
         kinds = {(call[0], axes, _general(call[1:], names, _sized(call[0]))) for call, axes in every}

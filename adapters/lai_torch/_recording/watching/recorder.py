@@ -251,6 +251,8 @@ class Recorder(TorchFunctionMode, Origins):
         if out is NotImplemented:
             out = func(*args, **kwargs)
         results = tensors((out, args[:1]) if func is torch.Tensor.__setitem__ else out)
+        if results and not self.replaying:
+            self.calls.makes_tensors(place)
         if self.follow(func, involved, results, understood=understood) and self.every_layer:
             self.experts.follow_from(func, involved, results)
         if len(self.uses) > uses:
