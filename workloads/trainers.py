@@ -97,6 +97,8 @@ def train(
     return parameters, trainer.state.log_history, trainer
 
 
-def run(rank: int, *given: Any, **options: Any) -> tuple[Tensor, list[dict[str, Any]]]:
-    """Train as one of several processes."""
-    return train(rank, *given, **options)[:2]
+def cut_in_ways(
+    rank: int, folder: str, processes: int, ways: tuple[int, ...]
+) -> list[tuple[Tensor, list[dict[str, Any]]]]:
+    """Train once for each number of micro-batches, as one of several processes."""
+    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]

@@ -9,7 +9,7 @@ from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from workloads.torch_processes import largest, launch
-from workloads.trainers import arguments, collate, language_model, run, sequences, train
+from workloads.trainers import arguments, collate, cut_in_ways, language_model, sequences, train
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 BOUND = 1e-12
@@ -28,9 +28,8 @@ def test_micro_batches_of_a_step_are_weighed_together(whole, tmp_path):
 
 @pytest.mark.slow
 def test_processes_of_accelerate_find_what_one_finds(whole, tmp_path):
-    for processes, parts in ((2, 1), (2, 2)):
-        found = launch(run, processes, str(tmp_path / str(parts)), processes, parts, timeout=300.0)
-        for parameters, logs in found:
+    for runs in launch(cut_in_ways, 2, str(tmp_path), 2, (1, 2), timeout=300.0):
+        for parameters, logs in runs:
             assert largest(parameters, whole[0]) <= BOUND
             kept = [line["curation/score_low"] for line in logs if "loss" in line]
             assert kept == pytest.approx([line["curation/score_low"] for line in whole[1] if "loss" in line])
@@ -137,6 +136,19 @@ def test_a_classifier_has_a_loss_of_its_own(tmp_path):
     model.config.num_labels = 1
     with pytest.raises(ValueError, match="sample_loss: expected one for a GPT2ForSequenceClassification"):
         CuratedTrainer(model, arguments(str(tmp_path)), eval_dataset=sequences(3, 2))
+
+
+def test_groups_that_no_batch_has_are_named(tmp_path):
+    trainer = CuratedTrainer(
+        language_model(),
+        arguments(str(tmp_path)),
+        train_dataset=[{"input_ids": row["input_ids"]} for row in sequences(24, 1)],
+        eval_dataset=sequences(24, 2),
+        data_collator=collate,
+        groups="source",
+    )
+    with pytest.raises(ValueError, match="groups: expected every batch to have an entry 'source', got"):
+        trainer.train()
 
 
 @pytest.mark.parametrize(

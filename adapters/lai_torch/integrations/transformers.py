@@ -133,6 +133,12 @@ class Curated:
             self._resumed = None
         parts = [self._parts(batch) for batch in batches]
         groups = None if self.groups is None else [group for _, _, group in parts]
+        if groups is not None and any(group is None for group in groups):
+            msg = (
+                f"groups: expected every batch to have an entry {self.groups!r}, got {sorted(batches[0])}; "
+                "have the data set and the collator pass it on, or leave groups out"
+            )
+            raise ValueError(msg)
         with without_autocast(curator.model):
             weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
         self.shown.add(report)

@@ -1,0 +1,144 @@
+"""Curation in Lightning: a callback that owns the curator, and the loss that a training step returns."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.distributed as dist
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from lai_torch._curation.validation import paired
+from lai_torch._model.batch import call
+from lai_torch.curator import Curator
+from lai_torch.integrations.log import Log
+from lai_torch.integrations.rows import kept_rows
+
+
+class Curation(Callback):
+    """Makes a module train on the samples of each batch that help a validation set.
+
+    Parameters
+    ----------
+    loss
+        `loss(outputs, targets) -> (n,)`.
+    validation
+        As for `lai_torch.Curator`.
+    model
+        From the module to what is scored and trained, called on a batch's inputs. None: the module itself.
+    options
+        Of `lai_torch.Curator`.
+
+    Attributes
+    ----------
+    curator
+        The curator; None before training begins.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[[Any, Any], Tensor],
+        validation: Any,
+        *,
+        model: Callable[[LightningModule], nn.Module] | None = None,
+        **options: Any,
+    ) -> None:
+        self.loss, self.validation, self.model, self.options = loss, validation, model, options
+        self.curator: Curator | None = None
+        self.shown = Log()
+        self._processes = 1
+        self._state: dict[str, Any] | None = None
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Make the curator, when the module is where it will be trained.
+
+        Parameters
+        ----------
+        trainer, pl_module
+            Lightning's.
+        """
+        scored = pl_module if self.model is None else self.model(pl_module)
+        self._processes = trainer.world_size
+        group = dist.group.WORLD if self._processes > 1 else False
+        self.curator = Curator(scored, self.loss, None, self.validation, group=group, **self.options)
+        if self._state is not None:
+            self.curator.load_state_dict(self._state)
+
+    def objective(self, batch: Any, *, groups: Tensor | None = None) -> Tensor:
+        """Return what a `training_step` returns, or what `manual_backward` is called on.
+
+        Where Lightning accumulates, each batch is weighed by itself; to weigh those of an optimizer step
+        together, optimize manually and call `objectives`.
+
+        Parameters
+        ----------
+        batch
+            `(inputs, targets)` or a mapping, as for `Curator.step`.
+        groups
+            `(n,)`, as for `Curator.step`.
+
+        Returns
+        -------
+        Tensor
+            The weighted sum of the kept samples' losses.
+        """
+        found: Callable[[], Tensor] = self.objectives([batch], groups=None if groups is None else [groups])[0]
+        return found()
+
+    def objectives(
+        self, batches: Sequence[Any], *, groups: Sequence[Tensor] | None = None
+    ) -> list[Callable[[], Tensor]]:
+        """Return a function for each micro-batch of an optimizer step, that runs it and returns its part.
+
+        Parameters
+        ----------
+        batches, groups
+            As for `Curator.weigh`.
+
+        Returns
+        -------
+        list of callable
+            Call one, and `manual_backward` on what it returns, before the next.
+        """
+        if self.curator is None:
+            msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
+            raise RuntimeError(msg)
+        pairs = [
+            paired(*batch) if isinstance(batch, list | tuple) else paired(batch, None) for batch in batches
+        ]
+        weights, report = self.curator.weigh(pairs, groups=groups)
+        self.shown.add(report)
+        parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
+        return [functools.partial(self._run, *part) for part in parts]
+
+    def _run(self, batch: Any, weights: Tensor) -> Tensor:
+        """Run kept rows forward; a strategy averages over the processes what is meant as a sum."""
+        curator: Any = self.curator
+        losses = self.loss(call(curator.model, batch[0]), batch[1])
+        found: Tensor = curator.objective(losses, weights) * self._processes
+        return found
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Log what was kept; the quantiles are of this process's scores.
+
+        Parameters
+        ----------
+        trainer, pl_module
+            Lightning's.
+        """
+        del trainer
+        pl_module.log_dict(self.shown.take(), on_step=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the curator's state, which Lightning puts into its checkpoints."""
+        return {} if self.curator is None else self.curator.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned when training begins.
+
+        Parameters
+        ----------
+        state_dict
+            From a checkpoint.
+        """
+        self._state = state_dict or None

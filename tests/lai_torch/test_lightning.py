@@ -1,0 +1,53 @@
+"""Curation in Lightning: automatic and manual optimization, processes and restarts are one run."""
+
+import lai_torch
+import pytest
+import torch
+from lai_torch.integrations.lightning import Curation
+
+from tests.lai_torch.support import LOSS, data
+from workloads.lightning_runs import cut_in_ways, rows_of, train
+from workloads.torch_processes import VALIDATION, batch, largest, launch, network
+
+pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
+BOUND = 1e-12
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(0, str(tmp_path_factory.mktemp("whole")))
+
+
+def test_a_run_is_that_of_a_curator_by_itself(whole):
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), refresh=3)
+    for _ in range(2):
+        for given in rows_of(0, 1):
+            report = curator.step(*given)
+    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
+    assert largest(whole[0], expected) <= BOUND
+    assert whole[1]["curation/kept"] == pytest.approx(report.share)
+    assert whole[1]["curation/score_median"] == pytest.approx(float(report.scores.quantile(0.5)))
+
+
+def test_micro_batches_by_hand_are_weighed_together(whole, tmp_path):
+    assert largest(train(0, str(tmp_path), parts=4)[0], whole[0]) <= BOUND
+
+
+def test_a_run_that_is_resumed_is_the_same_bit_for_bit(whole, tmp_path):
+    train(0, str(tmp_path), epochs=1)
+    assert torch.equal(train(0, str(tmp_path), resume=f"{tmp_path}/1.ckpt")[0], whole[0])
+
+
+@pytest.mark.slow
+def test_processes_find_what_one_finds(whole, tmp_path):
+    for runs in launch(cut_in_ways, 2, str(tmp_path), 2, (1, 2), timeout=300.0):
+        for parameters, logged in runs:
+            assert largest(parameters, whole[0]) <= BOUND
+            assert logged["curation/kept"] == pytest.approx(whole[1]["curation/kept"])
+
+
+def test_an_objective_without_a_fit_is_refused():
+    with pytest.raises(RuntimeError, match="expected to be a callback of the trainer that fits"):
+        Curation(LOSS, data(5)).objective(data(4))
