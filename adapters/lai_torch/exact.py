@@ -186,9 +186,9 @@ def _direction(function: Function, validation: Any, training: Any, meant: _Step)
     if meant.optimizer is not None:
         if meant.at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
-        after, pull = stepped(function, start, step, meant.optimizer, meant.max_norm)
+        after, vjp = stepped(function, start, step, meant.optimizer, meant.max_norm)
         with function.at(after):
-            return pull(gradient(function, validation, reduction="sum", size=size))
+            return vjp(gradient(function, validation, reduction="sum", size=size))
     rate = meant.learning_rate or 0.0  # checked: it is positive
     with function.at({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
         return gradient(function, validation, reduction="sum", size=size)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from lai_torch._model.function import Function, Point, inner, pulled_back
+from lai_torch._model.function import Function, Point, inner, vjp
 
 Pair = tuple[Tensor, Tensor]
 """Derivatives and losses, `(n,)` each."""
@@ -46,7 +46,7 @@ def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]
         parameters = function.parameters()
         losses = function(batch)
         weights = torch.zeros_like(losses).requires_grad_()
-        pieces = pulled_back(losses, weights, parameters, create_graph=True)
+        pieces = vjp(losses, weights, parameters, create_graph=True)
         along = torch.zeros_like(losses).sum()
         for name, piece in zip(parameters, pieces, strict=True):
             if piece is not None and piece.requires_grad:
@@ -64,7 +64,7 @@ def reverse(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
         losses = function(batch)
         scores = torch.zeros_like(losses).detach()
         for j, one in enumerate(torch.eye(len(losses), dtype=losses.dtype, device=losses.device)):
-            pieces = pulled_back(losses, one, parameters, retain_graph=True)
+            pieces = vjp(losses, one, parameters, retain_graph=True)
             for name, piece in zip(parameters, pieces, strict=True):
                 if piece is not None:
                     scores[j] += inner(piece, direction[name]).to(scores)

@@ -65,7 +65,7 @@ def stepped(
     ]
     largest = max((float(group["lr"]) for group in optimizer.param_groups), default=0.0)
 
-    def pull(target: Point) -> Point:
+    def vjp(target: Point) -> Point:
         through = {
             one.name: _along(_slope(optimizer, one), target[one.name])
             * (float(one.group["lr"]) / largest if largest > 0 else 1.0)
@@ -74,7 +74,7 @@ def stepped(
         direction = unclip(through)
         return {name: direction.get(name, torch.zeros_like(value)) for name, value in point.items()}
 
-    return after, pull
+    return after, vjp
 
 
 def _take(optimizer: torch.optim.Optimizer, names: dict[int, str], point: Point, gradients: Point) -> Point:
@@ -107,12 +107,12 @@ def _clip(gradients: Point, max_norm: float | None) -> tuple[Point, Pull]:
         return gradients, lambda target: target
     clipped = {name: gradient * factor for name, gradient in gradients.items()}
 
-    def pull(target: Point) -> Point:
+    def vjp(target: Point) -> Point:
         aligned = torch.stack([inner(target[name], gradient) for name, gradient in gradients.items()]).sum()
         shrink = factor / (norm + CLIP_EPSILON) * aligned / norm
         return {name: factor * target[name] - shrink * gradient for name, gradient in gradients.items()}
 
-    return clipped, pull
+    return clipped, vjp
 
 
 def _slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor | float:

@@ -23,7 +23,7 @@ from torch import Tensor
 from lai_torch._exact.difference import Difference
 from lai_torch._exact.directional import Pair, why
 from lai_torch._model.batch import rows
-from lai_torch._model.function import Function, Point, pulled_back, real_product
+from lai_torch._model.function import Function, Point, real_product, vjp
 
 Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
@@ -164,7 +164,7 @@ class Proof:
             losses = self.function(standing(self.batch, part, more=more))
             self._compare(losses[: len(part)], part)
             spread = torch.cat([weights, weights.new_zeros(more)])
-            pieces = pulled_back(losses, spread.to(losses), parameters)
+            pieces = vjp(losses, spread.to(losses), parameters)
         value = size = 0.0
         for name, piece in zip(parameters, pieces, strict=True):
             if piece is not None:

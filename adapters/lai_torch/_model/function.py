@@ -135,7 +135,7 @@ def gradient(
         part = rows(batch, slice(start, min(start + size, samples)), samples)
         with function.preserved():
             losses = function(part)
-            found = pulled_back(losses, torch.ones_like(losses), parameters)
+            found = vjp(losses, torch.ones_like(losses), parameters)
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += piece
@@ -147,7 +147,7 @@ def gradient(
     return {name: value * scale for name, value in total.items()}
 
 
-def pulled_back(
+def vjp(
     losses: Tensor, weights: Tensor, parameters: dict[str, nn.Parameter], **options: bool
 ) -> tuple[Tensor | None, ...]:
     """Return the gradient of the weighted sum of the losses by one reverse pass; None where there is none.

@@ -91,7 +91,7 @@ class _Plan:
         self.biased: dict[str, list[Use]] = defaultdict(list)
         read = {name for use in recording.uses if use.kind in READ_BY_LAI for name in use.weight.names}
         for use in recording.uses:
-            if use.kind == "direct" and use.tap.gradient is None and use.weight.name in read:
+            if use.kind == "direct" and use.probe.gradient is None and use.weight.name in read:
                 continue  # a product whose entries were summed at once is a layer's, and nothing more
             for name in use.weight.names:
                 self.uses[name].append(use)
@@ -147,18 +147,18 @@ class _Plan:
 
 def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
-    layout, samples = recording.layouts[use], recording.samples
-    gradient = use.tap.gradient
+    sample_axis, samples = recording.sample_axes[use], recording.samples
+    gradient = use.probe.gradient
     if gradient is None and recording.every_layer:
         gradient = use.activations.new_zeros(_output_shape(use))
     bias = use.bias is not None
     if use.kind == "convolution":
         return _convolution(use, gradient, last=use is recording.last, own=own)
     kind = lai.LayerTrace if own else lai.ReadoutTrace
-    rows = by_sample(use.activations, layout, samples)
+    rows = by_sample(use.activations, sample_axis, samples)
     return kind(
         rows,
-        None if gradient is None else by_sample(gradient, layout, samples),
+        None if gradient is None else by_sample(gradient, sample_axis, samples),
         bias=bias,
         weight=use.weight.name if own else None,
         name=use.name,
@@ -199,15 +199,15 @@ def _by_pixel(maps: Tensor) -> Tensor:
 
 
 def _table(recording: Recording, use: Use) -> lai.EmbeddingTrace:
-    layout, samples = recording.layouts[use], recording.samples
-    gradient = use.tap.gradient
+    sample_axis, samples = recording.sample_axes[use], recording.samples
+    gradient = use.probe.gradient
     if gradient is None:
         shape = (*use.activations.shape, use.weight.tensor.shape[1])
         gradient = use.weight.tensor.new_zeros(shape)
-    ids = by_sample(use.activations.unsqueeze(-1), layout, samples)
+    ids = by_sample(use.activations.unsqueeze(-1), sample_axis, samples)
     return lai.EmbeddingTrace(
         ids.squeeze(-1),
-        by_sample(gradient, layout, samples),
+        by_sample(gradient, sample_axis, samples),
         use.weight.tensor.shape[0],
         padding=use.options["padding"],
         weight=use.weight.name,

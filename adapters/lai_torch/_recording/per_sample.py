@@ -8,7 +8,7 @@ from torch.nn import grad
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_torch._recording.watching.recording import Recording
-from lai_torch._recording.watching.sample_axis import Layout, by_sample
+from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample
 from lai_torch._recording.watching.uses import Source, Use
 
 _CONVOLUTIONS = {3: grad.conv1d_weight, 4: grad.conv2d_weight, 5: grad.conv3d_weight}
@@ -34,13 +34,13 @@ def built(recording: Recording, name: str) -> Tensor:
     if name in recording.leftovers:
         total += recording.leftovers[name]
     for use in recording.uses:
-        layout = recording.layouts[use]
-        if use.tap.gradient is None:
+        sample_axis = recording.sample_axes[use]
+        if use.probe.gradient is None:
             continue
         if name in use.weight.names:
-            total += _pulled(use.weight, of_weight(use, layout, recording.samples), parameter)
+            total += _vjp(use.weight, of_weight(use, sample_axis, recording.samples), parameter)
         if use.bias is not None and name in use.bias.names:
-            total += of_bias(use, layout, recording.samples)
+            total += of_bias(use, sample_axis, recording.samples)
     real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
     return real.reshape(recording.samples, -1)
 
@@ -51,27 +51,27 @@ def over_budget(parameter: Tensor, samples: int) -> int:
     return needed if needed > GRADIENT_BUDGET else 0
 
 
-def of_bias(use: Use, layout: Layout, samples: int) -> Tensor:
+def of_bias(use: Use, sample_axis: SampleAxis, samples: int) -> Tensor:
     """Return every sample's gradient of a layer's bias, `(n, d_out)`."""
     gradient = _received(use)
     if use.kind == "convolution":
         return gradient.flatten(2).sum(2)
-    rows = by_sample(gradient, layout, samples)
+    rows = by_sample(gradient, sample_axis, samples)
     return rows if rows.ndim == 2 else rows.sum(1)
 
 
-def of_weight(use: Use, layout: Layout, samples: int) -> Iterable[Tensor]:
+def of_weight(use: Use, sample_axis: SampleAxis, samples: int) -> Iterable[Tensor]:
     """Return every sample's gradient of what is used as the weight, `(n, *shape)` or one by one."""
     gradient = _received(use)
     if use.kind == "dense":
-        rows, columns = (by_sample(side, layout, samples) for side in (gradient, use.activations))
+        rows, columns = (by_sample(side, sample_axis, samples) for side in (gradient, use.activations))
         if rows.ndim == 2:
             rows, columns = rows.unsqueeze(1), columns.unsqueeze(1)
         rows, columns = (columns, rows) if use.transposed else (rows, columns)
         return rows.transpose(1, 2) @ columns
     if use.kind == "embedding":
-        ids = by_sample(use.activations.unsqueeze(-1), layout, samples).reshape(samples, -1)
-        rows = by_sample(gradient, layout, samples).reshape(samples, ids.shape[1], -1)
+        ids = by_sample(use.activations.unsqueeze(-1), sample_axis, samples).reshape(samples, -1)
+        rows = by_sample(gradient, sample_axis, samples).reshape(samples, ids.shape[1], -1)
         if (padding := use.options["padding"]) is not None:
             rows = rows * (ids != padding).unsqueeze(-1)
         table = gradient.new_zeros((samples, *use.weight.tensor.shape))
@@ -79,16 +79,16 @@ def of_weight(use: Use, layout: Layout, samples: int) -> Iterable[Tensor]:
     if use.kind == "convolution":
         return _of_kernel(use, gradient)
     if use.kind == "operation":
-        return _of_operation(use, gradient, layout, samples)
+        return _of_operation(use, gradient, sample_axis, samples)
     if use.options["own_rows"]:
-        parts = alone(gradient, layout, samples)
+        parts = alone(gradient, sample_axis, samples)
         return (part.reshape(use.options["shape"]) for part in parts)
-    return _of_copies(use, gradient, layout, samples)
+    return _of_copies(use, gradient, sample_axis, samples)
 
 
 def _received(use: Use) -> Tensor:
     """Return the gradient that arrived, zeros where none did."""
-    gradient = use.tap.gradient
+    gradient = use.probe.gradient
     return torch.zeros_like(use.activations) if gradient is None else gradient
 
 
@@ -105,43 +105,43 @@ def _of_kernel(use: Use, gradient: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def _of_operation(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+def _of_operation(use: Use, gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Iterator[Tensor]:
     """Yield each sample's gradient of what a function used: its pullback of that sample's part."""
     leaf = use.options["leaf"]
-    for part in alone(gradient, layout, samples):
+    for part in alone(gradient, sample_axis, samples):
         (found,) = torch.autograd.grad(use.activations, leaf, part, retain_graph=True, allow_unused=True)
         yield torch.zeros_like(leaf) if found is None else found
 
 
-def alone(gradient: Tensor, layout: Layout, samples: int) -> Iterator[Tensor]:
+def alone(gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Iterator[Tensor]:
     """Yield per sample a gradient of which nothing is left but that sample's part."""
-    sizes = (samples, layout.inner) if layout.outermost else (layout.inner, samples)
-    axis = layout.axis + (not layout.outermost)
-    split = gradient.unflatten(layout.axis, sizes)
+    sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
+    axis = sample_axis.axis + (not sample_axis.outermost)
+    split = gradient.unflatten(sample_axis.axis, sizes)
     for sample in range(samples):
         part = torch.zeros_like(split)
         part.select(axis, sample).copy_(split.select(axis, sample))
         yield part.reshape(gradient.shape)
 
 
-def _of_copies(use: Use, gradient: Tensor, layout: Layout, samples: int) -> Tensor:
+def _of_copies(use: Use, gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Tensor:
     """Sum the gradients of a sample's copies into the shape of what was copied."""
     shape = tuple(use.options["shape"])
-    if layout.inner == 1:
-        front = gradient.movedim(layout.axis, 0)
+    if sample_axis.inner == 1:
+        front = gradient.movedim(sample_axis.axis, 0)
         rest = tuple(gradient.shape)
-        kept = [1 if axis == layout.axis else length for axis, length in enumerate(rest)]
+        kept = [1 if axis == sample_axis.axis else length for axis, length in enumerate(rest)]
         front = front.reshape(samples, *kept)
     else:
-        sizes = (samples, layout.inner) if layout.outermost else (layout.inner, samples)
-        split = gradient.unflatten(layout.axis, sizes)
-        front = split.movedim(layout.axis + (not layout.outermost), 0)
+        sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
+        split = gradient.unflatten(sample_axis.axis, sizes)
+        front = split.movedim(sample_axis.axis + (not sample_axis.outermost), 0)
     return front.sum_to_size((samples, *(1,) * (front.ndim - 1 - len(shape)), *shape)).reshape(
         samples, *shape
     )
 
 
-def _pulled(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> Tensor:
+def _vjp(source: Source, gradients: Iterable[Tensor], parameter: Tensor) -> Tensor:
     """Pull gradients of a tensor computed from parameters back to one of them, sample by sample."""
     if source.whole:
         found = gradients if isinstance(gradients, Tensor) else torch.stack(list(gradients))

@@ -24,7 +24,7 @@ from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known, Recording
-from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 
@@ -97,9 +97,9 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
             final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
             found = received(task, recorder, values)
             _narrow(places, values, other)
-        layouts, certain = places.chosen(), places.certain()
+        sample_axes, certain = places.chosen(), places.certain()
         if not task.every_layer and recorder.samples > 1 and (other is None or not other.uses):
-            layouts, certain = _by_every_layer(task, recorder, skipped)
+            sample_axes, certain = _by_every_layer(task, recorder, skipped)
         check_untouched(recorder)
         if not task.every_layer:
             warn_of_unread(recorder, _hidden(task, recorder))
@@ -109,7 +109,7 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
         if before is not None and before.signatures == signatures:
             kinds |= before.calls
         known = Known(signatures, certain, skipped, task.trainable, several, behind, frozenset(past), kinds)
-        recording = recorded(task, recorder, values, final, layouts, found, known)
+        recording = recorded(task, recorder, values, final, sample_axes, found, known)
         return recording, places.precision
 
 
@@ -153,7 +153,7 @@ def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
 
 def _by_every_layer(
     task: Task, recorder: Recorder, skipped: frozenset[str]
-) -> tuple[dict[Use, Layout], tuple[Layout | None, ...]]:
+) -> tuple[dict[Use, SampleAxis], tuple[SampleAxis | None, ...]]:
     """Return where the samples lie in each layer by its gradients: what LAI itself does not take.
 
     Raises
@@ -166,8 +166,8 @@ def _by_every_layer(
     every = Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable, task.valid)
     proof, _ = _attempted(every, skipped)
     layers = [
-        (use.signature, proof.layouts[use], certain)
-        for use, certain in zip(proof.uses, proof.known.layouts, strict=True)
+        (use.signature, proof.sample_axes[use], certain)
+        for use, certain in zip(proof.uses, proof.known.sample_axes, strict=True)
         if use.kind in READ_BY_LAI
     ]
     if [signature for signature, _, _ in layers] != [use.signature for use in recorder.uses]:
@@ -177,7 +177,9 @@ def _by_every_layer(
         )
         raise ValueError(msg)
     pairs = zip(recorder.uses, layers, strict=True)
-    return {use: layout for use, (_, layout, _) in pairs}, tuple(certain for _, _, certain in layers)
+    return {use: sample_axis for use, (_, sample_axis, _) in pairs}, tuple(
+        certain for _, _, certain in layers
+    )
 
 
 def _hidden(task: Task, recorder: Recorder) -> list[str]:

@@ -97,7 +97,7 @@ def _taken_over(
 ) -> Recording | None:
     """Record by what is known; None where that does not hold."""
     live = live and shortcut is not None
-    options: dict[str, Any] = {"known": known.layouts, "skipped": known.skipped, "live": live}
+    options: dict[str, Any] = {"known": known.sample_axes, "skipped": known.skipped, "live": live}
     options["calls"] = calls
     with eager() if live else preserved(task.model, task.loss):
         recorder = task.recorder(shortcut=shortcut, **options)

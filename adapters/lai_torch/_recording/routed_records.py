@@ -44,10 +44,10 @@ def _record(recording: Recording, name: str, matrix: int) -> lai.ExpertTrace:
 
 
 def _gradient(use: Routed) -> Tensor:
-    """Return the rows of what arrived at the tap."""
-    if use.tap.gradient is None:
+    """Return the rows of what arrived at the probe."""
+    if use.probe.gradient is None:
         return use.activations.new_zeros(use.activations.shape[0], use.width)
-    return use.tap.gradient[use.rows]
+    return use.probe.gradient[use.rows]
 
 
 def _side_by_side(rows: Tensor, samples: Tensor, count: int) -> Tensor:

@@ -14,7 +14,7 @@ from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch._recording.watching.routed import Routed
-from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 
@@ -71,7 +71,7 @@ def recorded(
     recorder: Recorder,
     values: Tensor,
     final: Use | None,
-    layouts: dict[Use, Layout],
+    sample_axes: dict[Use, SampleAxis],
     connected: list[str],
     known: Known,
     *,
@@ -90,7 +90,7 @@ def recorded(
         recorder.samples,
         recorder.uses,
         final,
-        layouts,
+        sample_axes,
         unexplained,
         values.detach(),
         {name: p for name, p in recorder.parameters.items() if name in task.trainable},

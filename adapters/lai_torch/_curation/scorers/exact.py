@@ -87,17 +87,17 @@ class MidpointScorer(ExactScorer):
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Return the derivatives at the middle of the batch's step, each group at its learning rate."""
         validation, size = (batch, count(*batch)) if isinstance(summary, Itself) else summary
-        middle, finite, pull = self.function.point(), self.finite(batch), None
+        middle, finite, vjp = self.function.point(), self.finite(batch), None
         if finite is not None:
             step = gradient(self.function, finite, reduction="mean", role="inputs")
             half = {name: 0.5 * part for name, part in step.items()}
             if self.own_step:
-                middle, pull = stepped(self.function, middle, half, self.optimizer, None)
+                middle, vjp = stepped(self.function, middle, half, self.optimizer, None)
             else:
                 middle = self._descended(middle, half)
         with self.function.at(middle):
             target = super().summary_of(validation, size)
-        return super().read(batch, target if pull is None else pull(target))
+        return super().read(batch, target if vjp is None else vjp(target))
 
     def _descended(self, point: Point, step: Point) -> Point:
         """Return the parameters after a step of SGD, each group at its learning rate."""

@@ -25,7 +25,7 @@ from lai_torch._model.batch import mapped, tensors
 from lai_torch._recording.rules.elementwise import ADDING
 from lai_torch._recording.rules.layers import LAYERS, READ_BY_LAI
 from lai_torch._recording.rules.unread import HIDDEN, products
-from lai_torch._recording.watching.probes import Tap, leaves, nearest
+from lai_torch._recording.watching.probes import Probe, leaves, nearest
 from lai_torch._recording.watching.recorder import Recorder
 
 Run = Callable[[Recorder], None]
@@ -36,11 +36,11 @@ ROUNDS = 4
 
 def parameters_behind(recorder: Recorder, values: Tensor) -> list[str]:
     """Return the parameters that the losses reach without passing a layer that LAI reads."""
-    near, own = set(nearest(values)), {id(leaf) for leaf in leaves(values, past_taps=False)}
+    near, own = set(nearest(values)), {id(leaf) for leaf in leaves(values, past_probes=False)}
     found = {
         name: None
         for use in recorder.uses
-        if use.kind not in READ_BY_LAI and (use.tap in near or id(use.activations) in own)
+        if use.kind not in READ_BY_LAI and (use.probe in near or id(use.activations) in own)
         for name in use.weight.names
     }
     return [*found, *(name for name, one in recorder.parameters.items() if id(one) in own)]
@@ -147,7 +147,7 @@ class _Replay(Recorder):
         """Give up: a gradient inside the forward pass does not go through outputs that are put in."""
         raise _UnlikeError
 
-    def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
+    def probe(self, output: Tensor) -> tuple[Tensor, Probe]:
         """Put a layer's first output in the place of this one."""
         place = len(self.outputs)
         if self.first is not None:
@@ -155,7 +155,7 @@ class _Replay(Recorder):
                 raise _UnlikeError
             output = self.first[place].clone()
         self.outputs.append(output.detach().clone())
-        return super().tap(output)
+        return super().probe(output)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -28,9 +28,9 @@ def last_layer(
     ValueError
         If there is none that LAI could read, or several.
     """
-    layers = {use.tap: use for use in recorder.uses if use.kind in READ_BY_LAI}
+    layers = {use.probe: use for use in recorder.uses if use.kind in READ_BY_LAI}
     near = set(nearest(values))
-    reached = [use for tap, use in layers.items() if tap in near]
+    reached = [use for probe, use in layers.items() if probe in near]
     if last is not None:
         return _named(last, reached)
     if not reached and past and not recorder.every_layer:
@@ -58,7 +58,7 @@ def is_last(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
     """Whether the layer at which gradients were switched on is the last one."""
     if len(recorder.uses) <= shortcut.last or not values.requires_grad:
         return False
-    return nearest(values) == [recorder.uses[shortcut.last].tap]
+    return nearest(values) == [recorder.uses[shortcut.last].probe]
 
 
 def _named(last: str, reached: list[Use]) -> Use:

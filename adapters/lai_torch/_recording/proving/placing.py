@@ -15,7 +15,7 @@ from lai_torch._recording.proving.reindexed import (
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known
 from lai_torch._recording.watching.sample_axis import (
-    Layout,
+    SampleAxis,
     candidates,
     fitting,
     magnitude,
@@ -36,24 +36,24 @@ class Unplaced(Exception):  # noqa: N818, it asks for another recording and is n
 
 
 class Places:
-    """The layouts that a recording's uses may have, fewer with every piece of evidence."""
+    """The sample axes that a recording's uses may have, fewer with every piece of evidence."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        few = 1 if recorder.samples == 1 else None  # whatever the layout, all is that sample's
+        few = 1 if recorder.samples == 1 else None  # whatever the sample axis, all is that sample's
         self.allowed = {use: _shaped(use, recorder.samples)[:few] for use in recorder.uses}
         self.told: set[Use] = set()
         self.precision = precision_of(recorder)
 
     def narrow_by_gradients(self, values: Tensor, *, compared: bool) -> None:
-        """Keep the layouts under which no output of one sample goes into the losses of others.
+        """Keep the sample axes under which no output of one sample goes into the losses of others.
 
-        Where the losses are `compared` to those of other batches, an operation that has no such layout
+        Where the losses are `compared` to those of other batches, an operation that has no such sample axis
         may stay without: its result need hold no samples at all, as one expert's matrix does.
         """
-        uses = [use for use in self.recorder.uses if use.tap.gradient is not None]
+        uses = [use for use in self.recorder.uses if use.probe.gradient is not None]
         largest = max(
-            (magnitude(use.tap.gradient) for use in uses if use.tap.gradient is not None), default=0.0
+            (magnitude(use.probe.gradient) for use in uses if use.probe.gradient is not None), default=0.0
         )
         weights = powers_of_two(values, self.recorder.dtypes)
         if (
@@ -62,8 +62,8 @@ class Places:
             weights = weights / 128.0
         receive(self.recorder, (values * weights).sum(), "second")
         for use in uses:
-            first, second = use.tap.gradient, use.tap.second
-            use.tap.second = None
+            first, second = use.probe.gradient, use.probe.second
+            use.probe.second = None
             if first is None or second is None:
                 continue
             within = rounding(first, precision=self.precision, largest=largest)
@@ -81,7 +81,7 @@ class Places:
             self._keep(use, kept, telling=magnitude(first) > within)
 
     def narrow_by_moving(self, other: Reindexed) -> None:
-        """Keep the layouts under which a layer's input moves with the samples."""
+        """Keep the sample axes under which a layer's input moves with the samples."""
         for use, moved in zip(self.recorder.uses, other.uses, strict=False):
             if use.kind not in {"direct", "operation"}:
                 sides = _rows(use), _rows(moved)
@@ -105,38 +105,40 @@ class Places:
         sides = _rows(use), _rows(moved)
         return not any(moves_along(*sides, one, other.index, self.precision) for one in self.allowed[use])
 
-    def _keep(self, use: Use, kept: list[Layout], *, telling: bool) -> None:
+    def _keep(self, use: Use, kept: list[SampleAxis], *, telling: bool) -> None:
         self.allowed[use] = kept
         if telling:
             self.told.add(use)
 
-    def chosen(self) -> dict[Use, Layout]:
-        """Return the likeliest layout of each use."""
+    def chosen(self) -> dict[Use, SampleAxis]:
+        """Return the likeliest sample axis of each use."""
         without = [use for use, allowed in self.allowed.items() if not allowed]
         if without:
             names = {name for use in without for name in use.weight.names}
             raise Unplaced(frozenset(names))
         return {use: allowed[0] for use, allowed in self.allowed.items()}
 
-    def certain(self) -> tuple[Layout | None, ...]:
-        """Return the layouts that later batches may take over; None where this one left them open."""
+    def certain(self) -> tuple[SampleAxis | None, ...]:
+        """Return the sample axes that later batches may take over; None where this one left them open."""
         pairs = ((use, self.allowed[use]) for use in self.recorder.uses)
         return tuple(allowed[0] if len(allowed) == 1 and use in self.told else None for use, allowed in pairs)
 
 
-def known_places(recorder: Recorder, known: Known) -> dict[Use, Layout] | None:
+def known_places(recorder: Recorder, known: Known) -> dict[Use, SampleAxis] | None:
     """Return where the samples are by what is known of another batch; None where it does not tell."""
     if tuple(use.signature for use in recorder.uses) != known.signatures:
         return None
     found = {}
-    for use, layout in zip(recorder.uses, known.layouts, strict=True):
+    for use, sample_axis in zip(recorder.uses, known.sample_axes, strict=True):
         allowed = _shaped(use, recorder.samples)
         if use.averaged_from is not None:
-            chosen: Layout | None = Layout(0)
-        elif layout is not None:
-            chosen = fitting(layout, allowed)
+            chosen: SampleAxis | None = SampleAxis(0)
+        elif sample_axis is not None:
+            chosen = fitting(sample_axis, allowed)
         else:
-            silent = recorder.every_layer and (use.tap.gradient is None or not magnitude(use.tap.gradient))
+            silent = recorder.every_layer and (
+                use.probe.gradient is None or not magnitude(use.probe.gradient)
+            )
             chosen = allowed[0] if allowed and (silent or len(allowed) == 1) else None
         if chosen is None:
             return None
@@ -149,17 +151,17 @@ def receive(
 ) -> list[Tensor | None]:
     """Send the gradient of `total` to the uses, kept as their gradient `into`; return that of `also`."""
     copies = [use for use in recorder.uses if use.kind == "direct"]
-    wanted = [*recorder.anchors, *(use.activations for use in copies), *also]
-    found = recorder.differentiate(total, wanted, into)[len(recorder.anchors) :] if wanted else ()
+    wanted = [*recorder.probe_leaves, *(use.activations for use in copies), *also]
+    found = recorder.differentiate(total, wanted, into)[len(recorder.probe_leaves) :] if wanted else ()
     for use, gradient in zip(copies, found, strict=False):
-        setattr(use.tap, into, gradient)
+        setattr(use.probe, into, gradient)
     return list(found[len(copies) :])
 
 
-def _shaped(use: Use, samples: int) -> list[Layout]:
-    """Return the layouts that the shapes allow."""
-    if "layouts" in use.options:
-        return list(use.options["layouts"])
+def _shaped(use: Use, samples: int) -> list[SampleAxis]:
+    """Return the sample axes that the shapes allow."""
+    if "sample_axes" in use.options:
+        return list(use.options["sample_axes"])
     return candidates(use.leading, samples, use.batch_axis)
 
 

@@ -18,7 +18,7 @@ from lai_torch._model.preserve import preserved
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.sample_axis import Layout, by_sample, differ, magnitude
+from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, differ, magnitude
 from lai_torch._recording.watching.uses import Use
 
 
@@ -132,14 +132,16 @@ def check_behind_zeros(
 
 def precision_of(recorder: Recorder) -> float:
     """Return the precision of the coarsest type that the model computes in."""
-    return max((torch.finfo(kind).eps for kind in recorder.dtypes), default=0.0)
+    return max((torch.finfo(dtype).eps for dtype in recorder.dtypes), default=0.0)
 
 
-def moves_along(found: Tensor, other: Tensor, layout: Layout, index: Tensor, precision: float) -> bool:
+def moves_along(
+    found: Tensor, other: Tensor, sample_axis: SampleAxis, index: Tensor, precision: float
+) -> bool:
     """Whether the other array's rows are those of the first at the samples `index`."""
     if found.shape != other.shape:
         return False
-    first, second = (by_sample(side.detach(), layout, len(index)) for side in (found, other))
+    first, second = (by_sample(side.detach(), sample_axis, len(index)) for side in (found, other))
     return alike(first[index.to(first.device)], second, precision)
 
 

@@ -27,14 +27,14 @@ def dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed
     inputs = inputs if recorder.every_layer else recorder.cut(inputs)
     matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
     constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
-    output, tap = recorder.tap(functional.linear(inputs, matrix, constant))
+    output, probe = recorder.probe(functional.linear(inputs, matrix, constant))
     computed = as_computed(inputs)
     kept = recorder.kept(computed, "dense")
     recorder.note(
         Use(
             "dense",
             whole,
-            tap,
+            probe,
             kept,
             offset if joined else None,
             transposed=transposed != turned,

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import resolve_name
 
-from lai_torch._recording.watching.probes import Tap
+from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
-from lai_torch._recording.watching.sample_axis import Layout, candidates
+from lai_torch._recording.watching.sample_axis import SampleAxis, candidates
 from lai_torch._recording.watching.uses import Source, Use
 
 
@@ -44,16 +44,20 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
     """Return the parameter, once per sample along every axis of `shape` that may hold the samples."""
     aligned = (1,) * (len(shape) - source.tensor.ndim) + tuple(source.tensor.shape)
     free = [length if size == 1 else 0 for length, size in zip(shape, aligned, strict=True)]
-    layouts = [
-        layout for layout in candidates(free, recorder.samples, recorder.batch_axis) if free[layout.axis]
+    sample_axes = [
+        sample_axis
+        for sample_axis in candidates(free, recorder.samples, recorder.batch_axis)
+        if free[sample_axis.axis]
     ]
-    layouts = [layout for layout in layouts if layout.inner == 1] or layouts  # copies take memory
-    if not layouts:
+    sample_axes = [
+        sample_axis for sample_axis in sample_axes if sample_axis.inner == 1
+    ] or sample_axes  # copies take memory
+    if not sample_axes:
         return _own_rows(recorder, source, aligned, shape)
     expanded = list(aligned)
-    for layout in layouts:
-        expanded[layout.axis] = shape[layout.axis]
-    return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded), layouts)
+    for sample_axis in sample_axes:
+        expanded[sample_axis.axis] = shape[sample_axis.axis]
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned).expand(expanded), sample_axes)
 
 
 def _own_rows(
@@ -61,19 +65,24 @@ def _own_rows(
 ) -> Tensor | None:
     """Return what already has a row per sample (a table read with constant ids): row i is sample i's."""
     pairs = enumerate(zip(aligned, shape, strict=True))
-    layouts = [Layout(axis) for axis, (size, length) in pairs if size == length == recorder.samples]
-    if source.whole or not layouts:
+    sample_axes = [SampleAxis(axis) for axis, (size, length) in pairs if size == length == recorder.samples]
+    if source.whole or not sample_axes:
         return None
-    return leaf(recorder, source, source.tensor.detach().reshape(aligned), layouts, own_rows=True)
+    return leaf(recorder, source, source.tensor.detach().reshape(aligned), sample_axes, own_rows=True)
 
 
 def leaf(
-    recorder: Recorder, source: Source, copies: Tensor, layouts: list[Layout], *, own_rows: bool = False
+    recorder: Recorder,
+    source: Source,
+    copies: Tensor,
+    sample_axes: list[SampleAxis],
+    *,
+    own_rows: bool = False,
 ) -> Tensor:
-    """Make `copies` of a parameter a leaf whose gradient is recorded, samples along one of `layouts`."""
+    """Make `copies` of a parameter a leaf whose gradient is recorded, samples along one of `sample_axes`."""
     copies = copies.detach().requires_grad_()
-    use = Use("direct", source, Tap(), copies, batch_axis=recorder.batch_axis)
-    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows, layouts=layouts)
+    use = Use("direct", source, Probe(), copies, batch_axis=recorder.batch_axis)
+    use.options.update(shape=tuple(source.tensor.shape), own_rows=own_rows, sample_axes=sample_axes)
     recorder.note(use)
     return recorder.mark(copies)
 
@@ -90,10 +99,10 @@ def _expand(recorder: Recorder, func: Any, tensor: Any, *sizes: Any, **kwargs: A
     expanded = func(tensor.detach(), *sizes, **kwargs)
     aligned = (1,) * (expanded.ndim - tensor.ndim) + tuple(tensor.shape)
     pairs = enumerate(zip(expanded.shape, aligned, strict=True))
-    layouts = [Layout(axis) for axis, pair in pairs if pair == (recorder.samples, 1)]
-    if expanded.ndim < 2 or recorder.samples == 1 or not layouts:
+    sample_axes = [SampleAxis(axis) for axis, pair in pairs if pair == (recorder.samples, 1)]
+    if expanded.ndim < 2 or recorder.samples == 1 or not sample_axes:
         return NotImplemented
-    return leaf(recorder, source, expanded, layouts)
+    return leaf(recorder, source, expanded, sample_axes)
 
 
 def _affine(recorder: Recorder, normalized: Tensor, weight: Any, bias: Any, axis: int | None) -> Tensor:

@@ -43,9 +43,9 @@ def product(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transpos
     if samples is None:
         return NotImplemented
     matrix = weight.detach()
-    output, tap = recorder.tap(functional.linear(inputs, matrix.T if transposed else matrix))
+    output, probe = recorder.probe(functional.linear(inputs, matrix.T if transposed else matrix))
     rows = slice(0, inputs.shape[0])
-    use = Routed(part.source, part.matrix, tap, inputs.detach(), samples, rows, inputs._version)
+    use = Routed(part.source, part.matrix, probe, inputs.detach(), samples, rows, inputs._version)
     recorder.note_routed([use])
     recorder.experts.follow(output, samples)
     return output
@@ -62,11 +62,11 @@ def grouped(recorder: Recorder, func: Any, rows: Any, weight: Any, **options: An
     samples = recorder.experts.samples_of(rows)
     if samples is None or options.get("bias") is not None:
         return NotImplemented
-    output, tap = recorder.tap(func(rows, weight.detach(), **options))
+    output, probe = recorder.probe(func(rows, weight.detach(), **options))
     inputs, bounds = rows.detach(), [0, *ends.tolist()]
     parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
     recorder.note_routed(
-        Routed(source, matrix, tap, inputs[part], samples[part], part, rows._version)
+        Routed(source, matrix, probe, inputs[part], samples[part], part, rows._version)
         for matrix, part in enumerate(parts)
         if part.stop > part.start
     )

@@ -77,7 +77,7 @@ def _convolution(
     inputs = input if recorder.every_layer else recorder.cut(input)
     options = (stride, padding, dilation, groups)
     output = func(inputs, recorder.cut(weight), None if bias is None else recorder.cut(bias), *options)
-    output, tap = recorder.tap(output)
+    output, probe = recorder.probe(output)
     geometry = {
         "kernel": kernel,
         "stride": stride,
@@ -86,7 +86,7 @@ def _convolution(
         "groups": groups,
     }
     kept = recorder.kept(as_computed(inputs), "convolution")
-    use = Use("convolution", source, tap, kept, offset, options=geometry)
+    use = Use("convolution", source, probe, kept, offset, options=geometry)
     recorder.note(use)
     return output
 
@@ -129,9 +129,9 @@ def _embedding(
         or max_norm is not None
     ):
         return NotImplemented
-    output, tap = recorder.tap(functional.embedding(input, weight.detach()))
+    output, probe = recorder.probe(functional.embedding(input, weight.detach()))
     padding = None if padding_idx is None else padding_idx % weight.shape[0]
-    recorder.note(Use("embedding", source, tap, input, options={"padding": padding}))
+    recorder.note(Use("embedding", source, probe, input, options={"padding": padding}))
     return output
 
 

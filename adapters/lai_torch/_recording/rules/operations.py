@@ -2,7 +2,7 @@
 
 Whatever a function does, the gradient of one sample's loss for its parameter is the function's pullback
 of that sample's part of the output gradient. So the function runs on a copy of the parameter, its output
-gets a tap, and the pullback waits until a record asks for it.
+gets a probe, and the pullback waits until a record asks for it.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,16 @@ def operation(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     copies = {key: source.tensor.detach().requires_grad_() for key, source in sources.items()}
     out = func(*mapped(args, _replacing(copies)), **mapped(kwargs, _replacing(copies)))
-    tapped: dict[int, Tensor] = {}
+    probed: dict[int, Tensor] = {}
     for result in tensors(out):
-        if not result.requires_grad or id(result) in tapped:
+        if not result.requires_grad or id(result) in probed:
             continue
-        tapped[id(result)], tap = recorder.tap(result.clone())
+        probed[id(result)], probe = recorder.probe(result.clone())
         for key, source in sources.items():
-            use = Use("operation", source, tap, result, batch_axis=recorder.batch_axis)
+            use = Use("operation", source, probe, result, batch_axis=recorder.batch_axis)
             use.options.update(leaf=copies[key], function=resolve_name(func) or str(func))
             recorder.note(use)
-    return mapped(out, _replacing(tapped)) if tapped else out
+    return mapped(out, _replacing(probed)) if probed else out
 
 
 def _replacing(copies: dict[int, Tensor]) -> Callable[[Tensor], Tensor]:

@@ -19,23 +19,25 @@ from lai_torch._recording.watching.uses import Use
 
 
 def gates_between(
-    before: Use, inputs: Tensor, anchors: Sequence[Tensor], name: str, kinds: set[torch.dtype]
+    before: Use, inputs: Tensor, probe_leaves: Sequence[Tensor], name: str, dtypes: set[torch.dtype]
 ) -> Tensor:
     """Return the gates between the layer `before` and the layer `name`, `(n, d)`.
 
-    `kinds` are the types that the model computes in.
+    `dtypes` are the types that the model computes in.
 
     Raises
     ------
     ValueError
         If `inputs` is not the output of the layer before, put through a function entry by entry.
     """
-    if not inputs.requires_grad or nearest(inputs) != [before.tap]:
+    if not inputs.requires_grad or nearest(inputs) != [before.probe]:
         raise not_a_chain(name, f"does not come from the output of layer {before.name!r} alone")
-    powers = powers_of_two(inputs, kinds)
-    underflow = max(torch.finfo(kind).tiny for kind in kinds)
-    ones, scaled = (_pulled(before, inputs, factor, anchors) for factor in (torch.ones_like(inputs), powers))
-    before.tap.gradient = None
+    powers = powers_of_two(inputs, dtypes)
+    underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
+    ones, scaled = (
+        _vjp(before, inputs, factor, probe_leaves) for factor in (torch.ones_like(inputs), powers)
+    )
+    before.probe.gradient = None
     if ones.shape != inputs.shape or differ(scaled, powers * ones, underflow * powers):
         raise not_a_chain(name, f"mixes entries of the output of layer {before.name!r}")
     return ones
@@ -52,9 +54,9 @@ def refused(name: str) -> ValueError:
     return not_a_chain(name, "goes into a convolution")
 
 
-def _pulled(before: Use, inputs: Tensor, factor: Tensor, anchors: Sequence[Tensor]) -> Tensor:
-    """Return the product of `factor` and the Jacobian, which arrives at the tap of the layer before."""
-    before.tap.gradient = None
-    torch.autograd.grad(inputs, list(anchors), factor, retain_graph=True, allow_unused=True)
-    found = before.tap.gradient
+def _vjp(before: Use, inputs: Tensor, factor: Tensor, probe_leaves: Sequence[Tensor]) -> Tensor:
+    """Return the product of `factor` and the Jacobian, which arrives at the probe of the layer before."""
+    before.probe.gradient = None
+    torch.autograd.grad(inputs, list(probe_leaves), factor, retain_graph=True, allow_unused=True)
+    found = before.probe.gradient
     return torch.zeros_like(inputs) if found is None else found

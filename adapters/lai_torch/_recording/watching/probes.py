@@ -1,4 +1,4 @@
-"""A tap on a layer's output: reads the gradient that arrives there, changes nothing."""
+"""A probe on a layer's output: reads the gradient that arrives there, changes nothing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class Tap:
+class Probe:
     """Where one output's gradients are received.
 
     Attributes
@@ -33,46 +33,46 @@ class Tap:
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor, tap: Tap) -> Tensor:
-        ctx.tap = tap
+    def forward(ctx: Any, output: Tensor, leaf: Tensor, probe: Probe) -> Tensor:
+        ctx.probe = probe
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
-        ctx.tap.receive(gradients[0])
+        ctx.probe.receive(gradients[0])
         return gradients[0], None, None
 
 
-def attach(output: Tensor, anchor: Tensor) -> tuple[Tensor, Tap]:
-    """Put a tap on a fresh `output`, in place, so that a later in-place activation does not hide it.
+def attach(output: Tensor, leaf: Tensor) -> tuple[Tensor, Probe]:
+    """Put a probe on a fresh `output`, in place, so that a later in-place activation does not hide it.
 
-    `anchor` is a leaf that requires a gradient: differentiating with respect to it makes every
-    gradient arrive at its tap, without one for any parameter.
+    `leaf` is a leaf that requires a gradient: differentiating with respect to it makes every
+    gradient arrive at its probe, without one for any parameter.
     """
     if output._is_view():
         output = torch.ops.aten._unsafe_view.default(output, output.shape)
-    tap = Tap()
-    return _Read.apply(output, anchor, tap), tap
+    probe = Probe()
+    return _Read.apply(output, leaf, probe), probe
 
 
-def nearest(loss: Tensor) -> list[Tap]:
-    """Return the taps that `loss` reaches without passing another tap: those of the final layers."""
-    found: list[Tap] = []
+def nearest(loss: Tensor) -> list[Probe]:
+    """Return the probes that `loss` reaches without passing another probe: those of the final layers."""
+    found: list[Probe] = []
     for node in _walk(loss.grad_fn):
-        if (tap := getattr(node, "tap", None)) is not None and tap not in found:
-            found.append(tap)
+        if (probe := getattr(node, "probe", None)) is not None and probe not in found:
+            found.append(probe)
     return found
 
 
-def leaves(loss: Tensor, *, past_taps: bool) -> list[Tensor]:
-    """Return the leaves that `loss` is computed from, all or those it reaches without passing a tap."""
-    nodes = _walk(loss.grad_fn, past_taps=past_taps)
+def leaves(loss: Tensor, *, past_probes: bool) -> list[Tensor]:
+    """Return the leaves that `loss` is computed from, all or those it reaches without passing a probe."""
+    nodes = _walk(loss.grad_fn, past_probes=past_probes)
     return [node.variable for node in nodes if hasattr(node, "variable")]
 
 
-def _walk(start: Any, *, past_taps: bool = False) -> Iterator[Any]:
-    """Yield the nodes of an autograd graph, going past one that has a tap or not."""
+def _walk(start: Any, *, past_probes: bool = False) -> Iterator[Any]:
+    """Yield the nodes of an autograd graph, going past one that has a probe or not."""
     pending, seen = [start], set()
     while pending:
         node = pending.pop()
@@ -80,5 +80,5 @@ def _walk(start: Any, *, past_taps: bool = False) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        if past_taps or getattr(node, "tap", None) is None:
+        if past_probes or getattr(node, "probe", None) is None:
             pending.extend(before for before, _ in node.next_functions)

@@ -2,7 +2,7 @@
 
 A `TorchFunctionMode` sees every call of the model, functional ones included, so that nothing
 depends on module hooks. Parameters are known by identity. Where a use is understood, the function
-runs on a detached parameter and its output gets a tap; what is not understood stays connected to
+runs on a detached parameter and its output gets a probe; what is not understood stays connected to
 the parameter itself, and shows in the end as a gradient that no use explains. So a gap cannot be
 silent.
 """
@@ -22,9 +22,9 @@ from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.origins import Origins
 from lai_torch._recording.watching.plan import Calls
-from lai_torch._recording.watching.probes import Tap, attach
+from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
-from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
+from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._recording.watching.templates import Template, template
 from lai_torch._recording.watching.uses import Use
 
@@ -88,7 +88,7 @@ class Recorder(TorchFunctionMode, Origins):
         every_layer: bool,
         other: Rule | None = None,
         shortcut: Shortcut | None = None,
-        known: Sequence[Layout | None] = (),
+        known: Sequence[SampleAxis | None] = (),
         skipped: frozenset[str] = frozenset(),
         live: bool = False,
         gates: bool = False,
@@ -115,7 +115,7 @@ class Recorder(TorchFunctionMode, Origins):
         self.experts = Experts(samples)
         self.batch_axis: int | None = None
         self.replaying = False
-        self._anchors: dict[torch.device, Tensor] = {}
+        self._probe_leaves: dict[torch.device, Tensor] = {}
 
     def fresh(self, batch: Iterable[Tensor]) -> "Recorder":
         """Return a recorder of another batch that treats the model as this one does."""
@@ -140,7 +140,9 @@ class Recorder(TorchFunctionMode, Origins):
         if self.gates and not self.replaying:
             check_rows(inputs, self.samples, name)
             if self.uses:
-                self.uses[-1].gates = gates_between(self.uses[-1], inputs, self.anchors, name, self.dtypes)
+                self.uses[-1].gates = gates_between(
+                    self.uses[-1], inputs, self.probe_leaves, name, self.dtypes
+                )
 
     def kept(self, activations: Tensor, kind: str) -> Tensor:
         """Return what is kept of a layer's input: all of it, or its mean over positions."""
@@ -149,14 +151,14 @@ class Recorder(TorchFunctionMode, Origins):
             return activations
         if kind == "convolution":
             return activations.mean(tuple(range(2, activations.ndim)), keepdim=True)
-        known = self.known_layout(len(self.uses))
-        layouts = candidates(activations.shape[:-1], self.samples, self.batch_axis)
-        layout = None if known is None else fitting(known, layouts)
-        if layout is None or (activations.ndim == 2 and layout.inner == 1):
+        known = self.known_axis(len(self.uses))
+        sample_axes = candidates(activations.shape[:-1], self.samples, self.batch_axis)
+        sample_axis = None if known is None else fitting(known, sample_axes)
+        if sample_axis is None or (activations.ndim == 2 and sample_axis.inner == 1):
             return activations
-        return masked_mean(by_sample(activations, layout, self.samples), self.valid)
+        return masked_mean(by_sample(activations, sample_axis, self.samples), self.valid)
 
-    def known_layout(self, index: int) -> Layout | None:
+    def known_axis(self, index: int) -> SampleAxis | None:
         """Return where the samples were at a use in an earlier recording, if there was one."""
         return self.known[index] if index < len(self.known) else None
 
@@ -175,7 +177,7 @@ class Recorder(TorchFunctionMode, Origins):
     ) -> tuple[Tensor | None, ...]:
         """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
 
-        What arrives at the taps is kept as their gradient `into`.
+        What arrives at the probes is kept as their gradient `into`.
 
         Raises
         ------
@@ -183,13 +185,13 @@ class Recorder(TorchFunctionMode, Origins):
             If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
         """
         for use in self.uses:
-            use.tap.into = into
+            use.probe.into = into
             if into is not None and use.kind != "direct":
-                setattr(use.tap, into, None)  # what a gradient inside the forward pass may have left
+                setattr(use.probe, into, None)  # what a gradient inside the forward pass may have left
         for routed in self.experts.uses:
-            routed.tap.into = into if into == "gradient" else None
+            routed.probe.into = into if into == "gradient" else None
             if into == "gradient":
-                routed.tap.gradient = None
+                routed.probe.gradient = None
         self.replaying = True
         try:
             with self:
@@ -206,21 +208,21 @@ class Recorder(TorchFunctionMode, Origins):
             self.replaying = False
 
     @property
-    def anchors(self) -> list[Tensor]:
-        """The leaves that the taps hang from, one a device."""
-        return list(self._anchors.values())
+    def probe_leaves(self) -> list[Tensor]:
+        """The leaves that the probes hang from, one a device."""
+        return list(self._probe_leaves.values())
 
-    def tap(self, output: Tensor) -> tuple[Tensor, Tap]:
-        """Put a tap on `output`."""
+    def probe(self, output: Tensor) -> tuple[Tensor, Probe]:
+        """Put a probe on `output`."""
         if self.shortcut is not None and len(self.uses) < self.shortcut.last:
-            return self.mark(output), Tap()
+            return self.mark(output), Probe()
         if self.shortcut is not None:
             torch.set_grad_enabled(mode=True)
         device = output.device
-        if device not in self._anchors:
-            self._anchors[device] = torch.zeros((), device=device, requires_grad=True)
-        tapped, tap = attach(output, self._anchors[device])
-        return self.mark(tapped), tap
+        if device not in self._probe_leaves:
+            self._probe_leaves[device] = torch.zeros((), device=device, requires_grad=True)
+        probed, probe = attach(output, self._probe_leaves[device])
+        return self.mark(probed), probe
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -265,7 +267,7 @@ class Recorder(TorchFunctionMode, Origins):
         cut = self.shortcut
         if cut is None or self.live or self.replaying or len(self.uses) > cut.last or self.every_layer:
             return None
-        known = self.known_layout(len(self.uses) - 1)
+        known = self.known_axis(len(self.uses) - 1)
         return template(func, args, kwargs, self.uses[-1], out, known, self.samples, self.valid)
 
     def _check_differentiable(self) -> None:

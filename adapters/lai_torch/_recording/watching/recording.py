@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._recording.watching.routed import Routed
-from lai_torch._recording.watching.sample_axis import Layout
+from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 
@@ -18,7 +18,7 @@ class Known:
     ----------
     signatures
         The uses, in order: their kinds, parameters and axes.
-    layouts
+    sample_axes
         Where the samples are in each; None where that batch did not tell.
     skipped
         Names of parameters whose uses have no axis for the samples, or do not explain them.
@@ -35,7 +35,7 @@ class Known:
     """
 
     signatures: tuple[tuple[str, str, int], ...]
-    layouts: tuple[Layout | None, ...]
+    sample_axes: tuple[SampleAxis | None, ...]
     skipped: frozenset[str]
     trainable: frozenset[str]
     proved: bool
@@ -47,7 +47,9 @@ class Known:
         """Return it as plain values."""
         return {
             "signatures": [list(signature) for signature in self.signatures],
-            "layouts": [None if layout is None else astuple(layout) for layout in self.layouts],
+            "sample_axes": [
+                None if sample_axis is None else astuple(sample_axis) for sample_axis in self.sample_axes
+            ],
             "skipped": sorted(self.skipped),
             "trainable": sorted(self.trainable),
             "proved": self.proved,
@@ -61,7 +63,10 @@ class Known:
         """Return what `state` was made of."""
         return cls(
             tuple((kind, name, axes) for kind, name, axes in state["signatures"]),
-            tuple(None if layout is None else Layout(*layout) for layout in state["layouts"]),
+            tuple(
+                None if sample_axis is None else SampleAxis(*sample_axis)
+                for sample_axis in state["sample_axes"]
+            ),
             frozenset(state["skipped"]),
             frozenset(state["trainable"]),
             state["proved"],
@@ -83,7 +88,7 @@ class Recording:
         Every use of a parameter that is understood, in order.
     last
         The use that is the last layer; None where Ghost needs none and LAI could read none.
-    layouts
+    sample_axes
         Where the samples are in each use's output.
     unexplained
         Parameters with a gradient that no record explains, and why.
@@ -110,7 +115,7 @@ class Recording:
     samples: int
     uses: list[Use]
     last: Use | None
-    layouts: dict[Use, Layout]
+    sample_axes: dict[Use, SampleAxis]
     unexplained: dict[str, str]
     losses: Tensor
     parameters: dict[str, nn.Parameter]

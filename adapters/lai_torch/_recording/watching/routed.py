@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._recording.watching.probes import Tap
+from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.uses import Source
 
 
@@ -27,21 +27,21 @@ class Routed:
     ----------
     source, matrix
         The parameter, and which of its matrices.
-    tap
+    probe
         Where the output gradient arrives; this use's are its `rows`.
     activations
         What the matrix is used on, `(k, d)`.
     samples
         Which sample each row is of, `(k,)`.
     rows
-        Which rows of what arrives at the tap are this use's.
+        Which rows of what arrives at the probe are this use's.
     version
         How often the activations had been written to when they were read.
     """
 
     source: Source
     matrix: int
-    tap: Tap
+    probe: Probe
     activations: Tensor
     samples: Tensor
     rows: slice

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Layout:
+class SampleAxis:
     """Axis `axis` holds the samples, merged with `inner` positions where that is not 1."""
 
     axis: int
@@ -21,53 +21,53 @@ class Layout:
     outermost: bool = True
 
 
-def candidates(leading: Sequence[int], samples: int, hint: int | None = None) -> list[Layout]:
-    """Return the layouts that an array's axes before its features allow, the likeliest first."""
-    exact = [Layout(axis) for axis, length in enumerate(leading) if length == samples]
+def candidates(leading: Sequence[int], samples: int, hint: int | None = None) -> list[SampleAxis]:
+    """Return the sample axes that an array's axes before its features allow, the likeliest first."""
+    exact = [SampleAxis(axis) for axis, length in enumerate(leading) if length == samples]
     if hint is not None:
-        exact.sort(key=lambda layout: layout.axis != hint)
+        exact.sort(key=lambda sample_axis: sample_axis.axis != hint)
     return exact + [
-        Layout(axis, length // samples, outermost)
+        SampleAxis(axis, length // samples, outermost)
         for axis, length in enumerate(leading)
         if length % samples == 0 and length > samples
         for outermost in (True, False)
     ]
 
 
-def fitting(known: Layout, allowed: Sequence[Layout]) -> Layout | None:
-    """Return the layout like the one `known` of another batch of the same model; None if there is none.
+def fitting(known: SampleAxis, allowed: Sequence[SampleAxis]) -> SampleAxis | None:
+    """Return the sample axis like the one `known` of another batch of the same model; None if there is none.
 
     Samples that were alone on their axis say nothing of how they would be merged with positions.
     """
-    for layout in allowed:
-        merged = known.inner > 1 and layout.outermost == known.outermost
-        if layout.axis == known.axis and (layout.inner == 1 or merged):
-            return layout
+    for sample_axis in allowed:
+        merged = known.inner > 1 and sample_axis.outermost == known.outermost
+        if sample_axis.axis == known.axis and (sample_axis.inner == 1 or merged):
+            return sample_axis
     return None
 
 
-def by_sample(tensor: Tensor, layout: Layout, samples: int) -> Tensor:
+def by_sample(tensor: Tensor, sample_axis: SampleAxis, samples: int) -> Tensor:
     """Return `tensor` (axes, then features) as `(n, d)`, or `(n, t, d)` where it has positions."""
-    if layout.axis == 0 and (layout.inner == 1 or layout.outermost):  # in front already
-        alone = tensor.ndim == 2 and layout.inner == 1
+    if sample_axis.axis == 0 and (sample_axis.inner == 1 or sample_axis.outermost):  # in front already
+        alone = tensor.ndim == 2 and sample_axis.inner == 1
         return tensor if alone else tensor.reshape(samples, -1, tensor.shape[-1])
-    if layout.inner == 1:
-        front = tensor.movedim(layout.axis, 0)
+    if sample_axis.inner == 1:
+        front = tensor.movedim(sample_axis.axis, 0)
         return front if tensor.ndim == 2 else front.reshape(samples, -1, tensor.shape[-1])
-    sizes = (samples, layout.inner) if layout.outermost else (layout.inner, samples)
-    split = tensor.unflatten(layout.axis, sizes)
-    front = split.movedim(layout.axis + (not layout.outermost), 0)
+    sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
+    split = tensor.unflatten(sample_axis.axis, sizes)
+    front = split.movedim(sample_axis.axis + (not sample_axis.outermost), 0)
     return front.reshape(samples, -1, tensor.shape[-1])
 
 
-def powers_of_two(like: Tensor, kinds: Iterable[torch.dtype]) -> Tensor:
+def powers_of_two(like: Tensor, dtypes: Iterable[torch.dtype]) -> Tensor:
     """Return a power of two per entry of `like`, in no order and the same ones at every call.
 
     A float times one is not rounded, so that what is linear in its weights shows it bit for bit in
     every type. Along an axis, every 64 entries in a row have different ones, every 8 where the model
-    computes in float16, which holds no more beside a gradient; `kinds` are the types it computes in.
+    computes in float16, which holds no more beside a gradient; `dtypes` are the types it computes in.
     """
-    levels = 8 if torch.float16 in kinds else 64
+    levels = 8 if torch.float16 in dtypes else 64
     generator = torch.Generator().manual_seed(0)
     exponents = torch.zeros((), dtype=torch.int64, device=like.device)
     for length in like.shape:
@@ -77,15 +77,17 @@ def powers_of_two(like: Tensor, kinds: Iterable[torch.dtype]) -> Tensor:
     return powers[exponents]
 
 
-def own_rows(gradient: Tensor, weighted: Tensor, layout: Layout, weights: Tensor, within: float) -> bool:
-    r"""Whether no row of a gradient feeds another sample's loss than `layout` says.
+def own_rows(
+    gradient: Tensor, weighted: Tensor, sample_axis: SampleAxis, weights: Tensor, within: float
+) -> bool:
+    r"""Whether no row of a gradient feeds another sample's loss than `sample_axis` says.
 
     `gradient` is that of :math:`\sum_i l_i`, `weighted` that of :math:`\sum_i w_i l_i` with powers of
     two. A row belongs to sample i alone exactly if its second gradient is `w_i` times its first:
     otherwise some other loss depends on it (for almost all weights). A leak between two samples of one
     weight, as there are among more than 64, is not seen: prove models on small batches.
     """
-    first, second = (by_sample(side, layout, weights.shape[0]) for side in (gradient, weighted))
+    first, second = (by_sample(side, sample_axis, weights.shape[0]) for side in (gradient, weighted))
     own = second / weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
     return not differ(own, first, within)
 

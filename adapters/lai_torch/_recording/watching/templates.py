@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lai_torch._model.valid import masked_mean
-from lai_torch._recording.watching.probes import Tap
-from lai_torch._recording.watching.sample_axis import Layout, by_sample, candidates, fitting
+from lai_torch._recording.watching.probes import Probe
+from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._recording.watching.uses import Use
 
 
@@ -30,7 +30,7 @@ class Template:
         The input's.
     use
         What was recorded, without activations.
-    layout
+    sample_axis
         Where the samples are in the input, for the mean over positions; None: the input is kept whole, or
         its mean over space.
     averaged
@@ -41,7 +41,7 @@ class Template:
     shape: torch.Size
     dtype: torch.dtype
     use: Use
-    layout: Layout | None
+    sample_axis: SampleAxis | None
     averaged: bool
 
     def fits(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -67,7 +67,7 @@ class Template:
         return Use(
             use.kind,
             use.weight,
-            Tap(),
+            Probe(),
             self.kept(inputs, samples, valid),
             use.bias,
             use.transposed,
@@ -80,9 +80,9 @@ class Template:
         """Return what is kept of an input."""
         if not self.averaged:
             return inputs
-        if self.layout is None:
+        if self.sample_axis is None:
             return inputs.mean(tuple(range(2, inputs.ndim)), keepdim=True)
-        return masked_mean(by_sample(inputs, self.layout, samples), valid)
+        return masked_mean(by_sample(inputs, self.sample_axis, samples), valid)
 
 
 def template(
@@ -91,7 +91,7 @@ def template(
     kwargs: dict[str, Any],
     use: Use,
     out: Tensor,
-    known: Layout | None,
+    known: SampleAxis | None,
     samples: int,
     valid: Tensor | None,
 ) -> Template | None:
@@ -104,12 +104,12 @@ def template(
         return None
     inputs = args[places[0]]
     averaged = tuple(use.activations.shape) != tuple(inputs.shape)
-    layout = None
+    sample_axis = None
     if known is not None and use.kind == "dense":
-        layout = fitting(known, candidates(inputs.shape[:-1], samples, use.batch_axis))
-    blank = replace(use, activations=use.activations.new_empty(0), tap=Tap())
-    found = Template(places[0], inputs.shape, inputs.dtype, blank, layout, averaged)
-    if not found.fits(args, kwargs) or (averaged and use.kind == "dense" and layout is None):
+        sample_axis = fitting(known, candidates(inputs.shape[:-1], samples, use.batch_axis))
+    blank = replace(use, activations=use.activations.new_empty(0), probe=Probe())
+    found = Template(places[0], inputs.shape, inputs.dtype, blank, sample_axis, averaged)
+    if not found.fits(args, kwargs) or (averaged and use.kind == "dense" and sample_axis is None):
         return None
     same = torch.equal(found.kept(inputs.detach(), samples, valid), use.activations)
     return found if same and torch.equal(func(*args), out) else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lai_torch._recording.watching.probes import Tap
+from lai_torch._recording.watching.probes import Probe
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Use:
         `operation`, for any other function, whose output gradient is pulled back sample by sample.
     weight, bias
         What is used.
-    tap
+    probe
         Where the output gradient arrives; of a direct use, the copies' own gradient.
     activations
         What it is used on: the input of a layer, the ids of an embedding, the copies of a direct use;
@@ -56,7 +56,7 @@ class Use:
 
     kind: str
     weight: Source
-    tap: Tap
+    probe: Probe
     activations: Tensor
     bias: Source | None = None
     transposed: bool = False
