@@ -130,3 +130,15 @@ def matmul(xp: Namespace, left: Array, right: Array) -> Array:
         with xp.autocast(kind, enabled=False):
             return xp.matmul(left, right)
     return xp.matmul(left, right)
+
+
+def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | None:
+    """Return the sums of the rows of `values` that have equal ids, `(rows, d)`; None on a namespace without.
+
+    The standard has no such function: torch and jax have their own, which read and write each number once.
+    """
+    if is_torch_namespace(xp):
+        return values.new_zeros((rows, values.shape[1])).index_add(0, ids, values)
+    if is_jax_array(values):
+        return xp.zeros((rows, values.shape[1]), dtype=values.dtype).at[ids].add(values)
+    return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, Namespace, cast, device_of, matmul
+from lai_core._engine.namespace import Array, Namespace, add_rows, cast, device_of, itemsize, matmul
 from lai_core._engine.outer import OuterGradient
 
 
@@ -57,6 +57,9 @@ class ReadGradient:
     def total(self, work: Workspace) -> Array:
         """Return the gradient of the table, `(rows, d)`, as many columns at once as fit."""
         xp, (n, t, d) = work.xp, self.gradients.shape
+        found = self._scattered(work)
+        if found is not None:
+            return found
         # Alive: ids, their order, runs, row numbers, of 8 bytes at most; for each column, its entries as they
         # come, in order, moved, added and joined, and the rows that are read off.
         columns, _ = work.fit_both(
@@ -75,6 +78,13 @@ class ReadGradient:
             sums = xp.take(_run_sums(xp, ids, xp.take(gradients, order, axis=0)), last, axis=0)
             parts.append(xp.where(present, sums, xp.zeros_like(sums[:1, :1])))
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+
+    def _scattered(self, work: Workspace) -> Array | None:
+        """Return the gradient of the table by a namespace's own sum over ids, where it has one that fits."""
+        n, t, d = self.gradients.shape
+        if (4 * n * t + self.rows) * d * itemsize(work.xp, work.dtype) > work.memory_budget:
+            return None
+        return add_rows(work.xp, self.rows, *self.flat(work))
 
     def along(self, direction: Array, work: Workspace) -> Array:
         """Return the inner product of every sample's gradient with a `total`."""

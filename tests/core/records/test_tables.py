@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
+from lai_core.records import _table
 from tests.core.estimators.test_contraction import peak
 from tests.support.backends import BACKENDS
 
@@ -95,3 +96,17 @@ def test_temporaries_keep_to_the_budget(dtype, tie):
     ample, small = (lai.ghost_scores(*sides, memory_budget=budget) for budget in (2**30, 2**17))
     np.testing.assert_allclose(ample, small, rtol=1e-3 if dtype == np.float16 else 1e-9)
     assert peak(lambda: lai.ghost_kernel(*sides)) > 2**19
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_a_namespaces_own_sum_over_ids_is_that_over_runs(backend, monkeypatch):
+    draws = np.random.default_rng(3)
+    ids = draws.integers(-1, 12, (6, 7))
+    trace = table(ids, draws.normal(size=(6, 7, 4)), 11, backend, padding=2)
+    called = []
+    own = _table.add_rows
+    monkeypatch.setattr(_table, "add_rows", lambda *given: called.append(own(*given)) or called[-1])
+    found = summed(backend, trace)
+    assert (called[-1] is not None) == (backend.name in {"torch", "jax"})
+    monkeypatch.setattr(_table, "add_rows", lambda *_: None)
+    np.testing.assert_allclose(found, summed(backend, trace), rtol=1e-12, atol=1e-14)
