@@ -22,6 +22,7 @@ import hashlib
 import json
 import math
 import os
+import random
 import select
 import signal
 import sys
@@ -47,7 +48,7 @@ TESTS = ["tests/core/**/test_*.py", *(f"tests/proofs/test_{name}.py" for name in
 BACKENDS = "not torch and not jax and not strict"
 FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
-SECONDS = 60
+SECONDS = 10
 """What a mutant may take: one that turns a loop endless is seen."""
 ENOUGH = 0.05
 """The share of all tests' time that one mutant may take."""
@@ -89,8 +90,11 @@ class Reach:
 class Mutation:
     """A plugin of pytest: once all tests are collected, try the mutants instead of running them."""
 
-    def __init__(self, chosen: list[Place], reach: dict[str, dict], equivalent: dict[str, str]) -> None:
+    def __init__(
+        self, chosen: list[Place], reach: dict[str, dict], equivalent: dict[str, str], minutes: float
+    ) -> None:
         """Turn the reach around: from lines to tests."""
+        self.minutes = minutes
         self.chosen, self.equivalent = chosen, equivalent
         self.seconds = {test: found["seconds"] for test, found in reach.items()}
         self.reach: dict[tuple[str, int], set[str]] = {}
@@ -108,7 +112,10 @@ class Mutation:
         """Try each mutant."""
         items = {item.nodeid: item for item in session.items}
         self.alive = functions(CORE)
+        end = time.monotonic() + 60.0 * self.minutes
         for number, place in enumerate(self.chosen):
+            if time.monotonic() > end:
+                break
             tests = [items[test] for test in self.tests(place) if test in items]
             if (
                 tests
@@ -265,6 +272,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="try one mutant in this many")
     parser.add_argument("--first", type=int, default=0, help="the first one tried")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many: a random sample")
     parser.add_argument("--only", nargs="*", default=[""], help="names that contain one of these texts")
     options = parser.parse_args()
     phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
@@ -274,9 +282,10 @@ def main() -> int:
     chosen = [p for p in listed if any(text in p.name for text in options.only)][
         options.first :: options.every
     ]
+    random.Random(0).shuffle(chosen)  # so that what was tried when it stops is a fair sample
     equivalent = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
     reached = reach()
-    mutation = Mutation(chosen, reached, equivalent)
+    mutation = Mutation(chosen, reached, equivalent, options.minutes)
     _pytest(mutation, sorted({test.partition("::")[0] for test in reached}))
     fates = mutation.fates
     if not fates:

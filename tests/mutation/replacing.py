@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.mutation.places import Place
 
+PLAIN = (bool, int, float, str, tuple, frozenset, dict)
+"""What a constant of a module is."""
 Functions = dict[tuple[str, str], list[types.FunctionType]]
 
 
@@ -22,9 +24,11 @@ def unchanged(place: Place, root: Path) -> Place:
 def functions(folder: Path) -> Functions:
     """Find every function of a folder that is alive, behind whatever decorates it."""
     found: Functions = {}
+    gc.unfreeze()  # the tests' set-up hides what it froze
     for each in gc.get_objects():
         if type(each) is types.FunctionType and each.__code__.co_filename.startswith(str(folder)):
             found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
+    gc.freeze()  # what no collection visits stays shared with every fork
     return found
 
 
@@ -76,7 +80,7 @@ def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
                 changed = True
     for name, value in vars(fresh).items():
         before = vars(old).get(name)
-        if isinstance(value, (type, types.FunctionType, types.ModuleType)) or repr(before) == repr(value):
+        if not isinstance(value, PLAIN) or " at 0x" in repr(value) or repr(before) == repr(value):
             continue
         for module in list(sys.modules.values()):
             if vars(module).get(name) is before:
