@@ -7,11 +7,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from experiments.harness import record as records
+from experiments.harness.page import document
 from experiments.harness.study import Study
 from experiments.measured.command import measured
 from experiments.noisy_labels.command import noisy_labels as demo
 from experiments.studies import STUDIES
 
+PAGE = Path(__file__).parents[1] / "docs" / "theory" / "studies.md"
 OUT = Path("build", "experiments")
 
 
@@ -53,6 +56,14 @@ def run_all(size: str | None, **options: Any) -> None:
         run_one(study, size, **options)
 
 
+def write_page() -> None:
+    """Judge the committed records anew, by the claims as they are, and write the documentation's page."""
+    for name, record in records.committed().items():
+        judged = record | {"claims": STUDIES[name].claims(record["methods"])}
+        records.write(judged, records.RESULTS / f"{name}.json")
+    PAGE.write_text(document(STUDIES.values()), encoding="utf-8")
+
+
 def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
     """Return a command with the options that all studies share."""
     return click.Command(name, params=[*SIZE, *OPTIONS], callback=run, help=about)
@@ -74,6 +85,9 @@ for each in STUDIES.values():
         command(each.name, f"{each.title} ({each.about}).", lambda each=each, **given: run_one(each, **given))
     )
 studies.add_command(command("all", "All of them.", run_all))
+studies.add_command(
+    click.Command("page", callback=write_page, help="Judge the committed records anew; write their page.")
+)
 studies.add_command(measured)
 studies.add_command(
     click.Command("noisy-labels", params=[*SIZE, *demo.params], callback=demo_or_study, help=demo.help)

@@ -1,9 +1,28 @@
 """A committed record as a page: a table of methods, the claims with their verdicts, its origin."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from experiments.harness import record as records
 from experiments.harness.study import Study
+
+OURS = ("ours", "not compared")
+"""What a claim's `paper` says where the paper makes none."""
+
+INTRODUCTION = """---
+file_format: mystnb
+kernelspec:
+  name: python3
+---
+
+# Experiments
+
+What curation is worth, against whom, at what cost. `python -m experiments NAME --full` makes each
+section's numbers, and `python -m experiments page` this page of them. Means and 95% intervals over
+seeds (Student's t, paired by seed); a claim *holds* or is *refuted* where its whole interval lies
+on one side of its bound, and is *undecided* else. Costs are operations in plain trainings, scoring
+and validation passes included. The networks are small, and so is what they settle: the opposite of
+a refuted claim is significant here; that no setting exists where it holds is not shown."""
 
 
 def found(study: Study) -> dict[str, Any]:
@@ -33,13 +52,58 @@ def claims_table(record: dict[str, Any]) -> str:
     return _markdown(lines)
 
 
-def page(study: Study) -> str:
-    """Return both, and on what it ran."""
+def section(study: Study) -> str:
+    """Return what was set up, the picture, both tables, and on what it ran; or that it has not been run."""
+    heading = f"## {study.title}: {study.about}\n\n{study.setting}"
+    if not (records.RESULTS / f"{study.name}.json").exists():
+        return (
+            f"{heading}\n\nNo result is committed yet; `python -m experiments {study.name} --full` makes one."
+        )
     record = found(study)
     config = record["config"]
     held = "".join(f"; {name} `{digest[:12]}`" for name, digest in config["data"].items())
-    where = f"`{config['command']}`; {len(config['seeds'])} seeds; {config['machine']}{held}."
-    return "\n\n".join([methods_table(study, record), "Claims:", claims_table(record), where])
+    origin = (
+        f"`{config['command']}`; {len(config['seeds'])} seeds; {config['machine']}{held}; "
+        f"{{download}}`all numbers as JSON <../../experiments/results/{study.name}.json>`."
+    )
+    parts = [heading, _picture(study), methods_table(study, record), "Claims:", claims_table(record), origin]
+    return "\n\n".join(parts)
+
+
+def document(studies: Iterable[Study]) -> str:
+    """Return the page of the documentation."""
+    every = list(studies)
+    return "\n\n".join([INTRODUCTION, verdicts(every), *(section(study) for study in every)]) + "\n"
+
+
+def verdicts(studies: Iterable[Study]) -> str:
+    """Return how many of the paper's own claims came out how, by study."""
+    lines = [["study", *records.VERDICTS], ["---", *["---:"] * len(records.VERDICTS)]]
+    for study in studies:
+        if (records.RESULTS / f"{study.name}.json").exists():
+            claims = found(study)["claims"].values()
+            of = [claim["verdict"] for claim in claims if claim["paper"] not in OURS]
+            lines.append([study.title, *(str(of.count(verdict)) for verdict in records.VERDICTS)])
+    return "What became of the claims that the paper itself makes:\n\n" + _markdown(lines)
+
+
+def _picture(study: Study) -> str:
+    return f"""```{{code-cell}}
+---
+tags: [remove-input]
+mystnb:
+  image:
+    alt: "{study.picture}"
+---
+import matplotlib.pyplot as plt
+
+from experiments.harness.page import found
+from experiments.studies import STUDIES
+
+study = STUDIES["{study.name}"]
+study.pictures(found(study))
+plt.show()
+```"""
 
 
 def _any(record: dict[str, Any], key: str) -> bool:

@@ -54,12 +54,17 @@ def compared(
     return judged([sign * (a - b) for a, b in zip(*pair, strict=True)], paper=paper, at_least=at_least)
 
 
-def judged(values: Sequence[float], *, paper: str, at_least: float = 0.0) -> dict[str, Any]:
-    """Judge that the mean of one number a seed is above a bound."""
+def judged(
+    values: Sequence[float], *, paper: str, at_least: float = 0.0, at_most: float | None = None
+) -> dict[str, Any]:
+    """Judge that the mean of one number a seed is above a bound; below one, where `at_most` is given."""
     low, high = interval(values)
     verdict = "undecided"
     if low is not None and high is not None:
-        verdict = "holds" if low > at_least else "refuted" if high < at_least else "undecided"
+        above, below = (
+            (low > at_least, high < at_least) if at_most is None else (high < at_most, low > at_most)
+        )
+        verdict = "holds" if above else "refuted" if below else "undecided"
     return {"paper": paper, "found": _digits(np.mean(values)), "interval": [low, high], "verdict": verdict}
 
 

@@ -34,8 +34,8 @@ class Study:
 
     Attributes
     ----------
-    name, title, about
-        The command, the heading, and what it stands for in the paper.
+    name, title, about, setting, picture
+        The command, the heading, what it stands for in the paper, what is compared, what its picture shows.
     config
         From `quick` or `full` to settings that JSON can hold; `seeds` among them.
     units
@@ -55,6 +55,8 @@ class Study:
     name: str
     title: str
     about: str
+    setting: str
+    picture: str
     config: Callable[[str], dict[str, Any]]
     units: Callable[[dict[str, Any]], Sequence[Unit]]
     claims: Callable[[Methods], dict[str, dict[str, Any]]]

@@ -115,10 +115,16 @@ class Run:
         return model
 
 
-def descend(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, weights: Tensor) -> None:
+def descend(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    weights: Tensor,
+    loss: Callable[..., Tensor] = LOSS,
+) -> None:
     """Take one step on the weighted sum of losses."""
     optimizer.zero_grad()
-    (weights * LOSS(model(batch[0]), batch[1])).sum().backward()
+    (weights * loss(model(batch[0]), batch[1])).sum().backward()
     optimizer.step()
 
 

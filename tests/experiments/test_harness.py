@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from experiments import __main__ as commands
 from experiments.harness import record as records
 from experiments.harness.cost import EVERY, Meter
+from experiments.harness.page import document
 from experiments.harness.statistics import compared, judged, summary
 from experiments.harness.study import Study, Unit, merged
 
@@ -62,6 +63,7 @@ def test_committed_records_fit_the_schema_and_hold_no_path_of_a_machine():
         assert record["config"]["size"] == "full"
         assert len(record["config"]["seeds"]) >= 5
         assert "/" not in record["config"]["machine"]
+        assert record["claims"] == commands.STUDIES[name].claims(record["methods"])
 
 
 def test_intervals_are_students():
@@ -81,6 +83,8 @@ def test_differences_are_taken_seed_by_seed():
     assert compared(methods, "b", "a", "accuracy", paper="", sign=-1)["verdict"] == "holds"
     assert compared(methods, "a", "b", "accuracy", paper="", at_least=0.1)["verdict"] == "undecided"
     assert judged([1.0], paper="")["verdict"] == "undecided"
+    assert judged([0.2, 0.21], paper="", at_most=0.5)["verdict"] == "holds"
+    assert judged([0.2, 0.21], paper="", at_most=0.1)["verdict"] == "refuted"
 
 
 def test_a_meter_counts_some_steps_for_all():
@@ -106,6 +110,8 @@ def study(calls, fails=False):
         name="made-up",
         title="Made up",
         about="nothing",
+        setting="What is compared.",
+        picture="Nothing.",
         config=lambda size: {"seeds": [0, 1]},
         units=lambda config: [Unit("all", s, lambda s=s: unit(s)) for s in config["seeds"]],
         claims=lambda methods: {"more": compared(methods, "oracle", "plain", "x", paper="none")},
@@ -151,6 +157,14 @@ def test_the_command_runs_a_study_and_shows_its_claims(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
         assert "holds  more: +1 (+1 to +1); paper: none" in result.output
         assert (tmp_path / name / "made-up.json").exists()
+
+
+def test_the_page_is_that_of_the_committed_records():
+    text = commands.PAGE.read_text(encoding="utf-8")
+    assert text == document(commands.STUDIES.values()), "run `python -m experiments page`"
+    for name, record in records.committed().items():
+        assert f"results/{name}.json" in text
+        assert all(claim in text for claim in record["claims"])
 
 
 @pytest.mark.slow

@@ -1,0 +1,45 @@
+"""The studies' own parts: the corpus with bad sequences, the history of scores, what they claim."""
+
+import numpy as np
+import pytest
+
+from experiments.data import prose
+from experiments.methods.base import auc
+from experiments.studies import STUDIES, dynamics, pretraining
+
+
+def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():
+    training, bad, clean, test = pretraining.corpus(0, 0.3, count=300)
+    assert bad.mean() == pytest.approx(0.3, abs=0.1)
+    assert len(clean) == 32
+    assert len(test) == 300
+    text = prose.prose()
+    letters = {number: letter for letter, number in prose.alphabet().items()}
+    written = ["".join(letters[int(i)] for i in row) for row in training]
+    assert all(line in text for line, wrong in zip(written, bad, strict=True) if not wrong)
+    copies = [line for line in written if line == pretraining.LICENCE[: pretraining.CONTEXT + 1]]
+    assert 0 < len(copies) < bad.sum()
+
+
+def test_an_auc_is_the_share_of_pairs_in_order():
+    signal, wrong = np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
+    assert auc(signal, wrong) == (1 + 1 + 1 + 0.5) / 4
+    assert auc(wrong.astype(float), wrong) == 1.0
+
+
+def test_every_sample_is_scored_once_an_epoch():
+    config = {"seeds": [0], "epochs": 2, "share": 0.4}
+    scores, own, wrong, accuracy = dynamics.history("plain, scored by LAI", 0, config)
+    assert scores.shape == (2, 1024)
+    assert (scores != 0).mean() > 0.99
+    assert wrong.mean() == pytest.approx(0.4, abs=1e-3)
+    assert own.shape == wrong.shape
+    assert 0.3 < accuracy < 1.0
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_every_study_has_a_null_an_oracle_and_enough_seeds(study):
+    assert study.null != study.oracle
+    assert len(study.config("full")["seeds"]) >= 5
+    units = study.units(study.config("full") | {"size": "full"})
+    assert len({(unit.name, unit.seed) for unit in units}) == len(units)
