@@ -118,6 +118,29 @@ def test_a_batch_on_another_device_is_named_by_its_side(side, name):
     assert all(map(torch.equal, before, model.parameters()))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.parametrize("run", [lai_torch.trace, lai_torch.coverage, lai_torch.selfcheck])
+def test_a_nested_tensor_is_named(layout, run):
+    rows = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(2, 4)], layout=layout)
+    with pytest.raises(ValueError, match=r"inputs: expected dense tensors, .* got a nested one; pad it"):
+        run(network(), LOSS, rows, torch.tensor([0, 1]))
+
+
+def test_a_sparse_tensor_is_named():
+    inputs, targets = data(4)
+    with pytest.raises(
+        ValueError, match=r"inputs: expected dense tensors, .* sparse_coo one; pass .to_dense"
+    ):
+        lai_torch.exact_scores(network(), LOSS, (inputs, targets), (inputs.to_sparse(), targets))
+
+
+def test_a_validation_set_without_numbers_is_named():
+    inputs, targets = data(4)
+    with pytest.raises(ValueError, match="validation: expected tensors that hold numbers"):
+        curated(network(), (inputs.to("meta"), targets)).score(inputs, targets)
+
+
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_a_step_needs_gradients_and_scores_do_not(off):
     curator = curated(network(), data(5))

@@ -166,6 +166,11 @@ def moved(batch: Batch, model: nn.Module) -> Batch:
 def on_device(tree: Any, device: torch.device) -> Any:
     """Return nested tuples, lists and mappings with their tensors on a device."""
     if isinstance(tree, Tensor):
+        if tree.is_meta and device.type != "meta":
+            msg = (
+                "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
+            )
+            raise ValueError(msg)
         return tree.to(device)
     if isinstance(tree, Mapping):
         return {key: on_device(value, device) for key, value in tree.items()}

@@ -74,16 +74,36 @@ def count(inputs: Any, targets: Any) -> int:
     Raises
     ------
     ValueError
-        If neither holds a tensor with an axis, or the batch is empty.
+        If neither holds a tensor with an axis, the batch is empty, or rows of it cannot be taken.
     """
+    for name, side in (("targets", targets), ("inputs", inputs)):
+        for tensor in tensors(side):
+            if tensor.is_nested:
+                raise _not_dense(name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask")
     for tensor in (*tensors(targets), *tensors(inputs)):
         if tensor.ndim:
             if not tensor.shape[0]:
                 msg = f"inputs: expected at least one sample, got a tensor of shape {tuple(tensor.shape)}"
                 raise ValueError(msg)
+            _check_rows(tensor.shape[0], targets=targets, inputs=inputs)
             return tensor.shape[0]
     msg = "inputs: expected a tensor with a batch axis among the inputs or the targets, got none"
     raise ValueError(msg)
+
+
+def _check_rows(samples: int, **sides: Any) -> None:
+    """Raise where no one can take some samples' rows of a tensor."""
+    for name, side in sides.items():
+        for tensor in tensors(side):
+            if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
+                kind = str(tensor.layout).removeprefix("torch.")
+                raise _not_dense(name, kind, "pass .to_dense()")
+
+
+def _not_dense(side: str, kind: str, way_out: str) -> ValueError:
+    return ValueError(
+        f"{side}: expected dense tensors, samples on the first axis, got a {kind} one; {way_out}"
+    )
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
