@@ -60,16 +60,36 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import sympy as sp
 
-from proofs._solver import boundary, decide
+from proofs._relations import (
+    AtMost,
+    Equal,
+    RefutedError,
+    Relation,
+    UndecidedError,
+    allowed,
+    search_points,
+    symbols_of,
+)
+from proofs._solver import decide
+from proofs._steps import Steps, draws
 
-POINTS = 12
-ATTEMPTS = 4000
+__all__ = [
+    "AtMost",
+    "Equal",
+    "RefutedError",
+    "Statement",
+    "Steps",
+    "UndecidedError",
+    "judge",
+    "search",
+    "width",
+]
 _BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
 
 
@@ -86,44 +106,6 @@ def wider(beyond: int) -> Iterator[None]:
         yield
     finally:
         _BEYOND.reset(token)
-
-
-class RefutedError(Exception):
-    """A step of a proof is wrong, and here are numbers that show it."""
-
-
-class UndecidedError(Exception):
-    """A step could be neither shown nor refuted: mend the proof."""
-
-
-@dataclass(frozen=True)
-class Equal:
-    """``lhs = rhs``, for scalars, explicit matrices and matrix expressions."""
-
-    lhs: Any
-    rhs: Any
-
-    def holds(self, values: Mapping[Any, Any]) -> bool:
-        """Whether it is true at a point."""
-        return _is_zero_number(_substitute(self.lhs, values) - _substitute(self.rhs, values))
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """``lhs <= rhs``, for real scalars; ``strict`` for ``<``."""
-
-    lhs: Any
-    rhs: Any
-    strict: bool = False
-
-    def holds(self, values: Mapping[Any, Any]) -> bool:
-        """Whether it is true at a point."""
-        slack = _substitute(self.rhs, values) - _substitute(self.lhs, values)
-        slack = slack if slack.is_Rational else sp.nsimplify(slack)
-        return bool(slack > 0) if self.strict else bool(slack >= 0)
-
-
-Relation = Equal | AtMost
 
 
 @dataclass(frozen=True)
@@ -198,37 +180,6 @@ class Statement:
         return sp.lambdify(arguments, expression, modules="numpy")
 
 
-class Steps:
-    """The only way for a proof to conclude anything; it counts the steps."""
-
-    def __init__(self) -> None:
-        """Start at no step."""
-        self.count = 0
-
-    def identity(self, name: str, left: Any, right: Any, given: Sequence[Relation] = ()) -> None:
-        """Show ``left = right`` by expansion and simplification, or refute it in numbers."""
-        self.count += 1
-        if not _shown_zero(left, right):
-            _refute(name, Equal(left, right), given)
-
-    def nonnegative(self, name: str, expression: Any, terms: Sequence[Any]) -> None:
-        """Show ``expression = sum(terms)`` and that each term is non-negative by its symbols."""
-        total = sp.Add(*terms)
-        self.identity(f"{name}: certificate", expression, total)
-        for term in terms:
-            if not _shown_nonnegative(term):
-                _refute(f"{name}: sign of {term}", AtMost(sp.Integer(0), term), ())
-
-    def implied(self, name: str, condition: Any) -> None:
-        """Show a condition that sympy's assumptions decide (``(1 - rho).is_positive``)."""
-        self.count += 1
-        simplified = sp.simplify(condition)
-        if simplified == sp.false:
-            raise RefutedError(f"{name}: {condition} is false")
-        if simplified != sp.true:
-            raise UndecidedError(f"{name}: {condition}")
-
-
 def judge(
     statement: Statement,
     proof: Callable[[Statement, Steps], None],
@@ -257,6 +208,12 @@ def judge(
     proof(statement, steps)
     if steps.count == 0:
         raise AssertionError(f"{statement.slug}: a proof without a step proves nothing")
+    for name, altered in _altered(statement):
+        try:
+            proof(altered, Steps())
+        except RefutedError:
+            continue
+        raise AssertionError(f"{statement.slug}: the proof does not notice another claim: {name}")
     for name, mutant in mutants.items():
         if search(mutant)[0] is None:
             raise AssertionError(f"{statement.slug}: mutant {name!r} was not seen to be false")
@@ -269,12 +226,33 @@ def judge(
     return counts | {"decided": sizes - len(at_points), "at_points": len(at_points)}
 
 
+def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
+    """Change one relation of the claim at a time, and nothing else of the statement."""
+    last = statement.depths[-1]
+    for index in range(len(statement.relations(last))):
+
+        def claim(depth: int, index: int = index) -> tuple[Relation, ...]:
+            relations = list(statement.relations(depth))
+            if index < len(relations):
+                relation = relations[index]
+                relations[index] = replace(relation, rhs=3 * relation.rhs + _seventh(relation.rhs))
+            return tuple(relations)
+
+        yield f"relation {index}, three times the right side and a seventh", replace(statement, claim=claim)
+
+
+def _seventh(like: Any) -> Any:
+    """Give a seventh, in every entry of a matrix."""
+    like = sp.sympify(like)
+    return sp.ones(*like.shape) / 7 if isinstance(like, (sp.MatrixBase, sp.MatrixExpr)) else sp.Rational(1, 7)
+
+
 def _is_about_its_arguments(statement: Statement) -> bool:
     """Whether the claim has any of the symbols that the statement's numbers are functions of."""
     if statement.arguments is None:
         return True
     depth = statement.depths[-1]
-    spoken = set(_symbols(statement.relations(depth), ()))
+    spoken = set(symbols_of(statement.relations(depth), ()))
     return bool(spoken & _symbols_of(list(statement.arguments(depth))))
 
 
@@ -316,7 +294,9 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
             found = None
             if decision.verdict == "open":
                 at_points.append(f"depth {depth}" + (", one width more" if beyond else ""))
-                found = _search_points(statement, depth, relations, given)
+                found = search_points(
+                    f"{statement.slug}, depth {depth}", relations, given, draws(statement, depth)
+                )
             elif decision.verdict == "fails":
                 found = {"point": "irrational"} if decision.point is None else dict(decision.point)
                 if decision.point is not None and not _violated(statement, depth, decision.point):
@@ -338,164 +318,10 @@ def _is_identity(relation: Relation) -> bool:
         return False
 
 
-def _search_points(
-    statement: Statement, depth: int, relations: Sequence[Relation], given: Sequence[Relation]
-) -> dict[Any, Any] | None:
-    """Try the ends of what is assumed, as the solver finds them, and random points."""
-    draw = random.Random(statement.slug)
-    symbols = _symbols(relations, given)
-    admissible = 0
-    for values in (*boundary(given, symbols), *[None] * ATTEMPTS):
-        if values is None:
-            chosen = dict(statement.sample(draw, depth)) if statement.sample else {}
-        else:
-            chosen = dict(values)
-        point = _point(symbols, draw, chosen)
-        if values is not None and not _defined((*given, *relations), point):
-            continue  # a quotient by zero: the statement says nothing there
-        if not all(condition.holds(point) for condition in given):
-            continue
-        if not all(relation.holds(point) for relation in relations):
-            return point
-        admissible += values is None  # the ends come on top of the random points
-        if admissible == POINTS * 4:
-            break
-    if admissible < POINTS:
-        raise UndecidedError(f"{statement.slug}: {admissible} admissible points at depth {depth}")
-    return None
-
-
-def _defined(relations: Sequence[Relation], point: Mapping[Any, Any]) -> bool:
-    undefined = (sp.nan, sp.zoo, sp.oo, -sp.oo)
-    try:
-        sides = [_substitute(side, point) for relation in relations for side in (relation.lhs, relation.rhs)]
-    except ValueError:  # the larger of a number and of none
-        return False
-    return not any(side.has(*undefined) for side in sides)
-
-
 def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
     given = all(condition.holds(values) for condition in statement.given(depth))
-    allowed = all(_allowed(symbol, value) for symbol, value in values.items())
+    allowed = all(allowed(symbol, value) for symbol, value in values.items())
     return given and allowed and not all(r.holds(values) for r in statement.relations(depth))
-
-
-def _allowed(symbol: Any, value: Any) -> bool:
-    """Whether a witness respects what its symbol assumes."""
-    if not isinstance(symbol, sp.Symbol):
-        return True
-    wanted = ("real", "integer", "positive", "nonnegative", "negative", "nonpositive", "nonzero")
-    value = sp.sympify(value)
-    return all(getattr(value, f"is_{name}") is True for name in wanted if getattr(symbol, f"is_{name}"))
-
-
-def _refute(name: str, relation: Relation, given: Sequence[Relation]) -> None:
-    """Raise `RefutedError` with numbers, or `UndecidedError` if none were found."""
-    draw = random.Random(name)
-    symbols = _symbols((relation,), given)
-    for _ in range(ATTEMPTS // 10):
-        values = _point(symbols, draw, {})
-        if all(condition.holds(values) for condition in given) and not relation.holds(values):
-            raise RefutedError(f"{name}: {relation} fails at {values}")
-    raise UndecidedError(f"{name}: {relation}")
-
-
-def _shown_zero(left: Any, right: Any) -> bool:
-    difference = left - right
-    if isinstance(difference, sp.MatrixBase):
-        return bool(difference.applyfunc(lambda entry: sp.simplify(sp.expand(entry))).is_zero_matrix)
-    difference = sp.expand(sp.expand(difference.doit()).doit())
-    difference = difference.replace(lambda e: isinstance(e, sp.Trace), _trace)
-    if isinstance(difference, sp.MatrixExpr):
-        return isinstance(difference, sp.ZeroMatrix)
-    return difference == 0 or sp.simplify(difference) == 0
-
-
-def _trace(trace: sp.Trace) -> Any:
-    """One spelling for ``tr(A B) = tr(B A) = tr(B' A')``, and sums and factors outside."""
-    inside = sp.expand(trace.arg.doit()).doit()
-    if isinstance(inside, sp.MatAdd):
-        return sum((_trace(sp.Trace(term)) for term in inside.args), sp.Integer(0))
-    factor, product = inside.as_coeff_mmul()
-    spellings = []
-    for word in (product, product.T.doit()):
-        letters = word.args if isinstance(word, sp.MatMul) else (word,)
-        turns = (letters[i:] + letters[:i] for i in range(len(letters)))
-        spellings += [sp.MatMul(*turn, evaluate=False) for turn in turns]
-    return factor * sp.Trace(min(spellings, key=str))
-
-
-def _shown_nonnegative(term: Any) -> bool:
-    term = sp.sympify(term)
-    if term.is_nonnegative or sp.factor(term).is_nonnegative:
-        return True
-    return term.is_Mul and all(_shown_nonnegative(factor) for factor in term.args)
-
-
-def _symbols(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
-    found: set[Any] = set()
-    for relation in (*relations, *given):
-        for side in (relation.lhs, relation.rhs):
-            found |= getattr(side, "free_symbols", set())
-    return sorted(found, key=str)
-
-
-def _point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, Any]) -> dict[Any, Any]:
-    """Draw a rational value for every symbol, sizes of matrices before matrices."""
-    matrices = [symbol for symbol in symbols if isinstance(symbol, sp.MatrixSymbol)]
-    sizes = set().union(*(sp.sympify(n).free_symbols for m in matrices for n in m.shape))
-    values = dict(chosen)
-    for symbol in (*sorted(sizes, key=str), *symbols):
-        if symbol in values or symbol in matrices:
-            continue
-        values[symbol] = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw)
-    for matrix in matrices:
-        if matrix not in values:
-            rows, columns = (int(sp.sympify(n).subs(values)) for n in matrix.shape)
-            entries = [_rational(draw) for _ in range(rows * columns)]
-            values[matrix] = sp.ImmutableMatrix(rows, columns, entries)
-    return values
-
-
-def _scalar(symbol: Any, draw: random.Random) -> Any:
-    if symbol.is_integer:
-        low = 1 if symbol.is_positive else 0 if symbol.is_nonnegative else -4
-        return sp.Integer(draw.randint(low, 5))
-    value = _rational(draw)
-    if symbol.is_negative or symbol.is_nonpositive:
-        value = -abs(value)
-    elif symbol.is_nonnegative:
-        value = abs(value)
-    return (
-        value
-        if value != 0 or symbol.is_zero is not False
-        else sp.Rational(1, 2) * (-1 if symbol.is_negative else 1)
-    )
-
-
-def _rational(draw: random.Random) -> sp.Rational:
-    return sp.Rational(draw.randint(-9, 9), draw.choice((1, 2, 3, 4, 7)))
-
-
-def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
-    expression = sp.sympify(expression)
-    scalars = {s: sp.sympify(v) for s, v in values.items() if not isinstance(s, sp.MatrixSymbol)}
-    sized = {
-        symbol: sp.MatrixSymbol(symbol.name, *value.shape)
-        for symbol, value in values.items()
-        if isinstance(symbol, sp.MatrixSymbol)
-    }
-    binds = expression.has(sp.Sum, sp.Product, sp.Integral, sp.Derivative, sp.Subs, sp.Lambda)
-    result = expression.subs(scalars) if binds else expression.xreplace(scalars)  # ten times as fast
-    result = result.subs({sized[s]: v for s, v in values.items() if s in sized})
-    result = result.doit()
-    return result.as_explicit() if isinstance(result, sp.MatrixExpr) else result
-
-
-def _is_zero_number(value: Any) -> bool:
-    if isinstance(value, sp.MatrixBase):
-        return all(_is_zero_number(entry) for entry in value)
-    return bool(value == 0) if value.is_Rational else bool(sp.simplify(value) == 0)
 
 
 def _nested(argument: Any) -> Any:

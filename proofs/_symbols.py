@@ -67,3 +67,13 @@ def covariance(left: Sequence[Any], right: Sequence[Any], weights: Sequence[Any]
 def monomials(expression: Any) -> tuple[Any, ...]:
     """Take an expression apart into the terms of its expansion."""
     return sp.Add.make_args(sp.expand(expression))
+
+
+def parts_of(x: Any) -> tuple[Any, Any]:
+    """Give a number's positive and negative parts: x is their difference, its size their sum."""
+    return (sp.Abs(x) + x) / 2, (sp.Abs(x) - x) / 2
+
+
+def one_where(condition: Any) -> Any:
+    """Give 1 where a condition holds, 0 elsewhere."""
+    return sp.Piecewise((sp.Integer(1), condition), (sp.Integer(0), True))

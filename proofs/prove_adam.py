@@ -68,8 +68,12 @@ def direction_proof(statement: Statement, steps: Steps) -> None:
     x, y = sp.symbols("x y", real=True)
     r = sp.Symbol("r", positive=True)
     claimed = part.sign * x * y / r**part.times
-    steps.identity("one coordinate", -sp.diff(x * (-rate * y / r), rate), claimed)
+    one = steps.identity("one coordinate", claimed, -sp.diff(x * (-rate * y / r), rate))
     steps.identity("a quarter power on both sides", (x / sp.sqrt(r)) * (y / sp.sqrt(r)), claimed)
+    steps.conclude(
+        statement,
+        lambda p: total(one.at({x: a, y: b, r: c}) for a, b, c in zip(*direction_arguments(p), strict=True)),
+    )
 
 
 DIRECTION = direction()
@@ -130,16 +134,22 @@ def _decays(draw, depth: int) -> dict:
 def derivative_proof(statement: Statement, steps: Steps) -> None:
     """Differentiate mean over root by the quotient and chain rules, with symbols for the parts."""
     part = statement.part
-    x, bias1, bias2, rest1, rest2 = sp.symbols("x B1 B2 R1 R2", positive=True)
+    x, rest1, rest2 = sp.symbols("x R1 R2", real=True)
+    bias1, bias2 = sp.symbols("B1 B2", positive=True)
     mean = (rest1 + (1 - beta1) * x) / bias1
     taken = mean / (sp.sqrt((rest2 + (1 - beta2) * x**2) / bias2) + eps)
     at = {rest2: root**2 * bias2 - (1 - beta2) * x**2}
     scale = (1 - beta1) / ((bias1 if part.corrected else 1) * (root + eps))
     curved = (1 - beta2) * x * mean / (bias2 * root * (root + eps) ** 2)
-    steps.identity("in the gradient", part.sign * (scale - part.second * curved), taken.diff(x).subs(at))
+    slopes = steps.identity(
+        "in the gradient", part.sign * (scale - part.second * curved), taken.diff(x).subs(at)
+    )
     weighted = others + w * g_j + decay * theta
     steps.identity("in the weight", weighted.diff(w), g_j)
     steps.identity("the gradient it is taken at", weighted, others + w * g_j + part.decayed * decay * theta)
+    taken_at = weighted.subs(w, sp.Symbol("w0", real=True))
+    values = {x: taken_at, rest1: beta1 * m, bias1: 1 - beta1**step, bias2: 1 - beta2**step}
+    steps.conclude(statement, lambda depth: slopes.at(values) * slope * g_j, depths=(1,))
 
 
 DERIVATIVE = derivative()
@@ -164,9 +174,7 @@ def clipping(*, radial: int = 1, power: int = 2, sign: int = -1) -> Statement:
 
     def claim(p: int) -> Equal:
         u, x, y = clipping_arguments(p)
-        # A gradient of norm n on a rational point of the sphere: (2 y, |y|^2 - 1) / (|y|^2 + 1).
-        square = y.dot(y)
-        unit = sp.Matrix([*(2 * y / (square + 1)), (square - 1) / (square + 1)])
+        unit = on_the_sphere(y)
         e = sp.Symbol("e")
         moved = norm * unit + e * x
         # The norm's derivative is that of its square over twice the norm.
@@ -183,6 +191,12 @@ def clipping(*, radial: int = 1, power: int = 2, sign: int = -1) -> Statement:
         depths=(1, 2),
         parts={"radial": radial, "power": power, "sign": sign, "n": norm, "c": limit, "d": pad},
     )
+
+
+def on_the_sphere(y: sp.Matrix) -> sp.Matrix:
+    """Give a rational point of the unit sphere, of one dimension more."""
+    square = y.dot(y)
+    return sp.Matrix([*(2 * y / (square + 1)), (square - 1) / (square + 1)])
 
 
 def clipping_arguments(p: int) -> tuple:
@@ -202,8 +216,15 @@ def clipping_proof(statement: Statement, steps: Steps) -> None:
     factor = c / (norm + d)
     exact = (factor * (e * alone + n * radial)).diff(e).subs(e, 0)
     claimed = c / (n + d) * alone + part.sign * part.radial * c * n * radial * along / (n + d) ** part.power
-    steps.identity("slope of the clipped gradient", claimed, exact)
+    clipped = steps.identity("slope of the clipped gradient", claimed, exact)
     steps.identity("paired", sp.Trace(u.T * (e * x + n * y)), e * sp.Trace(u.T * x) + n * sp.Trace(u.T * y))
+
+    def paired(p: int):
+        u, x, y = clipping_arguments(p)
+        unit = on_the_sphere(y)
+        return clipped.at({alone: u.dot(x), radial: u.dot(unit), along: unit.dot(x)})
+
+    steps.conclude(statement, paired)
 
 
 CLIPPING = clipping()
@@ -261,8 +282,7 @@ def ghost_proof(statement: Statement, steps: Steps) -> None:
     column = alpha + a * b * (1 if part.both else c)
     steps.identity("one more column of rank one", column * beta, alpha * beta + beta * c * a * b)
     steps.identity("one more row of rank one", alpha * (beta + g * r * h), alpha * beta + alpha * g * r * h)
-    relation = statement.relations(2)[0]
-    steps.identity("two by two", relation.lhs, relation.rhs)
+    steps.base(statement, (1, 2))
 
 
 GHOST = ghost()
@@ -321,6 +341,7 @@ def readouts_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one more input", more * beta, alpha * beta + beta * a * b / c)
     one = g * h / r**part.times + (g * other if part.mixed else 0)
     steps.identity("one more output", alpha * (beta + one), alpha * beta + alpha * g * h / r)
+    steps.base(statement, (1, 2))
 
 
 READOUTS = readouts()
@@ -373,8 +394,17 @@ def running_mean_proof(statement: Statement, steps: Steps) -> None:
     power = sp.Symbol("P", real=True)  # keep to the number of batches so far
     value = power * start + so_far
     unrolled = part.started * keep * power * start + keep * so_far + (1 - keep) * keep**part.newest * newest
-    steps.identity("one more batch", keep * value + (1 - keep) * newest, unrolled)
+    more = steps.identity("one more batch", keep * value + (1 - keep) * newest, unrolled)
     steps.identity("the sum of weights", keep * 1 + (1 - keep) * keep**part.newest, sp.S.One)
+
+    def unrolled_once_more(batches: int) -> list:
+        first, means = moment_arguments(batches)
+        earlier = total((1 - keep) * keep ** (batches - 2 - i) * means[i] for i in range(batches - 1))
+        at = {start: first, power: keep ** (batches - 1), so_far: earlier, newest: means[-1]}
+        return [more.at(at), None]
+
+    steps.conclude(statement, unrolled_once_more)
+    steps.base(statement, (1, 2), relations=(1,))
 
 
 MOMENT = running_mean()

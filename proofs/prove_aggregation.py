@@ -16,7 +16,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, width
-from proofs._symbols import matrix
+from proofs._symbols import matrix, total
 
 SCOPE = "any number of validation samples, any widths, any depth"
 COST_SCOPE = "any depth, any widths, dense layers"
@@ -113,9 +113,16 @@ def own_vote_proof(statement: Statement, steps: Steps) -> None:
     g, rest = sp.MatrixSymbol("g", p, 1), sp.MatrixSymbol("r", p, 1)
     score = sp.Trace((g + rest).T * g)
     claimed = part.others * sp.Trace(rest.T * g) + part.own * sp.Trace(g.T * g)
-    steps.identity("split", score, claimed)
+    split = steps.identity("split", score, claimed)
     entry = sp.Symbol("x", real=True)
-    steps.nonnegative("one coordinate of the own vote", part.own * entry * entry, [entry**2])
+    coordinate = steps.nonnegative("one coordinate of the own vote", part.own * entry * entry, [entry**2])
+
+    def votes(count: int) -> list:
+        own, *others = (row.T for row in map(matrix("g", count, width(IN)).row, range(count)))
+        joined = sum(others, sp.zeros(width(IN), 1))
+        return [split.at({g: own, rest: joined}), total(coordinate.at({entry: x}) for x in own)]
+
+    steps.conclude(statement, votes)
 
 
 OWN = own_vote()

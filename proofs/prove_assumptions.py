@@ -8,11 +8,14 @@ stand for the powers so far, widths by one more coordinate or by vectors of symb
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps
+from proofs._symbols import total
 
 SCOPE = "any depth, any widths"
 
@@ -49,12 +52,17 @@ def decay_proof(statement: Statement, steps: Steps) -> None:
     """Induct over the layers below the last: the slack so far is s."""
     part = statement.part
     r, n, d = part.symbols
-    power, s = sp.symbols("R s", nonnegative=True)
+    power, s = sp.Symbol("R", positive=True), sp.Symbol("s", nonnegative=True)
     base, side = part.rate**part.extra, -1 if part.swapped else 1
     steps.nonnegative("no layer", side * n * (base - 1), [0])
     slack = side * (part.rate * (power + s) - r * power)
-    steps.nonnegative("one more layer", slack, [r * s, d * power, d * s])
-    steps.implied("strictly", sp.Gt(d * r * n, 0))
+    more = steps.nonnegative("one more layer", slack, [r * s, d * power, d * s])
+
+    def one_layer_more(depth: int):
+        before = (r + d) ** (depth - 1) - r ** (depth - 1)
+        return more.at({power: r ** (depth - 1), s: sp.expand(before)}) * n
+
+    steps.conclude(statement, one_layer_more)
 
 
 def bounded(*, size: int = 2, share_of: int = 1, both: bool = True) -> Statement:
@@ -107,7 +115,16 @@ def bounded_proof(statement: Statement, steps: Steps) -> None:
     length, C2 = sp.symbols("N S", nonnegative=True)
     alpha = ((C2 - part.slack[0]) + (C2 - part.slack[1]) - length) / 2
     halves = [part.slack[0] / 2, part.slack[1] / 2, length / 2]
-    steps.nonnegative("what is left of C_a^2", part.limit(C2) - alpha, halves)
+    left = steps.nonnegative("what is left of C_a^2", part.limit(C2) - alpha, halves)
+
+    def either_side(width: int) -> list:
+        *vectors, C = statement.arguments(width)
+        first, second = map(sp.Matrix, vectors)
+        short = dict(zip(part.slack, (C**2 - v.dot(v) for v in (first, second)), strict=True))
+        apart = (first - second, first + second)
+        return [left.at({C2: C**2, length: v.dot(v), **short}) for v in apart]
+
+    steps.conclude(statement, either_side)
 
 
 def sign(*, agreeing: bool = True, aligned: bool = True, side: int = 1) -> Statement:
@@ -136,7 +153,14 @@ def sign_proof(statement: Statement, steps: Steps) -> None:
     """Every layer of every pair adds something of the same sign."""
     so_far = sp.symbols("S", nonnegative=True)
     term = sp.Mul(*statement.part.term)
-    steps.nonnegative("one more term", statement.part.side * (so_far + term), [so_far, term])
+    more = steps.nonnegative("one more term", statement.part.side * (so_far + term), [so_far, term])
+
+    def added_up(depth: int):
+        *earlier, last = zip(*statement.arguments(depth), strict=True)
+        before = total(sp.Mul(*factors) for factors in earlier)
+        return more.at({so_far: before, **dict(zip(statement.part.term, last, strict=True))})
+
+    steps.conclude(statement, added_up)
 
 
 def aligned(
@@ -187,21 +211,42 @@ def aligned(
     )
 
 
+def both_norms(steps: Steps) -> Callable[..., Any]:
+    """Multiply two bounds on norms: what the product of the norms is below that of the bounds."""
+    n, m, u, v = sp.symbols("n m u v", nonnegative=True)
+    lemma = steps.nonnegative("both norms", (n + u) * (m + v) - n * m, [n * v, u * m, u * v])
+
+    def below(norms: tuple, bounds: tuple) -> Any:
+        rests = (bound - norm for norm, bound in zip(norms, bounds, strict=True))
+        return lemma.at(dict(zip((n, m, u, v), (*norms, *rests), strict=True)))
+
+    return below
+
+
 def aligned_proof(statement: Statement, steps: Steps) -> None:
     """First the norms' product, then its product with the cosines."""
     part = statement.part
     e, f, s, x = part.symbols
     low, top = part.cosines
-    n, m, u, v, rho = sp.symbols("n m u v rho", nonnegative=True)
-    products = (n + u) * (m + v) - n * m
-    steps.nonnegative("norms: P - p = (n + u)(m + v) - n m", products, [n * v, u * m, u * v])
-    steps.identity("powers: both norms", rho ** (2 + part.extra), rho * rho)
+    below = both_norms(steps)
     if part.bars:
         terms = [s * (e + f) / 2, x * e]
-        steps.nonnegative("from above", (x + s) * top - x * low, terms)
-        steps.nonnegative("from below", (x + s) * top + x * low, [s * (e + f) / 2, x * f])
+        terms_below = [s * (e + f) / 2, x * f]
+        lemmas = [
+            steps.nonnegative("from above", (x + s) * top - x * low, terms),
+            steps.nonnegative("from below", (x + s) * top + x * low, terms_below),
+        ]
     else:
-        steps.nonnegative("from above", (x + s) * top - x * low, [s * top, x * e])
+        lemmas = [steps.nonnegative("from above", (x + s) * top - x * low, [s * top, x * e])]
+
+    def pair(k: int) -> list:
+        rho, n, m, lower_n, lower_m, lower, cosine = statement.arguments(k)
+        size = abs(cosine) if part.bars else cosine
+        norms = below((lower_n, lower_m), (rho**k * n, rho**k * m)) * size
+        ends = {e: size - lower, f: size + lower if part.bars else size}
+        return [lemma.at({x: lower_n * lower_m, s: 0, **ends}) + norms for lemma in lemmas]
+
+    steps.conclude(statement, pair)
 
 
 def norms(*, extra: int = 0, decays: bool = True, reach: int = 1) -> Statement:
@@ -248,12 +293,19 @@ def norms_proof(statement: Statement, steps: Steps) -> None:
     more = (A + x**2) * (B + y**2) - (D + x * y) ** 2
     steps.identity("one more coordinate", more, (A * B - D**2) + (y**2 * A + x**2 * B - 2 * x * y * D))
     e, f, product = part.symbols
-    rho = sp.symbols("rho", nonnegative=True)
-    steps.identity("powers: both norms", rho ** (2 + part.extra), rho * rho)
+    below, lemmas = both_norms(steps), []
     one, cosine = (e + f) / 2, part.reach * (f - e) / 2
     for name, sign, end in (("from above", 1, e), ("from below", -1, f)):
         slack = (product + part.slack) * one - sign * product * cosine
-        steps.nonnegative(name, slack, [part.slack * one, product * end])
+        lemmas.append(steps.nonnegative(name, slack, [part.slack * one, product * end]))
+
+    def pair(k: int) -> list:
+        rho, n, m, lower_n, lower_m, c = statement.arguments(k)
+        values = {product: lower_n * lower_m, part.slack: 0, e: 1 - c, f: 1 + c}
+        rest = below((lower_n, lower_m), (rho**k * n, rho**k * m))
+        return [lemma.at(values) + rest for lemma in lemmas]
+
+    steps.conclude(statement, pair)
 
 
 DECAY = decay()

@@ -17,7 +17,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps
-from proofs._symbols import total, vector
+from proofs._symbols import one_where, total, vector
 
 
 def residual(*, skip: int = 1, squared: bool = False, cosine: bool = True) -> Statement:
@@ -38,7 +38,7 @@ def residual(*, skip: int = 1, squared: bool = False, cosine: bool = True) -> St
         values[c] = draw.choice((1, 1, -1, 0)) if cosine else draw.choice((1, 3))
         return values
 
-    parts = {"skip": skip, "squared": squared, "cosine": cosine}
+    parts = {"skip": skip, "squared": squared, "cosine": cosine, "symbols": (n, m, F, c)}
     return Statement(
         slug="block-factors", scope="any widths", claim=claim, given=given, sample=sample, parts=parts
     )
@@ -53,7 +53,10 @@ def residual_proof(statement: Statement, steps: Steps) -> None:
     reach = m + u if not part.squared else (m + u) ** 2 / (n + 1)
     square = n**2 + 2 * (1 - v) * n * m + m**2
     bound = (part.skip * n + reach) ** 2
-    steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
+    shown = steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
+    size, other, F, cosine = part.symbols
+    values = {n: size, m: other, u: F * size - other, v: 1 - cosine}
+    steps.conclude(statement, lambda depth: shown.at(values), depths=(1,))
 
 
 def layer_norm(*, short: bool = True, sign: int = 1, gain: bool = True) -> Statement:
@@ -96,24 +99,31 @@ def layer_norm(*, short: bool = True, sign: int = 1, gain: bool = True) -> State
         given=given,
         depths=(2, 3),
         sample=sample,
-        parts={"short": short, "sign": sign, "gain": gain},
+        parts={"short": short, "sign": sign, "gain": gain, "names": parts_of},
     )
 
 
 def layer_norm_proof(statement: Statement, steps: Steps) -> None:
     """Take what the two projections remove; then one entry of y against the largest gain."""
     part = statement.part
-    d, Y, m, p = sp.symbols("d Y m p", positive=True)
-    q = d - sp.Symbol("u", **{"nonnegative" if part.short else "real": True})
+    d, (Y, m, p) = sp.Symbol("d", positive=True), sp.symbols("Y m p", real=True)
+    u = sp.Symbol("u", **{"nonnegative" if part.short else "real": True})
+    q = d - u
     along = part.sign * p / d
     # |y - m 1 - x a|^2 with <1, y> = d m, <1, x> = 0, <x, y> = p, |x|^2 = q
     square = Y - 2 * m * (d * m) - 2 * along * p + d * m**2 + along**2 * q
-    removed = Y - square
-    steps.identity("both projections", removed, d * m**2 + p**2 * (2 * d - q) / d**2)
-    steps.nonnegative("2 d - q", 2 * d - q, [d, d - q])
-    g, k, u = sp.symbols("g k u", nonnegative=True)
-    largest = (k + u) if part.gain else sp.Integer(1)
-    steps.identity("one entry", (largest * g) ** 2 - (k * g) ** 2, (2 * k * u + u**2) * g**2)
+    removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
+    g, (k, v) = sp.Symbol("g", real=True), sp.symbols("k v", nonnegative=True)
+    largest = (k + v) if part.gain else sp.Integer(1)
+    one = steps.nonnegative("one entry", (largest * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
+
+    def added_up(width: int):
+        entries, gains, x, G, y = part.names(width)
+        values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
+        pairs = zip(entries, map(abs, gains), strict=True)
+        return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
+
+    steps.conclude(statement, added_up)
 
 
 def regret(*, half: bool = False, times: int = 1, shared: bool = True) -> Statement:
@@ -140,7 +150,7 @@ def regret(*, half: bool = False, times: int = 1, shared: bool = True) -> Statem
         claim=claim,
         given=given,
         sample=sample,
-        parts={"half": half, "times": times, "shared": shared},
+        parts={"half": half, "times": times, "shared": shared, "symbols": (v, w, e)},
     )
 
 
@@ -151,7 +161,15 @@ def regret_proof(statement: Statement, steps: Steps) -> None:
     slack = u if part.shared else sp.Symbol("u", real=True)
     e = size + score + slack  # the distance of two numbers of opposite signs is the sum of their sizes
     excess = (e - part.times * size) / (2 if part.half else 1)
-    steps.nonnegative("the excess less what is lost", excess - score, [slack])
+    shown = steps.nonnegative("the excess less what is lost", excess - score, [slack])
+    rest = sp.symbols("r", nonnegative=True)
+    nothing = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
+    value, approximate, error = part.symbols
+    misjudged = one_where(((value > 0) & (approximate <= 0)) | ((value < 0) & (approximate > 0)))
+    room = (error - abs(value) - abs(approximate)) * misjudged
+    lost = shown.at({size: abs(approximate), score: abs(value), u: room})
+    kept = nothing.at({rest: sp.Max(error - abs(approximate), 0) * (1 - misjudged)})
+    steps.conclude(statement, lambda depth: lost + kept, depths=(1,))
 
 
 RESIDUAL = residual()

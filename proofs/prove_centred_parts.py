@@ -48,10 +48,19 @@ def split_proof(statement: Statement, steps: Steps) -> None:
     part = statement.part
     rows, columns = sp.symbols("m n", integer=True, positive=True)
     S, v, c = (sp.MatrixSymbol(name, rows, columns) for name in "Svc")
-    T, p, count = sp.symbols("T p N", positive=True)
-    steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
+    T, p = sp.symbols("T p", real=True)
+    count = sp.Symbol("N", positive=True)
+    more = steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
     steps.identity("the mean grows as the sum", p * v, (p if part.weighted else 1 / count) * v)
     steps.identity("all outcomes", S - (1 if part.whole else T) * c, S - part.sign * c)
+
+    def one_outcome_more(depth: int):
+        (*outcomes, last), weights, centre = statement.arguments(depth)
+        before = sum((w * x for w, x in zip(weights, outcomes, strict=True)), sp.zeros(*centre.shape))
+        known = total(weights)
+        return more.at({S: before, v: last, c: centre, T: known, p: 1 - known})
+
+    steps.conclude(statement, one_outcome_more)
 
 
 def split_mutants(slug: str, columns: int) -> dict[str, Statement]:
@@ -118,8 +127,16 @@ def parts_proof(statement: Statement, steps: Steps) -> None:
     width = sp.Symbol("d", integer=True, positive=True)
     A, D, B, C = (sp.MatrixSymbol(name, width, width) for name in "ADBC")
     g, xi = (sp.MatrixSymbol(name, width, 1) for name in ("g", "x"))
-    steps.identity("four parts", (A + D) * (g + xi), part.four(A, D, g, xi))
+    four = steps.identity("four parts", (A + D) * (g + xi), part.four(A, D, g, xi))
     steps.identity("a layer more", (A + B) * (C + D) - A * C, part.rest([A, C], [B, D]))
+
+    def whole(depth: int):
+        means, rests, gradient, noise = statement.arguments(depth)
+        mean = product(means)
+        changed = product([b + d for b, d in zip(means, rests, strict=True)])
+        return four.at({A: mean, D: changed - mean, g: gradient, xi: noise})
+
+    steps.conclude(statement, whole)
 
 
 PARTS = parts()

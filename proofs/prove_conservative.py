@@ -9,11 +9,14 @@ least 0 is a non-negative symbol.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, width
+from proofs._symbols import one_where, parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
 SAMPLES = 2
@@ -109,33 +112,66 @@ def conservative(*, slug: str, first: int = 1, power: int = 2, a1: bool = True, 
     )
 
 
+def terms_of(depth: int, **kind: bool) -> Iterator[tuple]:
+    """List alpha, beta, the last beta and the norms' bound of every layer below the last."""
+    alpha, beta, norms = names(depth, **kind)
+    for z, k in pairs(depth):
+        yield alpha[z][k], beta[z][k], beta[z][0], RHO ** (2 * k) * norms[z] * M
+
+
 def conservative_proof(statement: Statement, steps: Steps) -> None:
-    """One term of the printed bound, from above and from below."""
+    """Add up the terms of the printed bound, from above and from below."""
+    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
+
+
+def printed_terms(statement: Statement, steps: Steps, depth: int) -> list:
+    """Show one term of the printed bound, and add up all of them."""
     part = statement.part
     p, q, below, last = sp.symbols("p q b L", nonnegative=True)
     most = part.limit(part.square, last, below + part.slack)
     term = part.alpha * (below - last)
     terms = [p * below, p * part.slack / 2, q * last, q * part.slack / 2]
-    steps.nonnegative("from above", most - term, terms)
+    above = steps.nonnegative("from above", most - term, terms)
     terms = [q * below, q * part.slack / 2, p * last, p * part.slack / 2]
-    steps.nonnegative("from below", most + term, terms)
+    under = steps.nonnegative("from below", most + term, terms)
+    values = [
+        {p: C**2 - a, q: C**2 + a, below: b, last: top, part.slack: bound - b}
+        for a, b, top, bound in terms_of(depth)
+    ]
+    return [total(lemma.at(point) for point in values) for lemma in (above, under)]
 
 
 def sharp_proof(statement: Statement, steps: Steps) -> None:
     """One term, where the last similarity is the larger end, and where it is the smaller one."""
     part = statement.part
     p, q, below, more = sp.symbols("p q b v", nonnegative=True)
-    top = below + part.slack
+    top, shown = below + part.slack, []
     for name, last, ends in (
         ("last the larger", (top + more) / 2, (part.slack + more, below)),
         ("last the smaller", (top - more) / 2, (part.slack, more + below)),
     ):
         most, term = part.limit(part.square, last, top), part.alpha * (below - last)
-        steps.nonnegative(f"{name}, from above", most - term, [q * ends[0] / 2, p * ends[1] / 2])
-        steps.nonnegative(f"{name}, from below", most + term, [p * ends[0] / 2, q * ends[1] / 2])
+        shown.append(
+            (
+                steps.nonnegative(f"{name}, from above", most - term, [q * ends[0] / 2, p * ends[1] / 2]),
+                steps.nonnegative(f"{name}, from below", most + term, [p * ends[0] / 2, q * ends[1] / 2]),
+            )
+        )
         printed = part.square * (last + top) - most
         rest = top if last == (top + more) / 2 else top - more
         steps.identity(f"{name}, against the printed one", printed, part.square * rest)
+
+    def added_up(depth: int) -> list:
+        sums = [sp.Integer(0), sp.Integer(0)]
+        for a, b, end, bound in terms_of(depth):
+            larger = one_where(2 * end >= bound)
+            values = {p: C**2 - a, q: C**2 + a, below: b, part.slack: bound - b}
+            for k, (first, second) in enumerate(zip(*shown, strict=True)):
+                sums[k] += first.at(values | {more: sp.Max(2 * end - bound, 0)}) * larger
+                sums[k] += second.at(values | {more: sp.Max(bound - 2 * end, 0)}) * (1 - larger)
+        return sums
+
+    steps.conclude(statement, added_up)
 
 
 def lower(*, agreeing: bool = True, aligned: bool = True, bar: bool = True) -> Statement:
@@ -179,7 +215,14 @@ def lower_proof(statement: Statement, steps: Steps) -> None:
     w, u, b = statement.part.slack
     so_far = sp.symbols("S", nonnegative=True)
     lai = ((ABAR + u) + w) * b
-    steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
+    more = steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
+
+    def added_up(depth: int) -> Any:
+        alpha, beta, _ = statement.arguments(depth)
+        samples = zip(alpha, beta, strict=True)
+        return total(more.at({so_far: 0, u: x[0] - ABAR, w: sp.Add(*x[1:]), b: y[0]}) for x, y in samples)
+
+    steps.conclude(statement, added_up)
 
 
 def relative(*, agreeing: bool = True, inverse: int = 1, first: int = 1) -> Statement:
@@ -228,12 +271,22 @@ def relative(*, agreeing: bool = True, inverse: int = 1, first: int = 1) -> Stat
 def relative_proof(statement: Statement, steps: Steps) -> None:
     """Divide the conservative bound B by the lower bound of LAI, both with their slack."""
     part = statement.part
-    bar, T, L1, S, G, C2 = sp.symbols("abar T D S geo C2", positive=True)
-    s = sp.symbols("s", nonnegative=True)
+    bar, T, C2 = sp.symbols("abar T C2", positive=True)
+    L1, S, G, s = sp.symbols("D S geo s", nonnegative=True)
     bound = C2 * (L1 * T + S * G)
     relative = C2 / bar**part.inverse * (part.first * L1 + S / T * G)
     lai, gap = bar * T + part.slack, bound - s
-    steps.nonnegative("times LAI", relative * lai - gap, [s, bound / (bar * T) * part.slack])
+    times = steps.nonnegative("times LAI", relative * lai - gap, [s, bound / (bar * T) * part.slack])
+
+    def divided(depth: int) -> list:
+        _, beta, norms = names(depth)
+        score, sum_of_last = scores(depth)[1], sp.Add(*(y[0] for y in beta))
+        values = {bar: ABAR, T: sum_of_last, C2: C**2, L1: depth - 1, s: 0}
+        values |= {S: sp.Add(*norms) * M, G: sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))}
+        least = times.at(values | {part.slack: score - ABAR * sum_of_last})
+        return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
+
+    steps.conclude(statement, divided)
 
 
 def alone(*, score: str = "lai", a1: bool = True, a2: bool = True, power: int = 2) -> Statement:
@@ -279,8 +332,20 @@ def alone_proof(statement: Statement, steps: Steps) -> None:
     term = part.alpha * (part.beta - part.counts * (x - y))
     above = [p * f / 2, q * e / 2, part.counts * q * x, part.counts * p * y]
     below = [q * f / 2, p * e / 2, part.counts * p * x, part.counts * q * y]
-    steps.nonnegative("from above", most - term, above)
-    steps.nonnegative("from below", most + term, below)
+    lemmas = (
+        steps.nonnegative("from above", most - term, above),
+        steps.nonnegative("from below", most + term, below),
+    )
+
+    def added_up(depth: int) -> list:
+        sums = [sp.Integer(0), sp.Integer(0)]
+        for a, b, last, bound in terms_of(depth, aligned=False):
+            (up, down), ends = parts_of(last), {e: bound - b, f: bound + b}
+            values = {p: C**2 - a, q: C**2 + a, x: up, y: down} | ends
+            sums = [so_far + lemma.at(values) for so_far, lemma in zip(sums, lemmas, strict=True)]
+        return sums
+
+    steps.conclude(statement, added_up)
 
 
 STATEMENT = conservative(slug="app-conservative")

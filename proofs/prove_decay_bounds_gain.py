@@ -15,7 +15,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, width
-from proofs._symbols import matrix
+from proofs._symbols import matrix, total
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
 WIDTH = 2
@@ -46,9 +46,10 @@ def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whol
         depths=(1, 2, 3),
         arguments=lambda depth: (RHO, *parts()),
         parts={
-            "mixed": 0 if centred else 1,
-            "slack": sp.symbols("s", **{"nonnegative" if decays else "real": True}),
-            "extra": extra,
+            "slacks": (
+                sp.symbols("u", **{"nonnegative" if decays else "real": True}),
+                sp.symbols("v", **{"nonnegative" if decays and centred else "real": True}),
+            ),
             "whole": whole,
         },
     )
@@ -63,15 +64,32 @@ def proof(statement: Statement, steps: Steps) -> None:
     whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
     steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
     noise, kept = sp.symbols("N g", nonnegative=True)
-    mixed = sp.symbols("x", real=True)
-    slack = part.slack
-    mean = kept - slack - noise - part.mixed * mixed  # |B g|^2, as E |A g|^2 = kept - slack
-    steps.nonnegative("what A1 leaves", kept - part.whole * mean, [slack, noise])
-    k = sp.symbols("k", integer=True, positive=True)
-    power = RHO ** (2 * k + 2 + part.extra)
-    steps.identity("one more layer's decay of a squared norm", power, RHO ** (2 * k) * RHO**2)
+    u, v = part.slacks
+    mean = ((kept - u) + (kept - v)) / 2 - noise  # |B g|^2, by what A1 leaves of both signs of the noise
+    left = steps.nonnegative("what A1 leaves", kept - part.whole * mean, [u / 2, v / 2, noise])
     trace = sp.Trace(B.T * B * sp.Identity(d))
     steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
+
+    def over_the_axes(depth: int):
+        rho, mean, rest = statement.arguments(depth)
+        bound = rho ** (2 * depth)
+
+        def below(operator: sp.Matrix, axis: int) -> sp.Expr:
+            return bound - (operator.T * operator)[axis, axis]
+
+        return total(
+            left.at(
+                {
+                    kept: bound,
+                    u: below(mean + rest, axis),
+                    v: below(mean - rest, axis),
+                    noise: (rest.T * rest)[axis, axis],
+                }
+            )
+            for axis in range(width(WIDTH))
+        ) / width(WIDTH)
+
+    steps.conclude(statement, over_the_axes)
 
 
 STATEMENT = statement()

@@ -16,7 +16,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import total
+from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, similarities of any sign"
 
@@ -93,7 +93,7 @@ def bound(*, size: int = 2, lower: int = 1, upper: int = 1, bounded: bool = True
         depths=(1, 2, 3),
         arguments=lambda depth: (names(depth)[1], C),
         sample=sample,
-        parts={"limit": limit, "square": (p + q) / 2, "alpha": (q - p) / 2 if bounded else free},
+        parts={"limit": limit, "square": (p + q) / 2, "alpha": (q - p) / 2 if bounded else free, "C": C},
     )
 
 
@@ -103,8 +103,19 @@ def bound_proof(statement: Statement, steps: Steps) -> None:
     p, q, up, down, top, bottom = sp.symbols("p q u d t b", nonnegative=True)
     most = part.limit(part.square, up + down, top + bottom)
     term = part.alpha * ((up - down) - (top - bottom))
-    steps.nonnegative("from above", most - term, [p * up, p * bottom, q * down, q * top])
-    steps.nonnegative("from below", most + term, [q * up, q * bottom, p * down, p * top])
+    above = steps.nonnegative("from above", most - term, [p * up, p * bottom, q * down, q * top])
+    below = steps.nonnegative("from below", most + term, [q * up, q * bottom, p * down, p * top])
+
+    def layer(a: sp.Expr, b: sp.Expr, last: sp.Expr) -> dict:
+        (u, d), (t, s) = parts_of(b), parts_of(last)
+        return {p: part.C**2 - a, q: part.C**2 + a, up: u, down: d, top: t, bottom: s}
+
+    def added_up(depth: int) -> list:
+        alpha, beta = names(depth)
+        lower = [layer(alpha[k], beta[k], beta[0]) for k in range(1, depth)]
+        return [total(lemma.at(values) for values in lower) for lemma in (above, below)]
+
+    steps.conclude(statement, added_up)
 
 
 def nearer(*, threshold: int = 1, power: int = 2, side: int = 1, start: int = 1) -> Statement:

@@ -1,0 +1,170 @@
+"""Relations between expressions, and the exact points at which they are tried."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from proofs._solver import boundary
+
+POINTS = 12
+ATTEMPTS = 4000
+
+
+class RefutedError(Exception):
+    """A step of a proof is wrong, and here are numbers that show it."""
+
+
+class UndecidedError(Exception):
+    """A step could be neither shown nor refuted: mend the proof."""
+
+
+@dataclass(frozen=True)
+class Equal:
+    """``lhs = rhs``, for scalars, explicit matrices and matrix expressions."""
+
+    lhs: Any
+    rhs: Any
+
+    def holds(self, values: Mapping[Any, Any]) -> bool:
+        """Whether it is true at a point."""
+        return is_zero_number(substitute(self.lhs, values) - substitute(self.rhs, values))
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """``lhs <= rhs``, for real scalars; ``strict`` for ``<``."""
+
+    lhs: Any
+    rhs: Any
+    strict: bool = False
+
+    def holds(self, values: Mapping[Any, Any]) -> bool:
+        """Whether it is true at a point."""
+        slack = substitute(self.rhs, values) - substitute(self.lhs, values)
+        slack = slack if slack.is_Rational else sp.nsimplify(slack)
+        return bool(slack > 0) if self.strict else bool(slack >= 0)
+
+
+Relation = Equal | AtMost
+
+
+def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
+    found: set[Any] = set()
+    for relation in (*relations, *given):
+        for side in (relation.lhs, relation.rhs):
+            found |= getattr(side, "free_symbols", set())
+    return sorted(found, key=str)
+
+
+def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, Any]) -> dict[Any, Any]:
+    """Draw a rational value for every symbol, sizes of matrices before matrices."""
+    matrices = [symbol for symbol in symbols if isinstance(symbol, sp.MatrixSymbol)]
+    sizes = set().union(*(sp.sympify(n).free_symbols for m in matrices for n in m.shape))
+    values = dict(chosen)
+    for symbol in (*sorted(sizes, key=str), *symbols):
+        if symbol in values or symbol in matrices:
+            continue
+        values[symbol] = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw)
+    for matrix in matrices:
+        if matrix not in values:
+            rows, columns = (int(sp.sympify(n).subs(values)) for n in matrix.shape)
+            entries = [_rational(draw) for _ in range(rows * columns)]
+            values[matrix] = sp.ImmutableMatrix(rows, columns, entries)
+    return values
+
+
+def _scalar(symbol: Any, draw: random.Random) -> Any:
+    if symbol.is_integer:
+        low = 1 if symbol.is_positive else 0 if symbol.is_nonnegative else -4
+        return sp.Integer(draw.randint(low, 5))
+    value = _rational(draw)
+    if symbol.is_negative or symbol.is_nonpositive:
+        value = -abs(value)
+    elif symbol.is_nonnegative:
+        value = abs(value)
+    return (
+        value
+        if value != 0 or symbol.is_zero is not False
+        else sp.Rational(1, 2) * (-1 if symbol.is_negative else 1)
+    )
+
+
+def _rational(draw: random.Random) -> sp.Rational:
+    return sp.Rational(draw.randint(-9, 9), draw.choice((1, 2, 3, 4, 7)))
+
+
+def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    expression = sp.sympify(expression)
+    scalars = {s: sp.sympify(v) for s, v in values.items() if not isinstance(s, sp.MatrixSymbol)}
+    sized = {
+        symbol: sp.MatrixSymbol(symbol.name, *value.shape)
+        for symbol, value in values.items()
+        if isinstance(symbol, sp.MatrixSymbol)
+    }
+    binds = expression.has(sp.Sum, sp.Product, sp.Integral, sp.Derivative, sp.Subs, sp.Lambda)
+    result = expression.subs(scalars) if binds else expression.xreplace(scalars)  # ten times as fast
+    result = result.subs({sized[s]: v for s, v in values.items() if s in sized})
+    result = result.doit()
+    return result.as_explicit() if isinstance(result, sp.MatrixExpr) else result
+
+
+def is_zero_number(value: Any) -> bool:
+    if isinstance(value, sp.MatrixBase):
+        return all(is_zero_number(entry) for entry in value)
+    return bool(value == 0) if value.is_Rational else bool(sp.simplify(value) == 0)
+
+
+def defined(relations: Sequence[Relation], point: Mapping[Any, Any]) -> bool:
+    undefined = (sp.nan, sp.zoo, sp.oo, -sp.oo)
+    try:
+        sides = [substitute(side, point) for relation in relations for side in (relation.lhs, relation.rhs)]
+    except ValueError:  # the larger of a number and of none
+        return False
+    return not any(side.has(*undefined) for side in sides)
+
+
+def allowed(symbol: Any, value: Any) -> bool:
+    """Whether a witness respects what its symbol assumes."""
+    if not isinstance(symbol, sp.Symbol):
+        return True
+    wanted = ("real", "integer", "positive", "nonnegative", "negative", "nonpositive", "nonzero")
+    value = sp.sympify(value)
+    return all(getattr(value, f"is_{name}") is True for name in wanted if getattr(symbol, f"is_{name}"))
+
+
+def search_points(
+    name: str,
+    relations: Sequence[Relation],
+    given: Sequence[Relation],
+    sample: Callable[[random.Random], Mapping[Any, Any]] | None = None,
+) -> dict[Any, Any] | None:
+    """Try the ends of what is assumed, as the solver finds them, and random points.
+
+    Raises
+    ------
+    UndecidedError
+        If hardly a point satisfies what is given: the check would be empty.
+    """
+    draw = random.Random(name)
+    symbols = symbols_of(relations, given)
+    admissible = 0
+    for values in (*boundary(given, symbols), *[None] * ATTEMPTS):
+        drawn = sample(draw) if sample and values is None else values or {}
+        point = draw_point(symbols, draw, dict(drawn))
+        if values is not None and not defined((*given, *relations), point):
+            continue  # a quotient by zero: the statement says nothing there
+        if not all(condition.holds(point) for condition in given):
+            continue
+        if not all(relation.holds(point) for relation in relations):
+            return point
+        admissible += values is None  # the ends come on top of the random points
+        if admissible == POINTS * 4:
+            break
+    if admissible < POINTS:
+        raise UndecidedError(f"{name}: {admissible} admissible points")
+    return None
