@@ -21,7 +21,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import vector
+from proofs._symbols import total, vector
 
 SCOPE = "any number of parameters, any loss with two derivatives"
 REMAINDER_SCOPE = "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities"
@@ -32,10 +32,13 @@ eta, rate, lam, size = sp.symbols("eta rate lambda n", positive=True)
 
 def _loss(displacement: sp.Matrix, slope: sp.Matrix, third: int = 1) -> sp.Expr:
     """Expand a loss about a point: any slope, any curvature, some third derivatives."""
-    p = len(displacement)
-    curvature = sp.Matrix(p, p, lambda i, j: sp.Symbol(f"s_{min(i, j)}{max(i, j)}", real=True))
+    curvature = _curvature(len(displacement))
     cubic = sum((sp.Symbol(f"t_{i}", real=True) * x**3 for i, x in enumerate(displacement)), sp.S.Zero)
     return slope.dot(displacement) + (displacement.T * curvature * displacement)[0] / 2 + third * cubic
+
+
+def _curvature(p: int) -> sp.Matrix:
+    return sp.Matrix(p, p, lambda i, j: sp.Symbol(f"s_{min(i, j)}{max(i, j)}", real=True))
 
 
 def slope_statement(*, sign: int = -1, power: int = 1, order: int = 1) -> Statement:
@@ -67,7 +70,14 @@ def slope_proof(statement: Statement, steps: Steps) -> None:
     x, y, a, b, so_far = sp.symbols("x y a b s", real=True)
     change = -rate * (so_far + x * y) + a * rate**2 + b * rate**3
     slope = change.diff(rate, part.order).subs(rate, 0)
-    steps.identity("one more coordinate", slope, part.sign * (so_far + x * y) ** part.power)
+    more = steps.identity("one more coordinate", slope, part.sign * (so_far + x * y) ** part.power)
+
+    def all_coordinates(p: int):
+        v, g = statement.arguments(p)
+        before = total(v[i] * g[i] for i in range(p - 1))
+        return more.at({so_far: before, x: v[p - 1], y: g[p - 1]})
+
+    steps.conclude(statement, all_coordinates)
 
 
 SLOPE = slope_statement()
@@ -177,17 +187,29 @@ def shares(p: int) -> tuple:
 def cosine_proof(statement: Statement, steps: Steps) -> None:
     """Certify one eigenvalue's term, then the squares of the sums."""
     part = statement.part
-    m, x, y, u = sp.symbols("m x y u", positive=True)
+    m, (x, y) = sp.Symbol("m", positive=True), sp.symbols("x y", nonnegative=True)
+    u = sp.Symbol("u", real=True)
     h, top = m + x, m + x + y
     term = u**2 * ((m + top) * h - h**2 - m * top)
-    steps.nonnegative("one eigenvalue", term, [u**2 * x * y])
+    one = steps.nonnegative("one eigenvalue", term, [u**2 * x * y])
     b, c, excess, d = sp.symbols("B C E d", nonnegative=True)
     top = m + d
     bottom = m if part.low == "kept" else top
     a = (b + m * top * c + excess) / (m + top)
     slack = (m + top) ** 2 * a**2 - part.factor * bottom * top * b * c
     sum_so_far = b + m * top * c
-    steps.nonnegative("the sums", slack, [(b - m * top * c) ** 2, 2 * excess * sum_so_far, excess**2])
+    shown = [(b - m * top * c) ** 2, 2 * excess * sum_so_far, excess**2]
+    whole = steps.nonnegative("the sums", slack, shown)
+
+    def added_up(p: int):
+        _, spread, entries, found = statement.arguments(p)
+        between = [(v, spread * s / (1 + s), spread / (1 + s)) for v, s in zip(entries, found, strict=True)]
+        eigenvalues = [(m + below, v) for v, below, _ in between]
+        sums = {b: total(h**2 * v**2 for h, v in eigenvalues), c: total(v**2 for _, v in eigenvalues)}
+        left = total(one.at({u: v, x: below, y: above}) for v, below, above in between)
+        return whole.at({d: spread, excess: left, **sums}) / (2 * m + spread) ** 2
+
+    steps.conclude(statement, added_up)
 
 
 COSINE = cosine_statement()
@@ -235,7 +257,14 @@ def difference_proof(statement: Statement, steps: Steps) -> None:
         return sp.Trace(g.T * (step * v)) + sp.Trace((step * v).T * curvature * (step * v)) / 2
 
     passes = at(part.h) - at(part.behind * part.h)
-    steps.identity("two passes", passes, part.sign * part.divisor * part.h * sp.Trace(g.T * v))
+    both = steps.identity("two passes", passes, part.sign * part.divisor * part.h * sp.Trace(g.T * v))
+
+    def divided(p: int) -> list:
+        ahead, slope = statement.arguments(p)
+        return [both.at({v: ahead, g: slope, curvature: _curvature(p)}) / (part.divisor * part.h), None]
+
+    steps.conclude(statement, divided)
+    steps.base(statement, (1, 2), relations=(1,))
 
 
 DIFFERENCE = difference_statement()

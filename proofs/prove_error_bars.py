@@ -66,8 +66,16 @@ def spread_proof(statement: Statement, steps: Steps) -> None:
     square = (e - part.centre(c, n, m) * T) ** 2 / c**part.power
     steps.identity("one part", square, e**2 / c - 2 * e * T / n + c * T**2 / n**2)
     steps.identity("all parts", A - 2 * T * T / n + n * T**2 / n**2, A - T**2 / n)
-    steps.identity("means: s of each part, n s of T^2", (m * s - n * s / n) / (m - part.freedom), s)
-    steps.identity("covariance of T and one deviation", c * s - c / n * (n * s), 0)
+    means = (m * s - n * s / n) / (m - part.freedom)
+    mean = steps.identity("means: s of each part, n s of T^2", means, s)
+    alone = steps.identity("covariance of T and one deviation", c * s - c / n * (n * s), 0)
+
+    def parts(depth: int) -> list:
+        sizes = sp.symbols(f"n:{depth}", positive=True)
+        unrelated = [alone.at({c: size, n: total(sizes)}) for size in sizes]
+        return [mean.at({m: depth, n: total(sizes)}), *unrelated]
+
+    steps.conclude(statement, parts)
 
 
 def bernstein(*, sixths: int = 7, ordered: bool = True, root: bool = True) -> Statement:
@@ -106,15 +114,20 @@ def bernstein_proof(statement: Statement, steps: Steps) -> None:
     """Put one inequality into the other; what is missing of the bound is a sum of products of slacks."""
     part = statement.part
     sd, R, u, first, second = sp.symbols("sd R u f g", nonnegative=True)
-    v = u + sp.Symbol("w", **{"nonnegative" if part.ordered else "real": True})
+    w = sp.Symbol("w", **{"nonnegative" if part.ordered else "real": True})
+    v = u + w
     sigma = sd + R * v - first
     D = sigma * u + R * u**2 / 6 - second
     bound = (sd * u if part.root else 0) + part.constant * R * v**2
-    rest = [first * u, second, R * v * (v - u), R * (v**2 - u**2) / 6]
-    steps.identity("what is missing", bound - D, sp.Add(*rest))
-    w = v - u
-    steps.nonnegative("v (v - u)", u * w + w * w, [u * w, w * w])
-    steps.nonnegative("v^2 - u^2", v**2 - u**2, [2 * u * w, w * w])
+    # v (v - u) and v^2 - u^2 in products of u and w = v - u
+    rest = [first * u, second, R * u * w, R * w**2, R * u * w / 3, R * w**2 / 6]
+    missing = steps.nonnegative("what is missing", bound - D, rest)
+
+    def slacks(depth: int):
+        D, sigma, sd, R, u, v = sp.symbols("D sigma sd R u v", nonnegative=True)
+        return missing.at({first: sd + R * v - sigma, second: sigma * u + R * u**2 / 6 - D, w: v - u})
+
+    steps.conclude(statement, slacks, depths=(1,))
 
 
 def discoveries(*, harmonic: bool = True, claimed: int = 1, power: int = 1) -> Statement:
@@ -159,23 +172,36 @@ def discoveries(*, harmonic: bool = True, claimed: int = 1, power: int = 1) -> S
         given=given,
         depths=(1, 2, 3),
         sample=sample,
-        parts={"harmonic": harmonic, "claimed": claimed, "power": power},
+        parts={"harmonic": harmonic, "claimed": claimed, "power": power, "names": names, "limit": limit},
     )
 
 
 def discoveries_proof(statement: Statement, steps: Steps) -> None:
     """Count fewer drops than there are, sum by parts, and use that p-values are not too small."""
     part = statement.part
-    i, d, n, H, q = sp.symbols("i d n H q", positive=True)
-    p, slack = sp.symbols("p u", nonnegative=True)
-    steps.nonnegative("k samples dropped, k >= i", p / i - p / (i + d), [p * d / (i * (i + d))])
+    i, n, H, q = sp.symbols("i n H q", positive=True)
+    p, slack, d = sp.symbols("p u d", nonnegative=True)
+    fewer = steps.nonnegative("k samples dropped, k >= i", p / i - p / (i + d), [p * d / (i * (i + d))])
     Y, A, B = sp.symbols("Y A B", real=True)
     summed = Y + A / i + (B - A) / (i + 1)
     steps.identity("sum by parts", summed, Y + A / (i * (i + 1)) + B / (i + 1))
     c = q / (n * (H if part.harmonic else 1))
     reached = c * i**part.power - slack
-    steps.nonnegative("limits", c / (i + 1) - reached / (i * (i + 1)), [slack / (i * (i + 1))])
+    limits = c / (i + 1) - reached / (i * (i + 1))
+    limited = steps.nonnegative("limits", limits, [slack / (i * (i + 1))])
     steps.identity("all together", c * (H - 1) + c * n / n, q / (part.claimed * n))
+
+    def added_up(depth: int):
+        chances, _ = part.names(depth)
+        dropped = total(fewer.at({i: a, d: b - a, p: chance}) for (a, b), chance in chances.items())
+        for at_most in range(1, depth + 1):
+            reached = total(chance for (a, _), chance in chances.items() if a <= at_most)
+            room = part.limit(at_most, depth) - reached
+            one = limited.at({i: at_most, n: depth, H: sp.harmonic(depth), slack: room})
+            dropped += one * (depth + 1 if at_most == depth else 1)
+        return dropped
+
+    steps.conclude(statement, added_up)
 
 
 STATEMENT = spread()

@@ -65,7 +65,16 @@ def nearest_proof(statement: Statement, steps: Steps) -> None:
 
     gain = tau / part.divisor(below, last)
     above = part.factor * last * (c - gain) ** part.power
-    steps.identity("completed square", distance(c), distance(gain) + above)
+    completed = steps.identity("completed square", distance(c), distance(gain) + above)
+
+    def of_the_operator(depth: int) -> list:
+        A = operator(depth)
+        M = A.T * A
+        values = {q: (M.T * M).trace(), tau: M.trace(), last: depth, below: width(ROWS)}
+        return [completed.at(values), None]
+
+    steps.conclude(statement, of_the_operator)
+    steps.base(statement, (1, 2), relations=(1,))
 
 
 NEAREST = nearest()
@@ -118,9 +127,15 @@ def printed_proof(statement: Statement, steps: Steps) -> None:
     below, last = sp.symbols("d_l d_L", integer=True, positive=True)
     tau = sp.Symbol("tau", real=True)
     gain = tau / below
-    steps.identity("beside the nearest", gain, part.ratio(below, last) * tau / last)
+    beside = steps.identity("beside the nearest", gain, part.ratio(below, last) * tau / last)
     steps.identity("trace of c I", sp.Trace(gain * sp.Identity(last)).doit(), gain * last)
-    steps.identity("trace left", tau - gain * last, part.left(below, last) * tau)
+    left = steps.identity("trace left", tau - gain * last, part.left(below, last) * tau)
+
+    def of_the_operator(depth: int) -> list:
+        values = {tau: squares(operator(depth)), last: depth, below: width(ROWS)}
+        return [lemma.at(values) for lemma in (beside, left)]
+
+    steps.conclude(statement, of_the_operator)
 
 
 PRINTED = printed()

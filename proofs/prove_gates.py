@@ -66,9 +66,16 @@ def mean_proof(statement: Statement, steps: Steps) -> None:
     divisor = rows if part.over_rows else columns
     moment = (r**2 / rows) * sp.Identity(rows)
     one = part.factor(r, s, t) / divisor
-    steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
+    column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
     steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
     steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
+
+    def all_columns(depth: int):
+        *units, up, other = statement.arguments(depth)
+        units = zip(*units, strict=True)
+        return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
+
+    steps.conclude(statement, all_columns)
 
 
 MEAN = mean_over_directions()
@@ -135,7 +142,16 @@ def step_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("length of the image", image.dot(image), (a**2 + b**2) * q.dot(q))
     bound = part.size * (a**2 + b**2) * (p.dot(p) * q.dot(q)) ** (part.power // 2)
     square = (x * image[1] - y * image[0]) ** 2
-    steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
+    plane = steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
+
+    def of_the_layer(depth: int):
+        weight, slopes, others, up, other = statement.arguments(depth)
+        layer = weight * sp.diag(*slopes.multiply_elementwise(others)) * weight.T
+        traceless = layer - layer.trace() / 2 * sp.eye(2)
+        values = {a: traceless[0, 0], b: traceless[0, 1], tau: layer.trace()}
+        return plane.at(values | dict(zip((x, y, u, v), (*up, *other), strict=True)))
+
+    steps.conclude(statement, of_the_layer, depths=(1,))
 
 
 STEP = step()

@@ -17,6 +17,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._symbols import total
 
 SAMPLES = 2
 RHO, RATE, C, ABAR = sp.symbols("rho r C_a abar", positive=True)
@@ -61,6 +62,8 @@ def broken(
         parts={
             "margin": d,
             "weight": 1 + m if relative else sp.Integer(1),
+            "extra": m,
+            "relative": relative,
             "symbols": (x, y),
             "term": lambda X: (1 - X) if score == "lai" else X,
             "side": -1 if swapped else 1,
@@ -79,11 +82,22 @@ def broken_proof(statement: Statement, steps: Steps) -> None:
     steps.nonnegative("1 - x", one - x, [w * y, d])
     steps.nonnegative("1 - y", one - y, [x, (w - 1) * y, d])
     first = part.side * (part.term(x) - w * y)
-    steps.identity("the layer below the last", first.subs(x, 1 - w * y - d), d)
+    start = steps.nonnegative("the layer below the last", first.subs(x, 1 - w * y - d), [d])
     below = part.side * (part.term((1 - a) * X) - w * (1 - b) * Y)
     above = part.side * (part.term(X) - w * Y)
-    steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
-    steps.implied("strictly", sp.Gt(d, 0))
+    more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
+
+    def added_up(depth: int):
+        weight = {part.extra: depth - 1} if part.relative else {}
+        base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if part.relative else 1) * RHO**2, **weight})
+        grown = [
+            more.at({a: 1 - RATE**2, b: 1 - RHO**2, X: RATE ** (2 * k), Y: RHO ** (2 * k), **weight})
+            for k in range(1, depth - 1)
+        ]
+        layers = total(base + total(grown[:k]) for k in range(depth - 1))
+        return layers / (depth if part.relative else 1)
+
+    steps.conclude(statement, added_up)
 
 
 def names(depth: int, *, aligned: bool = False) -> tuple:
@@ -161,15 +175,27 @@ def lli(*, extra: int = 0, power: int = 2, score: str = "lli", decays: bool = Tr
 
 
 def lli_proof(statement: Statement, steps: Steps) -> None:
-    """One term, from above and from below, and the powers one more layer multiplies by."""
+    """Add up the terms of the bound, from above and from below."""
+    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
+
+
+def lli_terms(statement: Statement, steps: Steps, depth: int, *, aligned: bool = False) -> list:
+    """Show one term, from above and from below, and add up all of them."""
     part = statement.part
     p, q, e, f = part.symbols
     last = sp.symbols("L", real=True)
     most = part.limit((p + q) / 2, (e + f) / 2)
     term = (q - p) / 2 * (part.beta - part.counts * last)
-    steps.nonnegative("from above", most - term, [p * f / 2, q * e / 2])
-    steps.nonnegative("from below", most + term, [q * f / 2, p * e / 2])
-    steps.identity("the decay of both norms", RHO ** (2 + part.extra), RHO * RHO)
+    lemmas = (
+        steps.nonnegative("from above", most - term, [p * f / 2, q * e / 2]),
+        steps.nonnegative("from below", most + term, [q * f / 2, p * e / 2]),
+    )
+    values = []
+    for x, y in zip(*names(depth, aligned=aligned), strict=True):
+        for k in range(1, depth):
+            top = RHO ** (2 * k) * abs(y[0])
+            values.append({p: C**2 - x[k], q: C**2 + x[k], e: top - y[k], f: top + y[k]})
+    return [total(lemma.at(point) for point in values) for lemma in lemmas]
 
 
 def lli_relative(*, inverse: int = 1, extra: int = 0, bar: bool = True) -> Statement:
@@ -218,12 +244,20 @@ def lli_relative(*, inverse: int = 1, extra: int = 0, bar: bool = True) -> State
 def lli_relative_proof(statement: Statement, steps: Steps) -> None:
     """Divide the gap, at most C_a^2 T geo, by LLI, at least alpha-bar T."""
     part = statement.part
-    T, G, C2 = sp.symbols("T geo C2", positive=True)
-    s = sp.symbols("s", nonnegative=True)
-    steps.identity("the decay of both norms", RHO ** (2 + part.extra), RHO * RHO)
+    T, C2 = sp.symbols("T C2", positive=True)
+    G, s = sp.symbols("geo s", nonnegative=True)
     gap, last = C2 * T * G - s, ABAR * T + part.slack
     most = C2 / ABAR**part.inverse * G
-    steps.nonnegative("times LLI", most * last - gap, [C2 / ABAR * G * part.slack, s])
+    times = steps.nonnegative("times LLI", most * last - gap, [C2 / ABAR * G * part.slack, s])
+
+    def divided(depth: int) -> list:
+        _, beta = names(depth, aligned=True)
+        score, sum_of_last = scores(depth, aligned=True)[2], sp.Add(*(y[0] for y in beta))
+        values = {T: sum_of_last, C2: C**2, G: sp.Add(*(RHO ** (2 * k) for k in range(1, depth))), s: 0}
+        least = times.at(values | {part.slack: score - ABAR * sum_of_last})
+        return [(least + rest) / score for rest in lli_terms(LLI, steps, depth, aligned=True)]
+
+    steps.conclude(statement, divided)
 
 
 def limit(*, target: int = 1, layer: int = 0, start: int = 1) -> Statement:

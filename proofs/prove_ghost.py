@@ -100,6 +100,7 @@ def chain_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one more layer", claimed, so_far + alpha * beta)
     relation = part.claim(2, 1)
     steps.identity("two layers of one unit", relation.lhs, relation.rhs)
+    steps.base(statement, (1,))
 
 
 CHAIN = chain_statement()
@@ -308,6 +309,7 @@ def sharing_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one more use", joined, parts + cross * mixed)
     relation = statement.part.claim(2, 1)
     steps.identity("two uses of one unit", relation.lhs, relation.rhs)
+    steps.base(statement, (1,))
 
 
 SHARING = sharing_statement()

@@ -93,6 +93,26 @@ def added(s, V, y, q, a, c, e, r, k):
     return whole(s, V, y, q) + a**2 * own + 2 * a * (s * c * V + s * r + c * q + k)
 
 
+def last_layer_added(depth: int) -> dict:
+    """Give the moments of all layers but the last, and those of the last one."""
+    law = Law(depth)
+    before = range(depth - 1)
+    noise = [total(law.alpha[i] * law.rests[i][k] for i in before) for k in range(width(OUTCOMES))]
+    rest, shared = law.rests[-1], law.shared
+    values = (
+        total(law.alpha[i] * law.gains[i] for i in before),
+        law.cov(shared, shared),
+        law.cov(noise, noise),
+        law.cov(shared, noise),
+        law.alpha[-1],
+        law.gains[-1],
+        law.cov(rest, rest),
+        law.cov(rest, shared),
+        law.cov(rest, noise),
+    )
+    return dict(zip(moments(), values, strict=True))
+
+
 def exact_proof(statement: Statement, steps: Steps) -> None:
     """Add one layer to both sides."""
     part = statement.part
@@ -103,7 +123,8 @@ def exact_proof(statement: Statement, steps: Steps) -> None:
 
     steps.identity("no layer but the signal", whole(s, V, y, q), formula(s, V, y, q))
     grown = formula(s + a * c, V, y + a**2 * e + part.noise * a * k, q + a * r)
-    steps.identity("one more layer", added(s, V, y, q, a, c, e, r, k), grown)
+    more = steps.identity("one more layer", added(s, V, y, q, a, c, e, r, k), grown)
+    steps.conclude(statement, lambda depth: more.at(last_layer_added(depth)), depths=statement.depths)
 
 
 EXACT = exact()
@@ -146,7 +167,8 @@ def noise_proof(statement: Statement, steps: Steps) -> None:
     part = statement.part
     y, a, e, k = sp.symbols("y a e k", real=True)
     grown = y + a**part.power * e + (part.cross * a * k if part.power == 2 else 0)
-    steps.identity("one more layer", y + a**2 * e + 2 * a * k, grown)
+    more = steps.identity("one more layer", y + a**2 * e + 2 * a * k, grown)
+    steps.conclude(statement, lambda depth: more.at(last_layer_added(depth)), depths=statement.depths)
 
 
 NOISE = noise()
@@ -189,7 +211,8 @@ def printed_proof(statement: Statement, steps: Steps) -> None:
     missing = statement.part.missing
     short = (s + a * c) ** 2 * V + y + a**2 * e + 2 * a * k
     gap = missing * (s + a * c) * (q + a * r)
-    steps.identity("what is missing", added(s, V, y, q, a, c, e, r, k) - short, gap)
+    left = steps.identity("what is missing", added(s, V, y, q, a, c, e, r, k) - short, gap)
+    steps.conclude(statement, lambda depth: left.at(last_layer_added(depth)), depths=statement.depths)
 
 
 PRINTED = printed()
@@ -232,7 +255,14 @@ def lai_proof(statement: Statement, steps: Steps) -> None:
     t, a, c, V = sp.symbols("t a c V", real=True)
     scale = t + (c if part.gains else 1) * a
     factor = t**part.power + a**part.power if part.inside else scale**part.power
-    steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, factor * V)
+    more = steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, factor * V)
+
+    def all_layers(depth: int):
+        law = Law(depth)
+        varied = law.cov(law.shared, law.shared)
+        return more.at({t: total(law.alpha[:-1]), a: law.alpha[-1], V: varied})
+
+    steps.conclude(statement, all_layers, depths=statement.depths)
 
 
 LAI = lai()
@@ -358,10 +388,28 @@ def outcomes_proof(statement: Statement, steps: Steps) -> None:
     part = statement.part
     t, a, c, s, x, n = sp.symbols("t a c s x n", real=True)
     if statement.slug == "lai-signal":
-        steps.identity("one more layer", t * s + a * s, part.signal * (t + a) ** part.gain * s**part.rest)
+        claimed = part.signal * (t + a) ** part.gain * s**part.rest
+        more = steps.identity("one more layer", t * s + a * s, claimed)
+
+        def read(depth: int):
+            (*alphas, last), _, _, shared = statement.arguments(depth)
+            return more.at({t: total(alphas), a: last, s: shared})
+
+        steps.conclude(statement, read)
         return
     grown = part.signal * (t + a * c**part.gain) * s + part.rest * (n + a * x)
-    steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
+    more = steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
+
+    def all_layers(depth: int):
+        (*alphas, alpha), (*gains, gain), (*rests, rest), shared = statement.arguments(depth)
+        scale = total(u * v for u, v in zip(alphas, gains, strict=True))
+        noise = total(u * v for u, v in zip(alphas, rests, strict=True))
+        whole = more.at({t: scale, n: noise, a: alpha, c: gain, x: rest, s: shared})
+        if statement.slug != "signal-and-noise":
+            return whole
+        return [whole + -(noise + alpha * rest), whole + -(scale + alpha * gain) * shared]
+
+    steps.conclude(statement, all_layers)
 
 
 def outcomes_mutants(slug: str) -> dict[str, Statement]:
