@@ -104,6 +104,7 @@ class Steps:
     def __init__(self) -> None:
         """Start at no step."""
         self.count = 0
+        self._depth = 0
 
     def identity(self, name: str, left: Any, right: Any, given: Sequence[Relation] = ()) -> Lemma:
         """Show ``left = right`` by expansion and simplification, or refute it in numbers."""
@@ -147,6 +148,7 @@ class Steps:
         """
         self.count += 1
         for depth in depths or (*statement.depths, statement.depths[-1] + 1):
+            self._depth = depth
             derived = derive(depth)
             derived = derived if isinstance(derived, (list, tuple)) else (derived,)
             claimed, given = statement.relations(depth), statement.given(depth)
@@ -164,6 +166,12 @@ class Steps:
                 asked |= dict.fromkeys(lemma.asked)
             for condition in asked:
                 _must_hold(f"{statement.slug}, depth {depth}", condition, given, sample)
+
+    def hypothesis(self, statement: Statement, depth: int, index: int = 0) -> Lemma:
+        """Take one relation of the claim at a smaller depth than the one that is compared: induction."""
+        if depth >= self._depth:
+            raise UndecidedError(f"{statement.slug}: depth {depth} is assumed to show depth {self._depth}")
+        return Lemma(statement.relations(depth)[index])
 
     def base(self, statement: Statement, depths: Sequence[int], *, relations: Sequence[int] = ()) -> None:
         """Show the claim's identities themselves where a proof by induction starts."""

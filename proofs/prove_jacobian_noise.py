@@ -136,7 +136,15 @@ def bound_proof(statement: Statement, steps: Steps) -> None:
     slack = whole - (m * U + n * T + T * U)
     steps.nonnegative("less mean and spread give no more", slack, monomials(slack))
     largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
-    steps.identity("both sides at their largest", largest, kept(R, E) * G * H)
+    both = steps.identity("both sides at their largest", largest, kept(R, E) * G * H)
+
+    def of_one_unit(depth: int):
+        means, rests, g, h = statement.arguments(depth)
+        least = product([b**2 for b in means])
+        most = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
+        return both.at({R: least, E: sp.expand(most - least), G: g**2, H: h**2})
+
+    steps.conclude(statement, of_one_unit)
 
 
 BOUND = bound()
@@ -196,9 +204,18 @@ def shape_proof(statement: Statement, steps: Steps) -> None:
     steps.nonnegative("beyond it", beyond, monomials(beyond))
     exact = (R + e * S + e**2 * H) ** 2 - R**2
     printed = part.kappa * R**part.order * S
-    steps.identity("first order of the square", sp.diff(exact, e).subs(e, 0), printed)
+    square = steps.identity("first order of the square", sp.diff(exact, e).subs(e, 0), printed)
     slack = exact.subs(e, 1) - printed
-    steps.nonnegative("never more", slack, monomials(slack))
+    never = steps.nonnegative("never more", slack, monomials(slack))
+
+    def all_layers(depth: int) -> list:
+        rho, sigma = ([x**2 for x in side] for side in statement.arguments(depth))
+        whole = product([a + b for a, b in zip(rho, sigma, strict=True)])
+        one = total(product([*rho[:t], sigma[t], *rho[t + 1 :]]) for t in range(depth))
+        values = {R: product(rho), S: one, H: sp.expand(whole - product(rho) - one)}
+        return [lemma.at(values) for lemma in (never, square)]
+
+    steps.conclude(statement, all_layers)
 
 
 SHAPE = shape()

@@ -134,11 +134,14 @@ def rescaled(*, power: int = 2, other: int = -1) -> Statement:
     """State what ``W1 -> c W1, W2 -> W2 / c`` does in a linear network of two layers."""
     scale = sp.Symbol("c", positive=True)
 
-    def claim(width: int) -> tuple[Equal, Equal]:
-        x, y, g, h = (vector(f"{name}_", width) for name in "xygh")
-        first, second = (
+    def names(width: int) -> tuple:
+        weights = (
             sp.Matrix(width, width, sp.symbols(f"{name}_:{width * width}", real=True)) for name in "VW"
         )
+        return *(vector(f"{name}_", width) for name in "xygh"), *weights
+
+    def claim(width: int) -> tuple[Equal, Equal]:
+        x, y, g, h, first, second = names(width)
         changed, back = scale * first, second * scale**other
         alpha = x.dot(y) + (changed * x).dot(changed * y)
         claimed = x.dot(y) + scale**power * (first * x).dot(first * y)
@@ -152,7 +155,7 @@ def rescaled(*, power: int = 2, other: int = -1) -> Statement:
         scope="any widths, two linear layers",
         claim=claim,
         depths=(1, 2),
-        parts={"power": power, "other": other, "c": scale},
+        parts={"power": power, "other": other, "c": scale, "names": names},
     )
 
 
@@ -163,9 +166,18 @@ def rescaled_proof(statement: Statement, steps: Steps) -> None:
     first, second = sp.MatrixSymbol("V", m, n), sp.MatrixSymbol("W", o, m)
     x, y = (sp.MatrixSymbol(name, n, 1) for name in "xy")
     c = part.c
-    steps.identity("outputs", (second * c**part.other) * (c * first * x), second * first * x)
+    outputs = steps.identity("outputs", (second * c**part.other) * (c * first * x), second * first * x)
     alpha = sp.Trace((c * first * x).T * (c * first * y))
-    steps.identity("second alpha", alpha, c**part.power * sp.Trace((first * x).T * (first * y)))
+    claimed = c**part.power * sp.Trace((first * x).T * (first * y))
+    similarity = steps.identity("second alpha", alpha, claimed)
+
+    def of_the_network(width: int) -> list:
+        a, b, up, other, lower, upper = part.names(width)
+        last = {first: lower, x: a}
+        whole = (similarity.at({**last, y: b}) + a.dot(b)) * up.dot(other)
+        return [outputs.at({**last, second: upper}), whole]
+
+    steps.conclude(statement, of_the_network)
 
 
 RESCALED = rescaled()

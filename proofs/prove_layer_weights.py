@@ -12,6 +12,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import parts_of, total
 
 T = sp.symbols("T", nonnegative=True)
 
@@ -59,12 +60,15 @@ def admissible_proof(statement: Statement, steps: Steps) -> None:
     d = sp.symbols("d", positive=True)
     size = b + e
     beyond = sp.Integer(0) if part.inside else size
-    steps.nonnegative("ratio above the weight", part.top * size - (b - w - beyond), [e, w, beyond])
-    slack = part.top * (w + f) - (w + beyond - b)
-    steps.nonnegative("weight above the ratio", slack, [f, b])
-    steps.identity("a negative weight, at the largest ratio", T - (-part.beyond * d), T + d)
-    steps.identity("a weight above T, at the ratio 0", (T + part.beyond * d) - 0, T + d)
-    steps.implied("strictly", sp.Gt(T + d, T))
+    lemmas = [
+        steps.nonnegative("ratio above the weight", part.top * size - (b - w - beyond), [e, w, beyond]),
+        steps.nonnegative("weight above the ratio", part.top * (w + f) - (w + beyond - b), [f, b]),
+        steps.nonnegative("a negative weight, at the largest ratio", T - (-part.beyond * d) - T, [d]),
+        steps.nonnegative("a weight above T, at the ratio 0", (T + part.beyond * d) - 0 - T, [d]),
+    ]
+    s, r, _, outside = statement.arguments(1)
+    values = {b: s * T, e: T - s * T, w: r * T, f: T - r * T, d: outside}
+    steps.conclude(statement, lambda depth: [lemma.at(values) for lemma in lemmas], depths=(1,))
 
 
 def minimax(*, share: int = 2, reach: int = 1, inside: bool = True) -> Statement:
@@ -104,18 +108,24 @@ def minimax_proof(statement: Statement, steps: Steps) -> None:
     one = s + t
     away = (m * one + 2 * h * s + part.shift * h * one) - (m * one + 2 * h / part.share * one)
     most = (up + down) * part.reach * h * one
+    lemmas = []
     for name, sign in (("from above", 1), ("from below", -1)):
         ends = (t, s) if sign == 1 else (s, t)
         slack = most - sign * (up - down) * away
-        steps.nonnegative(name, slack, [2 * up * h * ends[0], 2 * down * h * ends[1]])
-    steps.nonnegative("a larger weight, at m", (m + h + d - m) - h, [d])
-    steps.nonnegative("a smaller weight, at M", (m + 2 * h - (m + h - d)) - h, [d])
+        lemmas.append(steps.nonnegative(name, slack, [2 * up * h * ends[0], 2 * down * h * ends[1]]))
+    larger = steps.nonnegative("a larger weight, at m", (m + h + d - m) - h, [d])
+    smaller = steps.nonnegative("a smaller weight, at M", (m + 2 * h - (m + h - d)) - h, [d])
+    *_, share, weight, x = statement.arguments(1)
+    values = {t: 1 - share, **dict(zip((up, down), parts_of(x), strict=True))}
+    over, under = parts_of(weight - m - h)
+    both = larger.at({d: over}) + smaller.at({d: under})
+    steps.conclude(statement, lambda depth: [*(one.at(values) for one in lemmas), both], depths=(1,))
 
 
 def least_squares(*, factor: int = 1, normal: bool = True, sign: int = -1) -> Statement:
     """State by how much any other weights fit worse than those that solve the normal equations."""
 
-    def names(layers: int) -> tuple:
+    def names(layers: int) -> tuple:  # three pairs
         columns = [list(sp.symbols(f"x{k}_:3", real=True)) for k in range(layers)]
         sizes = (("y", 3), ("w", layers), ("d", layers))
         return columns, *(list(sp.symbols(f"{name}:{size}", real=True)) for name, size in sizes)
@@ -167,10 +177,18 @@ def least_squares_proof(statement: Statement, steps: Steps) -> None:
     moved = r + part.sign * x * d
     squares = sp.Trace(moved.T * moved) - sp.Trace(r.T * r)
     mixed, change = sp.Trace(d.T * x.T * r), sp.Trace((x * d).T * (x * d))
-    steps.identity("expansion", squares, 2 * part.sign * mixed + change)
+    expanded = steps.identity("expansion", change, squares - 2 * part.sign * mixed)
     left, square = sp.symbols("m q", real=True)
     taken = left * (0 if part.normal and part.sign == -1 else 1)
     steps.identity("normal equations", 2 * part.sign * taken + square, part.factor * square)
+
+    def of_the_fit(layers: int):
+        columns, y, weights, moved = statement.arguments(layers)
+        design = sp.Matrix(columns).T
+        misfit = sp.Matrix(y) - design * sp.Matrix(weights)
+        return expanded.at({x: design, r: misfit, d: sp.Matrix(moved)})
+
+    steps.conclude(statement, of_the_fit, depths=statement.depths)
 
 
 def decoupled(*, weight: int = 1, power: int = 2, factor: int = 1) -> Statement:
@@ -220,13 +238,21 @@ def decoupled_proof(statement: Statement, steps: Steps) -> None:
     """Write the misfit as A - 2 w B + w^2 D; one more pair adds to each of the three."""
     part = statement.part
     w, A, B = sp.symbols("w A B", real=True)
-    D, a = sp.symbols("D a", positive=True)
+    D, a = sp.Symbol("D", real=True, nonzero=True), sp.Symbol("a", positive=True)
     best = part.weight * B / D
     difference = (A - 2 * w * B + w**2 * D) - (A - 2 * best * B + best**2 * D)
-    steps.identity("a parabola", part.factor * D * (w - best) ** 2, difference)
+    parabola = steps.identity("a parabola", part.factor * D * (w - best) ** 2, difference)
     y, z = sp.symbols("y z", real=True)
     parts = a**2 * y**2 - 2 * w * a**part.power * y * z + w**2 * a**2 * z**2
     steps.identity("one more pair", a**2 * (y - w * z) ** 2, parts)
+
+    def all_pairs(pairs: int):
+        *rows, weight = statement.arguments(pairs)
+        rows = list(zip(*rows, strict=True))
+        values = {A: total(x**2 * b**2 for x, b, _ in rows), B: total(x**2 * b * c for x, b, c in rows)}
+        return parabola.at({w: weight, D: total(x**2 * c**2 for x, _, c in rows), **values})
+
+    steps.conclude(statement, all_pairs)
 
 
 def model(*, swapped: bool = False, transposed: bool = False, moment: bool = True) -> Statement:
@@ -285,8 +311,15 @@ def model_proof(statement: Statement, steps: Steps) -> None:
     used = M.T if part.transposed else M
     of_z = g * g.T if part.moment else sp.Identity(d)
     both = of_z * (h * h.T) if part.swapped else (h * h.T) * of_z
-    steps.identity("the mixed moment", sp.Trace(g.T * M * h * h.T * g), sp.Trace(used * both))
-    steps.identity("the square", sp.Trace(g.T * h * h.T * g), sp.Trace(both))
+    mixed = steps.identity("the mixed moment", sp.Trace(used * both), sp.Trace(g.T * M * h * h.T * g))
+    square = steps.identity("the square", sp.Trace(both), sp.Trace(g.T * h * h.T * g))
+
+    def on_average(count: int):
+        of_z, of_j, operator = statement.arguments(count)
+        drawn = [{g: x, h: y} for x in of_z for y in of_j]
+        return total(mixed.at({M: operator, **pair}) for pair in drawn) / total(map(square.at, drawn))
+
+    steps.conclude(statement, on_average, depths=statement.depths)
 
 
 STATEMENT = admissible()

@@ -85,6 +85,7 @@ def ownership_proof(statement: Statement, steps: Steps) -> None:
     other = sp.Symbol("v", real=True)
     pair = (w - mine) * (other - mine) * d - part.hides * (other - mine) * (w - mine) * d
     steps.identity("two losses that cancel", pair, 0)
+    steps.base(statement, statement.depths)
 
 
 OWNERSHIP = ownership()

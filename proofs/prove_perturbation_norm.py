@@ -74,11 +74,27 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
         monomials((a + x) * (j + p + k + q) + (m + y) * (k + q) - (a * (j + k) + m * k)),
     )
     slack = kept(rho + delta, rho, delta) - delta
-    steps.nonnegative("one layer", slack, monomials(slack))
+    one = steps.nonnegative("one layer", slack, monomials(slack))
     P = R + E
     grown = kept(P * (rho + delta), R * rho, F * rho + R * delta)
     slack = grown - kept(P, R, F) * (rho + delta) - R * delta
-    steps.nonnegative("one more layer", slack, monomials(slack))
+    more = steps.nonnegative("one more layer", slack, monomials(slack))
+    rest = sp.Symbol("t", nonnegative=True)
+    triangle = steps.nonnegative("what the triangle inequality leaves", rest, [rest])
+
+    def one_layer_more(depth: int):
+        (*means, mean), (*changes, last) = arguments(depth)
+        gain, size = abs(mean), abs(last)
+        if depth == 1:
+            return one.at({rho: gain, delta: size})
+        below, whole = change(means, changes), product(means)
+        gains, others = sizes(depth - 1)
+        products = {R: product(gains), E: sp.expand(change(gains, others)), F: first(gains, others)}
+        left = abs(below) * (gain + size) + abs(whole) * size - abs(below * (mean + last) + whole * last)
+        so_far = steps.hypothesis(statement, depth - 1) * (gain + size)
+        return so_far + more.at({rho: gain, delta: size, **products}) + triangle.at({rest: left})
+
+    steps.conclude(statement, one_layer_more, depths=statement.depths)
 
 
 NORM = norm()
@@ -121,14 +137,32 @@ def printed_proof(statement: Statement, steps: Steps) -> None:
     names = ("R", "F", "H", "rho", "delta")
     R, F, H, rho, delta = sp.symbols(names, nonnegative=True)
     base = delta if part.start == 0 else sp.Integer(0)
-    steps.nonnegative("one layer", base - delta, monomials(base - delta))
+    one = steps.nonnegative("one layer", base - delta, monomials(base - delta))
     growth = F * rho + R * delta + (F * delta if part.bounded == "whole" else 0)
     slack = F * rho + R * delta - growth
     steps.nonnegative("one more layer", slack, monomials(slack))
+    rest = sp.Symbol("t", nonnegative=True)
+    triangle = steps.nonnegative("what the triangle inequality leaves", rest, [rest])
     # H: how far the bound that holds, P - R, is above the printed sum.
     P, scaled = R + part.factor * F + H, part.factor * (F * rho + R * delta)
     excess = P * (rho + delta) - R * rho - scaled
-    steps.nonnegative("below the bound that holds", excess, monomials(excess))
+    above = steps.nonnegative("below the bound that holds", excess, monomials(excess))
+
+    def one_layer_more(depth: int) -> list:
+        (*means, mean), (*changes, last) = arguments(depth)
+        gain, size = abs(mean), abs(last)
+        gains, others = sizes(depth - 1)
+        printed, whole = first(gains, others), product(gains)
+        beyond = sp.expand(change(gains, others) - printed)
+        held = above.at({R: whole, F: printed, H: beyond, rho: gain, delta: size})
+        if depth == 1:
+            return [one.at({delta: size}), held]
+        below = first(means, changes)
+        left = abs(below) * gain + whole * size - abs(below * mean + product(means) * last)
+        so_far = steps.hypothesis(statement, depth - 1) * gain
+        return [so_far + triangle.at({rest: left}), held]
+
+    steps.conclude(statement, one_layer_more, depths=statement.depths)
 
 
 PRINTED = printed()

@@ -100,6 +100,7 @@ def recursion_proof(statement: Statement, steps: Steps) -> None:
     norms, square = (parts[0] + 2 * parts[1]) / 3, (parts[0] - parts[1]) / 3
     down = layer(norms, square, 1 / n, n, n, n)
     steps.identity("closed form, a layer more", closed((1 + 2 / n) * X, (1 - 1 / n) * Y), down[1])
+    steps.base(statement, (1, 2))
 
 
 RECURSION = recursion()
