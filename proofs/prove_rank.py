@@ -13,6 +13,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps
 from proofs._quotients import HIGH, LOW, between, draw_between, names
+from proofs._symbols import total
 
 SCOPE = "any number of samples, scores of any sign"
 
@@ -52,25 +53,37 @@ def cosine(*, factor: int = 4, power: int = 2, inside: bool = True) -> Statement
         depths=(1, 2, 3),
         arguments=lambda n: (LOW, HIGH, *names(n)),
         sample=sample,
-        parts={"factor": factor, "power": power, "slack": s},
+        parts={"factor": factor, "power": power, "slack": s, "sums": sums},
     )
 
 
 def cosine_proof(statement: Statement, steps: Steps) -> None:
     """Sum ``(M - b)(b - m) S^2 >= 0`` over samples; then complete a square."""
     part = statement.part
-    m, u, v, S = sp.symbols("m u v S", nonnegative=True)
+    (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
     b, M = m + u, m + u + v
-    steps.nonnegative("one sample", (m + M) * b * S**2 - b**2 * S**2 - m * M * S**2, [u * v * S**2])
+    one = steps.nonnegative("one sample", (m + M) * b * S**2 - b**2 * S**2 - m * M * S**2, [u * v * S**2])
     A, B = sp.symbols("A B", nonnegative=True)
     s = part.slack
     low, high = sp.symbols("m M", positive=True)
     mixed = A + low * high * B + s
-    steps.nonnegative("the cosine's sign", mixed, [A, low * high * B, s])
+    sign = steps.nonnegative("the cosine's sign", mixed, [A, low * high * B, s])
     D = mixed / (low + high)
     left = (low + high) ** part.power * D**2 - part.factor * low * high * A * B
     squares = [(A - low * high * B) ** 2, 2 * s * (A + low * high * B), s**2]
-    steps.nonnegative("a square", left, squares)
+    square = steps.nonnegative("a square", left, squares)
+
+    def added_up(n: int) -> list:
+        scores, ratios = names(n)
+        rest = total(
+            one.at({m: LOW, u: x - LOW, v: HIGH - x, S: y}) for x, y in zip(ratios, scores, strict=True)
+        )
+        exact, approximate, _ = part.sums(n)
+        values = {A: exact, B: approximate, low: LOW, high: HIGH, s: rest}
+        whole = (LOW + HIGH) ** 2 * exact * approximate
+        return [square.at(values) / whole, sign.at(values) / (LOW + HIGH)]
+
+    steps.conclude(statement, added_up)
 
 
 def pearson(*, centred: bool = False, power: int = 2, inside: bool = True) -> Statement:
@@ -115,22 +128,22 @@ def pearson(*, centred: bool = False, power: int = 2, inside: bool = True) -> St
         depths=(2, 3),
         arguments=lambda n: (*names(n), LOW, HIGH),
         sample=sample,
-        parts={"slack": q, "centred": centred, "power": power},
+        parts={"slack": q, "centred": centred, "power": power, "sums": sums, "tilt": tilt},
     )
 
 
 def pearson_proof(statement: Statement, steps: Steps) -> None:
     """With E = G - lambda S: E is short, centring shortens it, and a short E turns little."""
     part = statement.part
-    m, u, v, S = sp.symbols("m u v S", nonnegative=True)
+    (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
     middle, half = m + (u + v) / 2, (u + v) / 2
     error = ((m + u) - middle) * S
-    steps.nonnegative("one sample", half**2 * S**2 - error**2, [u * v * S**2])
+    one = steps.nonnegative("one sample", half**2 * S**2 - error**2, [u * v * S**2])
     steps.identity("in units of lambda", (half / middle) ** part.power * middle**2, half**2)
-    E2, n = sp.symbols("E2 n", positive=True)
+    E2, n = sp.Symbol("E2", nonnegative=True), sp.Symbol("n", positive=True)
     E1 = sp.symbols("E1", real=True)
     centring = E2 - (E2 - E1**2 / n)
-    steps.nonnegative("centring", centring, [E1**2 / n])
+    centred = steps.nonnegative("centring", centring, [E1**2 / n])
     S2, S1 = sp.symbols("S2", positive=True), sp.symbols("S1", real=True)
     used = S2 - S1**2 / n if part.centred else S2
     steps.nonnegative("what bounds the error", used - S2, [0])
@@ -138,9 +151,29 @@ def pearson_proof(statement: Statement, steps: Steps) -> None:
     x = (g - a - e) / 2
     taken = e + s + part.slack
     left = (a + x) ** 2 - (a - taken) * g
-    steps.nonnegative("a square", left, [(x + e) ** 2, s * g, part.slack * g])
+    square = steps.nonnegative("a square", left, [(x + e) ** 2, s * g, part.slack * g])
     d = sp.symbols("d", nonnegative=True)
-    steps.nonnegative("the correlation's sign, a = e + d", (e + d + x).subs(a, e + d), [g / 2, d / 2])
+    mixed = (e + d + x).subs(a, e + d)
+    sign = steps.nonnegative("the correlation's sign, a = e + d", mixed, [g / 2, d / 2])
+    small = steps.nonnegative("a tilt of at most 1", d, [d])
+
+    def of_the_samples(count: int) -> list:
+        scores, ratios = names(count)
+        scale = (LOW + HIGH) / 2
+        spread, exact, _, _ = part.sums(count)
+        samples = list(zip(ratios, scores, strict=True))
+        errors = [(b - scale) * y for b, y in samples]
+        length, mean = total(x**2 for x in errors), total(errors)
+        turned = length - mean**2 / count
+        # what the error's bound is above the centred error's length
+        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for b, y in samples)
+        rest += centred.at({E2: length, E1: mean, n: count})
+        left = rest + small.at({d: 1 - part.tilt(count)}) * (scale**2 * spread)
+        centres = {e: total((x - mean / count) ** 2 for x in errors), g: exact}
+        values = {a: scale**2 * spread, s: 0, part.slack: rest}
+        return [square.at(values | centres | {e: turned}) / scale**2, sign.at({d: left, **centres}) / scale]
+
+    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
 def order(*, ends: tuple = (sp.Min, sp.Max), apart: bool = True, exchanged: bool = False) -> Statement:
@@ -190,10 +223,14 @@ def order_proof(statement: Statement, steps: Steps) -> None:
         steps.nonnegative("above the least", b * S - least, [near * size])
         steps.nonnegative("below the most", most - b * S, [far * size])
     over, under, x = sp.symbols("o v x", nonnegative=True)
-    between = sp.symbols("d", **{"nonnegative" if part.apart else "real": True})
-    difference = (x + between + over) - (x - under)
+    gap = sp.symbols("d", **{"nonnegative" if part.apart else "real": True})
+    difference = (x + gap + over) - (x - under)
     side = -1 if part.exchanged else 1
-    steps.nonnegative("apart", side * difference, [over, between, under])
+    kept = steps.nonnegative("apart", side * difference, [over, gap, under])
+    (first, second), (ratio, other) = names(2)
+    least, most = (end(LOW * x, HIGH * x) for end, x in zip(part.ends, (first, second), strict=True))
+    values = {over: ratio * first - least, gap: least - most, under: most - other * second}
+    steps.conclude(statement, lambda depth: kept.at(values), depths=(1,))
 
 
 STATEMENT = cosine()

@@ -13,6 +13,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, width
+from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
 SAMPLES = 2
@@ -108,6 +109,7 @@ def two_sided(
             "part": part,
             "weights": (p, q),
             "falling": (score == "lai") != crossed,
+            "names": lambda depth: names(depth, **kind),
             "last": part(sp.Integer(1)) if start == 0 else sp.Integer(0),
         },
     )
@@ -123,9 +125,29 @@ def two_sided_proof(statement: Statement, steps: Steps) -> None:
     near, far = (v, u) if part.falling else (u, v)
     weight = alpha * beta
     middle = part.part(ratio)
-    steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near])
-    steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far])
+    lemmas = (
+        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
+        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
+    )
     steps.identity("the last layer", weight * part.last, sp.Integer(0))
+
+    def added_up(depth: int) -> list:
+        values = [
+            {m: least, u: b - least, v: most - b, alpha: a, beta: end}
+            for a, end, b, least, most in lower_layers(*part.names(depth))
+        ]
+        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+
+    steps.conclude(statement, added_up)
+
+
+def lower_layers(alpha, last, ratios, low, high) -> list[tuple]:
+    """List alpha, the last similarity, the ratio and its bounds of every layer below the last."""
+    return [
+        (row[k], end, ratio[k], low[k], high[k])
+        for row, end, ratio in zip(alpha, last, ratios, strict=True)
+        for k in range(1, len(low))
+    ]
 
 
 def signed(*, unit: bool = True, bounded: bool = True, power: int = 2) -> Statement:
@@ -183,8 +205,19 @@ def signed_proof(statement: Statement, steps: Steps) -> None:
     most = part.limit((p + q) / 2) * (x + y) * one
     term = part.alpha * (x - y) * e
     rest = (p + q) / 2 * (x + y) * part.short
-    steps.nonnegative("from above", most - term, [p * x * e, q * y * e, rest])
-    steps.nonnegative("from below", most + term, [q * x * e, p * y * e, rest])
+    lemmas = (
+        steps.nonnegative("from below", most + term, [q * x * e, p * y * e, rest]),
+        steps.nonnegative("from above", most - term, [p * x * e, q * y * e, rest]),
+    )
+
+    def added_up(depth: int) -> list:
+        values = []
+        for a, end, b, *_ in lower_layers(*names(depth, agreeing=False, aligned=False)):
+            up, down = parts_of(end)
+            values.append({p: C**2 - a, q: C**2 + a, x: up, y: down, e: 1 - b, part.short: b})
+        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+
+    steps.conclude(statement, added_up)
 
 
 def quotient(*, ends: tuple = (sp.Min, sp.Max), power: int = 1, agreeing: bool = True) -> Statement:
@@ -240,15 +273,37 @@ def quotient_proof(statement: Statement, steps: Steps) -> None:
     u, v, lai, x, y = sp.symbols("u v I x y", nonnegative=True)
     steps.identity("weights of the mean", a**part.power, a)
     below = (s + a * (m + u)) / whole - (s + a * m) / whole
-    steps.nonnegative("one more layer, lower end", below, [a * u / whole])
+    layers = [steps.nonnegative("one more layer, lower end", below, [a * u / whole])]
     above = (s + a * (m + u + v)) / whole - (s + a * (m + u)) / whole
-    steps.nonnegative("one more layer, upper end", above, [a * v / whole])
+    layers.append(steps.nonnegative("one more layer, upper end", above, [a * v / whole]))
     low, high = (end(r, r + x) for end in part.ends)
+    samples = []
     for name, difference in (("first", sp.Integer(0)), ("second", x)):
-        mean = r + difference + y
-        steps.nonnegative(f"{name} sample, least", (mean - low) * lai, [difference * lai, y * lai])
-        mean = r + difference - y
-        steps.nonnegative(f"{name} sample, most", (high - mean) * lai, [(x - difference) * lai, y * lai])
+        least, most = r + difference + y, r + difference - y
+        samples += [
+            steps.nonnegative(f"{name} sample, least", (least - low) * lai, [difference * lai, y * lai]),
+            steps.nonnegative(f"{name} sample, most", (high - most) * lai, [(x - difference) * lai, y * lai]),
+        ]
+
+    def mean(weights: list, bounds: list) -> sp.Expr:
+        return weighted([weights], [sp.Integer(1)], [bounds]) / sp.Add(*weights)
+
+    def added_up(depth: int) -> list:
+        alpha, last, ratios, ends_below, ends_above = names(depth)
+        score = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
+        sums = [sp.Integer(0), sp.Integer(0)]
+        for side, bounds in enumerate((ends_below, ends_above)):
+            end = (sp.Min, sp.Max)[side](*(mean(row, bounds) for row in alpha))
+            for row, beta, found in zip(alpha, last, ratios, strict=True):
+                for k, weight in enumerate(row):
+                    inside = {m: ends_below[k], u: found[k] - ends_below[k], v: ends_above[k] - found[k]}
+                    sums[side] += layers[side].at({s: 0, a: weight, whole: score, **inside}) * beta
+                apart = (mean(row, bounds) - end) * (-1) ** side
+                values = {r: end, x: 0, y: apart, lai: sp.Add(*row) * beta / score}
+                sums[side] += samples[side].at(values)
+        return sums
+
+    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 def below_one(*, layer: int = 0, unit: bool = True, end: type = sp.Min, agreeing: bool = True) -> Statement:
@@ -302,13 +357,28 @@ def below_one_proof(statement: Statement, steps: Steps) -> None:
     a, f = part.weight, part.short
     beta, b, last, lower, x = sp.symbols("beta b t l x", nonnegative=True)
     one = b + f
-    steps.nonnegative("no more than LAI", a * beta * one - a * beta * b, [a * beta * f])
+    more = steps.nonnegative("no more than LAI", a * beta * one - a * beta * b, [a * beta * f])
     kept = {0: last}.get(part.top, lower)
     ghost = last * beta + a * beta * b
-    steps.nonnegative("no less than the last layer's part", ghost - kept * beta, [a * beta * b])
+    less = steps.nonnegative("no less than the last layer's part", ghost - kept * beta, [a * beta * b])
     least = part.end(x, x + last)
     steps.nonnegative("the smallest share, first sample", x - least, [0])
-    steps.nonnegative("the smallest share, second sample", x + last - least, [last])
+    share = steps.nonnegative("the smallest share, second sample", x + last - least, [last])
+
+    def added_up(depth: int) -> list:
+        alpha, ends, ratios, low, high = names(depth)
+        score = weighted(alpha, ends, [[sp.Integer(1)] * depth] * width(SAMPLES))
+        smallest = sp.Min(*(row[0] / sp.Add(*row) for row in alpha))
+        above = below = sp.Integer(0)
+        for w, end, ratio, *_ in lower_layers(alpha, ends, ratios, low, high):
+            above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
+            below += less.at({a: w, beta: end, b: ratio, last: 0})
+        for row, end in zip(alpha, ends, strict=True):
+            excess = row[0] / sp.Add(*row) - smallest
+            below += share.at({x: smallest, last: excess}) * (sp.Add(*row) * end)
+        return [above / score, below / score]
+
+    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 STATEMENT = two_sided()

@@ -130,6 +130,7 @@ def exact_proof(statement: Statement, steps: Steps) -> None:
     used = rest.I if part.solved_with == "remaining" else (rest + own).I
     left = rest * (theta + part.sign * used * g)
     steps.identity("stationarity", left, (rest + own) * theta - (own * theta - g))
+    steps.base(statement, (1,))
 
 
 LEAVE_ONE_OUT = exact_statement()
@@ -186,6 +187,7 @@ def leverage_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("the row's image", mapped, row - row * (row.T * hessian.I * row))
     leverage = sp.Symbol("h", positive=True)
     steps.identity("its factor", (1 - leverage) / (1 + part.sign * leverage) ** part.power, sp.Integer(1))
+    steps.base(statement, (1,))
 
 
 LEVERAGE = leverage_statement()

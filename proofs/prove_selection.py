@@ -14,6 +14,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
 from proofs._quotients import HIGH, LOW, between, draw_between, names
+from proofs._symbols import one_where, total
 
 SCOPE = "any number of samples, scores of any sign"
 
@@ -57,12 +58,17 @@ def flip_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("similarity below the top", part.rho**part.power, signal)
     scores = [z.dot(v) * signal + (first * z).dot(first * v) for v in (x, y)]
     d = sp.symbols("d", **{"positive" if part.below else "real": True})
-    steps.identity("Ghost", scores[1] - scores[0], 1 - 10 * part.rho**2)
+    differ = steps.identity("Ghost", scores[1] - scores[0], 1 - 10 * part.rho**2)
     ghost = (scores[1] - scores[0]).subs(part.rho, sp.sqrt((1 - d) / 10))
-    steps.nonnegative("Ghost's order, with 10 rho^2 = 1 - d", ghost, [d])
+    order = steps.nonnegative("Ghost's order, with 10 rho^2 = 1 - d", ghost, [d])
     lai = z.dot(x) + (first * z).dot(first * x) - z.dot(y) - (first * z).dot(first * y)
-    steps.identity("LAI's order", lai, sp.Integer(9))
-    steps.identity("LLI's order", (first * z).dot(first * y) - (first * z).dot(first * x), sp.Integer(1))
+    lli = (first * z).dot(first * y) - (first * z).dot(first * x)
+    others = [
+        steps.nonnegative("LAI's order", lai, [sp.Integer(9)]),
+        steps.nonnegative("LLI's order", lli, [sp.Integer(1)]),
+    ]
+    below = order.at({d: 1 - 10 * part.rho**2})
+    steps.conclude(statement, lambda depth: [differ, below, *others], depths=(1,))
 
 
 def regret(*, scaled: int = 1, strict: bool = True, factor: int = 1) -> Statement:
@@ -115,6 +121,21 @@ def regret_proof(statement: Statement, steps: Steps) -> None:
             sign = 1 if v == x else -1
             distance = sign * (v - part.scaled * part.scale * w)
             steps.nonnegative(f"{name}: the distance", distance - expected, [part.scale * abs(w)])
+    u, w, rest = sp.symbols("u w r", nonnegative=True)
+    apart = part.factor * ((u + part.scale * w) - u)  # of opposite signs: the sizes add up
+    misjudged = steps.nonnegative("a misjudged sample", apart, [part.factor * part.scale * w])
+    right = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
+
+    def added_up(n: int):
+        samples = list(zip(*names(n), strict=True))
+        found = sp.Integer(0)
+        for v, score in samples:
+            wrong = one_where(((v > 0) & (score <= 0)) | ((v <= 0) & (score > 0)))
+            found += misjudged.at({u: abs(v), w: abs(score)}) * wrong
+            found += right.at({rest: abs(v - part.scale * score)}) * (1 - wrong)
+        return found
+
+    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 def agreement(*, exchanged: bool = False, inside: bool = True, parts: int = 1) -> Statement:
@@ -156,8 +177,19 @@ def agreement_proof(statement: Statement, steps: Steps) -> None:
     b, M = m + u, m + u + v
     low, high = (M, m) if part.exchanged else (m, M)
     least, most = low * s - part.parts * high * t, high * s - part.parts * low * t
-    steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t])
-    steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t])
+    lemmas = (
+        steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t]),
+        steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
+    )
+
+    def added_up(n: int) -> list:
+        values = [
+            {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
+            for score, ratio in zip(*names(n), strict=True)
+        ]
+        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+
+    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 def identical(*, weighted: bool = True, power: int = 1, own: bool = False) -> Statement:
@@ -190,15 +222,24 @@ def identical(*, weighted: bool = True, power: int = 1, own: bool = False) -> St
 def identical_proof(statement: Statement, steps: Steps) -> None:
     """Take alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
     part = statement.part
-    top, bottom, k, c, pair, x = sp.symbols("N K k c P x", positive=True)
+    top, bottom = sp.symbols("N K", nonnegative=True)
+    k, c, pair, x = sp.symbols("k c P x", positive=True)
     x = x if part.own else sp.Integer(1)
     ghost, lai = (top + x * k * c**part.power) * pair, (bottom + x * k) * pair
     more = (top + k * c) / (bottom + k) if part.weighted else (top + c) / (bottom + 1)
-    steps.identity("one more layer", more * lai, ghost)
+    grown = steps.identity("one more layer", more * lai, ghost)
     d = sp.symbols("d", integer=True, positive=True)
     g, h = (sp.MatrixSymbol(name, d, 1) for name in "gh")
     scaled = c * sp.Identity(d)
     steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
+
+    def all_layers(depth: int):
+        shares, gains, alpha, beta = statement.arguments(depth)
+        before = total(a * b for a, b in zip(shares[:-1], gains[:-1], strict=True))
+        values = {top: before, bottom: total(shares[:-1]), k: shares[-1], c: 1, pair: alpha * beta}
+        return grown.at(values)
+
+    steps.conclude(statement, all_layers)
 
 
 FLIP = flip()
