@@ -24,12 +24,14 @@ a cubic in one parameter the rest is exactly that, so that the bound is attained
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import vector
+from proofs._symbols import total, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
@@ -50,12 +52,12 @@ def gradients(samples: int, p: int) -> list[sp.Matrix]:
 
 def shapley(loss, moves: list[sp.Matrix]) -> sp.Expr:
     """Average the first sample's marginal decrease over all orders."""
-    total = sp.S.Zero
+    value = sp.S.Zero
     orders = list(itertools.permutations(range(len(moves))))
     for order in orders:
         before = sum((moves[i] for i in order[: order.index(0)]), sp.zeros(moves[0].rows, 1))
-        total += loss(-rate * before) - loss(-rate * (before + moves[0]))
-    return total / len(orders)
+        value += loss(-rate * before) - loss(-rate * (before + moves[0]))
+    return value / len(orders)
 
 
 def quadratic(displacement: sp.Matrix, p: int) -> sp.Expr:
@@ -109,7 +111,14 @@ def midpoint_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("marginal", marginal, slope(before + g / 2))
     # With half the others before on average: E before = rest / 2.
     joined = rest + g if part.whole else rest
-    steps.identity("the mean", part.scale * slope(part.share * joined), slope(rest / 2 + g / 2))
+    mean = steps.identity("the mean", part.scale * slope(part.share * joined), slope(rest / 2 + g / 2))
+
+    def of_the_samples(samples: int):
+        (own, *others), gradient, curvature, _ = statement.arguments(samples)
+        before = sum(others, sp.zeros(*own.shape))
+        return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
+
+    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
 def arrivals(steps: Steps) -> None:
@@ -245,9 +254,22 @@ def first_order_proof(statement: Statement, steps: Steps) -> None:
     bound = part.lam * rate * part.factor * own * (others + (own if part.whole else 0))
     steps.identity("the bound", part.lam * rate * own * expected, bound)
     u = (1 - part.k**2) / (1 + part.k**2) if part.lipschitz else 1 + part.k**2
-    slack = part.lam * rate * own * expected * (1 - u)
-    fair = part.lam * rate * own * 2 * part.k**2 / (1 + part.k**2)
-    steps.nonnegative("within the smoothness", slack, [fair * others / 2, fair * own / 2])
+    scale = part.lam * rate * own * others / 2  # of the samples whose steps have one sign
+    fair = 2 * scale / (1 + part.k**2)
+    along = steps.nonnegative("within the smoothness", scale * (1 + u), [fair])
+    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - u), [fair * part.k**2])
+
+    def all_signs(samples: int) -> list:
+        sizes, found = first_order_sizes(samples), []
+        for signs in itertools.product((1, -1), repeat=samples - 1):
+            pairs = list(zip(sizes, (1, *signs), strict=True))
+            same, other = (total(x for x, sign in pairs if sign == chosen) for chosen in (1, -1))
+            for ends in ((same, other), (other, same)):
+                lemmas = zip((along, against), ends, strict=True)
+                found.append(total(lemma.at({own: sizes[0], others: end}) for lemma, end in lemmas))
+        return found
+
+    steps.conclude(statement, all_signs, depths=statement.depths)
 
 
 FIRST = first_order()
@@ -297,7 +319,14 @@ def error(
         claim=claim,
         depths=(1, 2, 3),
         arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),
-        parts={"covariance": covariance, "simple": simple, "mu": mu, "k": k, "lipschitz": lipschitz},
+        parts={
+            "covariance": covariance,
+            "simple": simple,
+            "mu": mu,
+            "k": k,
+            "lipschitz": lipschitz,
+            "spread": spread,
+        },
     )
 
 
@@ -310,17 +339,30 @@ def error_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("covariance of two samples before", both - QUARTER, part.covariance)
     time = sp.Symbol("t")
     steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
-    squares, total = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
-    pairs = squares * QUARTER + part.covariance * (total - squares)
-    claimed = (QUARTER - part.covariance) * squares + part.covariance * total
+    squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
+    pairs = squares * QUARTER + part.covariance * (square - squares)
+    claimed = (QUARTER - part.covariance) * squares + part.covariance * square
     steps.identity("the others' spread", pairs, claimed)
     u = (1 - part.k**2) / (1 + part.k**2) if part.lipschitz else 1 + part.k**2
-    fair = 2 * part.mu * part.k**2 / (1 + part.k**2)
-    steps.nonnegative("within the Lipschitz constant", part.mu * (1 - u), [fair])
-    _simple_bound(part.mu, part.simple, steps)
+    fair = 2 * part.mu / (1 + part.k**2)
+    lemmas = (
+        steps.nonnegative("within the Lipschitz constant", part.mu * (1 - u), [fair * part.k**2]),
+        steps.nonnegative("within it, opposed", part.mu * (1 + u), [fair]),
+    )
+    coarse = _simple_bound(part.mu, part.simple, steps)
+
+    def all_signs(samples: int) -> list:
+        sizes, found = first_order_sizes(samples), []
+        for signs in itertools.product((1, -1), repeat=samples - 1):
+            moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
+            half = rate**2 / 2 * sizes[0] * part.spread(moves)
+            found += [*(lemma * half for lemma in lemmas), coarse(sizes[0], sizes[1:], moves[1:])]
+        return found
+
+    steps.conclude(statement, all_signs, depths=statement.depths)
 
 
-def _simple_bound(mu: sp.Symbol, simple: sp.Rational, steps: Steps) -> None:
+def _simple_bound(mu: sp.Symbol, simple: sp.Rational, steps: Steps) -> Callable[..., Any]:
     """Compare with the norms alone: the others' squares, and their sum's, are at most ``T^2``."""
     norms, one_more, own, below, shorter = sp.symbols("T x g a b", nonnegative=True)
     grown = (norms + one_more) ** 2 - (norms**2 - below + one_more**2)
@@ -329,7 +371,15 @@ def _simple_bound(mu: sp.Symbol, simple: sp.Rational, steps: Steps) -> None:
     scale = mu * rate**2 * own
     slack = scale * (simple * (norms + own) ** 2 - spread / 2)
     terms = [below / 12, shorter / 24, norms * own / 4, own**2 / 12]
-    steps.nonnegative("the simple bound", slack, [scale * term for term in terms])
+    lemma = steps.nonnegative("the simple bound", slack, [scale * term for term in terms])
+
+    def of(first: sp.Expr, sizes: Sequence[sp.Expr], moves: Sequence[sp.Expr]) -> Any:
+        whole = total(sizes)
+        squares = sp.expand(whole**2 - total(x**2 for x in sizes))
+        sums = sp.expand(whole**2 - total(moves) ** 2)
+        return lemma.at({norms: whole, own: first, below: squares, shorter: sums})
+
+    return of
 
 
 ERROR = error()

@@ -96,8 +96,12 @@ def product(*, sign: int = -1, factor: int = 4, left: int = 1) -> Statement:
 def polarisation(statement: Statement, steps: Steps) -> None:
     """Expand both lengths for vectors of symbolic size."""
     width = sp.symbols("d", integer=True, positive=True)
-    lengths, product = statement.part.form(*(sp.MatrixSymbol(name, width, 1) for name in "gh"))
-    steps.identity("polarisation", lengths, product)
+    vectors = [sp.MatrixSymbol(name, width, 1) for name in "gh"]
+    lengths, product = statement.part.form(*vectors)
+    polarised = steps.identity("polarisation", product, lengths)
+    steps.conclude(
+        statement, lambda depth: polarised.at(dict(zip(vectors, statement.arguments(depth), strict=True)))
+    )
 
 
 STATEMENT = statement()

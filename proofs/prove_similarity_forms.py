@@ -48,13 +48,19 @@ def bare(slug: str, names: str, identity, **kwargs) -> tuple:
         scope=ANY,
         claim=claim,
         arguments=arguments,
-        parts={"sides": lambda: identity(sp.Identity(size), *symbols, **kwargs)},
+        parts={"sides": lambda: identity(sp.Identity(size), *symbols, **kwargs), "symbols": symbols},
     )
 
 
 def multiply_out(statement: Statement, steps: Steps) -> None:
     """Multiply out in symbolic size."""
-    steps.identity("multiplied out", *statement.part.sides())
+    shown = steps.identity("multiplied out", *statement.part.sides())
+    symbols = statement.part.symbols
+    steps.conclude(
+        statement,
+        lambda depth: shown.at(dict(zip(symbols, statement.arguments(depth), strict=True))),
+        depths=(1,),
+    )
 
 
 def bilinear_sides(one, A, B, g, h, *, form=lambda A, B: A.T * B):
@@ -176,8 +182,14 @@ def last_layer_proof(statement: Statement, steps: Steps) -> None:
     operator = part.scale * sp.Identity(size)
     if part.factors:
         operator = part.scale * sp.ZeroMatrix(size, size)
-    steps.identity("similarity", g.T * operator * h, g.T * h)
-    steps.identity("gain", sp.Trace(operator).doit(), size + part.count)
+    similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
+    gain = steps.identity("gain", sp.Trace(operator).doit(), size + part.count)
+
+    def in_numbers(depth: int) -> list:
+        values = dict(zip((g, h), statement.arguments(depth), strict=True))
+        return [similarity.at(values), gain.at({size: depth}) / (depth + part.count)]
+
+    steps.conclude(statement, in_numbers)
 
 
 def last_layer_mutants(slug: str) -> dict[str, Statement]:

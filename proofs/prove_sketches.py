@@ -86,6 +86,7 @@ def unbiased_proof(statement: Statement, steps: Steps) -> None:
     listed = drawn(part.outcomes, part.shared, 1)
     mean = total((X + s * p) * (Y + t * q) for (s,), (t,) in listed) / len(listed)
     steps.identity("one more output", mean, X * Y + part.factor * p * q)
+    steps.base(statement, (1, 2))
 
 
 UNBIASED = unbiased()
@@ -147,6 +148,7 @@ def variance_proof(statement: Statement, steps: Steps) -> None:
     products = [(X + s * p) * (Y + s * q) + W for s in SIGNS]
     moved = X * q + p * Y + (W if part.apart else 0)
     steps.identity("the sign's part", (products[0] - products[1]) / 2, moved)
+    steps.base(statement, (1, 2, 3))
 
 
 VARIANCE = variance()
@@ -232,7 +234,8 @@ def permuted_proof(statement: Statement, steps: Steps) -> None:
     square, own = sp.symbols("S D", nonnegative=True)
     twice = sp.Symbol("T", real=True)
     most = (square + part.cross * twice) / wide**part.power
-    steps.nonnegative("the bound", wide * most - (square + twice - part.diagonal * own), [2 * own])
+    rest = wide * most - (square + twice - part.diagonal * own)
+    bounded = steps.nonnegative("the bound", rest, [2 * own])
     size = sp.symbols("n", integer=True, positive=True)
     M, S = sp.MatrixSymbol("M", size, size), sp.MatrixSymbol("S", size, size)
     g, h, a, b = (sp.MatrixSymbol(name, size, 1) for name in ("g", "h", "a", "b"))
@@ -241,6 +244,21 @@ def permuted_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one more position", one_more, sp.Trace(S.T * M) + cross + sp.Trace(g * a.T * b * h.T))
     steps.identity("two positions", sp.Trace((a * g.T).T * (b * h.T)), sp.Trace((a.T * b) * (h.T * g)))
     steps.identity("transposed", sp.Trace((a * g.T) * (b * h.T)), sp.Trace((g.T * b) * (h.T * a)))
+    y = sp.Symbol("y", real=True)
+    both = steps.nonnegative("a pair of outputs", x**2 + y**2 + 2 * x * y, [(x + y) ** 2])
+
+    def apart(depth: int) -> list:
+        P, Q = arguments(depth)
+        M, runs = P * Q.T, width(depth)
+        together = counted(*divmod_of(depth, -(-depth // runs)), runs) if depth > 1 else 0
+        values = {square: (M.T * M).trace(), twice: (M * M).trace()}
+        found = bounded.at({**values, own: total(M[i, i] ** 2 for i in range(depth)), wide: runs}) / runs
+        couples = itertools.combinations(range(depth), 2)
+        shared = sp.Rational(1, runs) - together
+        return [None, found + total(both.at({x: M[i, k], y: M[k, i]}) for i, k in couples) * shared]
+
+    steps.conclude(statement, apart, depths=(1, 2, 3, 4))
+    steps.base(statement, (1, 2, 3), relations=(0,))
 
 
 PERMUTED = permuted()

@@ -56,7 +56,16 @@ def proof(statement: Statement, steps: Steps) -> None:
     classes = sp.Symbol("c", integer=True, positive=True)
     p, q, e, f = (sp.MatrixSymbol(name, classes, 1) for name in "pqef")
     claimed = part.similarity * p.T * q + part.cross * (p.T * f + e.T * q) + part.agreement * e.T * f
-    steps.identity("expanded", (p - e).T * (q - f), claimed)
+    expanded = steps.identity("expanded", (p - e).T * (q - f), claimed)
+
+    def each_label(count: int) -> list:
+        first, second = (side / sum(side) for side in arguments(count))
+        units = sp.eye(count)
+        return [
+            expanded.at({p: first, q: second, e: units[:, 0], f: units[:, label]}) for label in range(count)
+        ]
+
+    steps.conclude(statement, each_label)
 
 
 STATEMENT = statement()

@@ -13,6 +13,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._symbols import parts_of, total
 
 SCOPE = "any depth"
 
@@ -84,16 +85,34 @@ def certificate_proof(statement: Statement, steps: Steps) -> None:
     steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
     product = factor * other * (factor if part.squared else 1)
     steps.identity("both samples' factors", product, factor * other)
-    one, cosine = (e + f) / 2, (f - e) / 2
+    one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
     for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
         term = part.size * most * one - sign * (x - y) * most * cosine
-        steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]])
+        lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
     width = sp.symbols("d", integer=True, positive=True)
     g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
     p, q = sp.symbols("p q", real=True)
     square = sp.Trace((q * g - p * w).T * (q * g - p * w))
     parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
     steps.identity("a column's part, one more coordinate", square, parts)
+    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
+    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
+
+    def added_up(depth: int) -> list:
+        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
+        sums, behind = [sp.Integer(0), sp.Integer(0)], sp.Integer(0)
+        for k in range(depth):
+            above = (nz[k - 1], nj[k - 1]) if k else tops
+            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
+            # what the product of all factors is above that of the norms, a layer further down
+            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
+            up, down = parts_of(alpha[k])
+            values = {x: up, y: down, most: nz[k] * nj[k], e: 1 - cosines[k], f: 1 + cosines[k]}
+            missing = behind * abs(alpha[k])
+            sums = [sums[side] + lemmas[side].at(values) + missing for side in range(2)]
+        return sums
+
+    steps.conclude(statement, added_up)
 
 
 def layer_names(depth: int) -> tuple:
@@ -139,10 +158,17 @@ def unbiased(*, shift: int = 0, weight: int = 1, factor: int = 1) -> Statement:
 def unbiased_proof(statement: Statement, steps: Steps) -> None:
     """Layer l is kept by every lowest layer up to l: their chances add up to q_l."""
     part = statement.part
-    q, more, x = sp.symbols("q r x", positive=True)
+    q, more, x = sp.Symbol("q", nonnegative=True), sp.Symbol("r", positive=True), sp.Symbol("x", real=True)
     steps.identity("chances telescope", q + (q + more - q), q + more)
     kept = q + more if part.shift == 0 else q
-    steps.identity("one layer's part", part.factor * kept * x / (q + more) ** part.weight, x)
+    one = steps.identity("one layer's part", part.factor * kept * x / (q + more) ** part.weight, x)
+
+    def all_layers(depth: int):
+        terms, found = layer_names(depth)[0], [sp.Integer(0), *chances(depth)]
+        steps_up = zip(terms, found, found[1:], strict=False)
+        return total(one.at({x: term, q: below, more: above - below}) for term, below, above in steps_up)
+
+    steps.conclude(statement, all_layers)
 
 
 def variance(*, scale: int = 1, lagged: int = 0, sign: int = -1) -> Statement:
@@ -179,6 +205,7 @@ def variance_proof(statement: Statement, steps: Steps) -> None:
     closed = V + part.scale * known**2 * (1 / q + part.sign / top)
     below = V + P**2 / q
     steps.identity("partial sums", closed + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
+    steps.base(statement, (2,))
 
 
 def best(*, root: int = 1, price: int = 1, swapped: bool = False) -> Statement:
@@ -212,8 +239,17 @@ def best_proof(statement: Statement, steps: Steps) -> None:
     d, e, q = sp.symbols("d e q", positive=True)
     chosen = ((e / d) if part.swapped else (d / e)) ** part.root
     least = d**2 / chosen + part.price * e**2 * chosen
-    steps.identity("the least", least, 2 * d * e)
-    steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q])
+    lemmas = (
+        steps.identity("the least", least, 2 * d * e),
+        steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
+    )
+
+    def all_layers(depth: int) -> list:
+        rows = zip(*statement.arguments(depth), strict=True)
+        layers = [dict(zip((d, e, q), layer, strict=True)) for layer in rows]
+        return [total(map(lemma.at, layers)) for lemma in lemmas]
+
+    steps.conclude(statement, all_layers)
 
 
 STATEMENT = certificate()

@@ -66,16 +66,24 @@ def proof(statement: Statement, steps: Steps) -> None:
     together = scale * covariance(shared, noise, chances)
     spread = covariance(noise, noise, chances)
     lai = scale**2 * covariance(shared, shared, chances)
-    steps.identity(
-        "variance of the sum", covariance(ghost, ghost, chances) - lai, spread + part.twice * together
-    )
+    varied = covariance(ghost, ghost, chances) - lai
+    whole = steps.identity("variance of the sum", varied, spread + part.twice * together)
     squares = [
         chances[i] * chances[k] * (noise[i] - noise[k]) ** 2
         for i, k in itertools.combinations(range(width(OUTCOMES)), 2)
     ]
-    steps.nonnegative("spread of the noise", spread, squares)
+    spreading = steps.nonnegative("spread of the noise", spread, squares)
     aligned = sp.Symbol("t", **{"nonpositive" if part.opposed else "nonnegative": True})
-    steps.nonnegative("noise that does not oppose", part.twice * aligned, [part.twice * aligned])
+    kept = steps.nonnegative("noise that does not oppose", part.twice * aligned, [part.twice * aligned])
+
+    def all_layers(depth: int) -> list:
+        alpha, signal, rests, weights = law(depth)
+        joined = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(len(signal))]
+        values = dict(zip(noise, joined, strict=True))
+        sign = total(alpha) * covariance(signal, joined, weights)
+        return [whole.at(values | {scale: total(alpha)}), spreading.at(values) + kept.at({aligned: sign})]
+
+    steps.conclude(statement, all_layers, depths=statement.depths)
 
 
 STATEMENT = statement()

@@ -13,7 +13,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import monomials
+from proofs._symbols import monomials, parts_of, total
 
 SCOPE = "any law with second moments"
 
@@ -45,7 +45,8 @@ def opposed_proof(statement: Statement, steps: Steps) -> None:
     square = t**2 * X**2 + s**2 * Y**2 + 2 * s * t * X * Y
     steps.identity("the variance n", (t * X + s * Y) ** 2, square)
     least, variance = statement.part.sides(s, t, n)
-    steps.nonnegative("slack", variance - least, [n / (s * t)])
+    slack = steps.nonnegative("slack", variance - least, [n / (s * t)])
+    steps.conclude(statement, lambda depth: slack, depths=(1,))
 
 
 OPPOSED = opposed()
@@ -94,10 +95,15 @@ def unconditional(*, absolute: bool = True, inner: int = -1, power: int = 1) -> 
 def unconditional_proof(statement: Statement, steps: Steps) -> None:
     """Take a positive and a negative scale apart; the correlation is at least -1, at most 1."""
     m, s, t, x = sp.symbols("m s t x", nonnegative=True)
+    lemmas = []
     for name, scale, r in (("positive scale", m, x - 1), ("negative scale", -m, 1 - x)):
         variance = scale**2 * s**2 + t**2 + 2 * scale * r * s * t
         bound = statement.part.bound(scale, s, t)
-        steps.nonnegative(name, variance - bound, [2 * m * s * t * x])
+        lemmas.append(steps.nonnegative(name, variance - bound, [2 * m * s * t * x]))
+    scale, r, *_ = statement.arguments(1)
+    ends = zip(lemmas, parts_of(scale), (r + 1, 1 - r), strict=True)
+    either = total(lemma.at({m: size, x: rest}) for lemma, size, rest in ends)
+    steps.conclude(statement, lambda depth: either, depths=(1,))
 
 
 UNCONDITIONAL = unconditional()
@@ -146,9 +152,10 @@ def conditional_proof(statement: Statement, steps: Steps) -> None:
     scale, q = sp.symbols("m q", real=True)
     k, V, n = sp.symbols("k V n", nonnegative=True)
     exact, printed = scale**2 * V + n + 2 * scale * q, part.signal * scale**2 * V + n
-    steps.identity("slack", exact - printed, part.slack * scale * q)
+    slack = steps.identity("slack", exact - printed, part.slack * scale * q)
     term = 2 * k if part.product else 2 * scale * k  # k: the product, or the covariance alone
-    steps.nonnegative("sign", term, [term])
+    sign = steps.nonnegative("sign", term, [term])
+    steps.conclude(statement, lambda depth: [sign.at({k: scale * q}), slack], depths=(1,))
 
 
 CONDITIONAL = conditional()
@@ -193,12 +200,18 @@ def signed(*, extreme=sp.Min, share: int = 2, floor: int = 1) -> Statement:
 def signed_proof(statement: Statement, steps: Steps) -> None:
     """Take a non-negative and a non-positive covariance apart."""
     signal, n, k = sp.symbols("S n k", nonnegative=True)
+    lemmas = []
     for name, cross in (("aligned", k), ("opposed", -k)):
         for which, bound in zip(
             ("with signal", "noise alone"), statement.part.bounds(signal, n, cross), strict=True
         ):
             slack = signal + n + cross - bound
-            steps.nonnegative(f"{name}, {which}", slack, monomials(slack))
+            lemmas.append(steps.nonnegative(f"{name}, {which}", slack, monomials(slack)))
+    scale, q, varied, noise = statement.arguments(1)
+    up, down = parts_of(2 * scale * q)
+    here, nothing = {signal: scale**2 * varied, n: noise, k: up}, {signal: 0, n: 0, k: down}
+    both = [lemmas[i].at(here) + lemmas[i + 2].at(nothing) for i in range(2)]
+    steps.conclude(statement, lambda depth: both, depths=(1,))
 
 
 SIGNED = signed()

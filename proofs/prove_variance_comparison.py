@@ -66,10 +66,23 @@ def order_proof(statement: Statement, steps: Steps) -> None:
     # t: the deviation so far, x below its bound; d: the layer's; n: what Cauchy-Schwarz leaves.
     exact = t**2 + a**2 * d**2 + 2 * a * (t * d + part.opposed * n)
     slack = (t + x + a * d) ** 2 - exact
-    steps.nonnegative("one more layer", slack, monomials(slack))
+    more = steps.nonnegative("one more layer", slack, monomials(slack))
     last = d + y if part.ordered else y
     raised = a * last - a * d
-    steps.nonnegative("spread of the last", raised, monomials(raised))
+    up = steps.nonnegative("spread of the last", raised, monomials(raised))
+
+    def all_layers(depth: int) -> list:
+        alpha, spread = statement.arguments(depth)
+        weighed = [b * s for b, s in zip(alpha, spread, strict=True)]
+        growing = sp.Integer(0)
+        for k in range(depth):
+            left = total(alpha[i] * sp.Symbol(f"n{i}{k}", nonnegative=True) for i in range(k))
+            growing += more.at({t: total(weighed[:k]), x: 0, a: alpha[k], d: spread[k], n: left})
+        sums = total(weighed) + total(alpha) * spread[-1]
+        pairs = zip(alpha, spread, strict=True)
+        return [growing, total(up.at({a: b, d: s, y: spread[-1] - s}) for b, s in pairs) * sums]
+
+    steps.conclude(statement, all_layers)
 
 
 ORDER = order()
@@ -144,9 +157,15 @@ def criterion(*, power: int = 2, sign: int = -1, noise: int = 1) -> Statement:
 
 def criterion_proof(statement: Statement, steps: Steps) -> None:
     """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
-    A, m = sp.symbols("A m", real=True)
-    V, n = sp.symbols("V n", nonnegative=True)
-    steps.identity("difference", m**2 * V + n - A**2 * V, statement.part.gap(A, m, V, n))
+    A, m, V, n = sp.symbols("A m V n", real=True)
+    difference = steps.identity("difference", m**2 * V + n - A**2 * V, statement.part.gap(A, m, V, n))
+
+    def of_the_law(depth: int):
+        law = Conditional(depth)
+        moments = {V: law.variance(law.shared), n: law.variance(law.noise)}
+        return difference.at({A: total(law.alpha), m: law.scale, **moments})
+
+    steps.conclude(statement, of_the_law)
 
 
 CRITERION = criterion()
@@ -193,9 +212,17 @@ def relative_proof(statement: Statement, steps: Steps) -> None:
     off = sp.Integer(0) if part.centred else sp.Symbol("y", real=True)  # E Y
     ghost = (m**2 * V + n) * (A * mu) ** part.power
     lai = A**2 * V * (m * mu + off) ** part.power
-    steps.identity("excess", ghost - lai, n * A**2 * mu**2)
+    excess = steps.identity("excess", ghost - lai, n * A**2 * mu**2)
     slack = lai - ghost if part.swapped else ghost - lai
-    steps.nonnegative("sign", slack, [slack if part.swapped else n * A**2 * mu**2])
+    sign = steps.nonnegative("sign", slack, [slack if part.swapped else n * A**2 * mu**2])
+
+    def of_the_law(depth: int) -> list:
+        law = Conditional(depth)
+        values = {A: total(law.alpha), m: law.scale, mu: law.mean(law.shared)}
+        values |= {V: sp.factor(law.variance(law.shared)), n: sp.factor(law.variance(law.noise))}
+        return [lemma.at(values) for lemma in (excess, sign)]
+
+    steps.conclude(statement, of_the_law)
 
 
 RELATIVE = relative()
@@ -247,16 +274,23 @@ def regression(*, inverse: bool = False, centred: bool = True, sign: int = 1) ->
         scope="any law with second moments in which the signal varies",
         claim=claim,
         arguments=arguments,
-        parts={"ratio": ratio},
+        parts={"ratio": ratio, "law": law},
     )
 
 
 def regression_proof(statement: Statement, steps: Steps) -> None:
     """Take the covariance apart, ``Cov(b, x - c b) = K - c V``."""
-    V, W = sp.symbols("V W", positive=True)
+    V, W = sp.symbols("V W", real=True, nonzero=True)
     K, mu, nu = sp.symbols("K mu nu", real=True)
     gain = statement.part.ratio(V, K, W, mu, nu)
-    steps.identity("no covariance left", K - gain * V, sp.Integer(0))
+    left = steps.identity("no covariance left", K - gain * V, sp.Integer(0))
+
+    def of_the_law(depth: int):
+        shared, similarity, weights = statement.part.law(depth)
+        pairs = {K: (similarity, shared), V: (shared, shared)}
+        return left.at({symbol: covariance(*pair, weights) for symbol, pair in pairs.items()})
+
+    steps.conclude(statement, of_the_law, depths=(1,))
 
 
 REGRESSION = regression()
@@ -311,9 +345,23 @@ def calibrated_proof(statement: Statement, steps: Steps) -> None:
     more = a * (w - part.offset * c)
     factor = t**2 + more**2 if part.inside else (t + more) ** 2
     second = b**2 - mu**2 if part.centred else b**2
-    steps.identity("one more layer", (t * b + a * w * b - a * c * b) ** 2, factor * second)
+    more = steps.identity("one more layer", (t * b + a * w * b - a * c * b) ** 2, factor * second)
     m, y = sp.symbols("m y", real=True)
-    steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
+    off = steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
+
+    def on_average(depth: int) -> list:
+        law, weights = Conditional(depth), statement.arguments(depth)[3]
+        layers = list(zip(law.alpha, weights, law.gains, strict=True))
+        values = {t: total(u * (v - g) for u, v, g in layers[:-1])}
+        values |= dict(zip((a, w, c), layers[-1], strict=True))
+        outcomes = zip(law.shared, law.noise, law.weights, strict=True)
+        lai, ghost = sp.Integer(0), sp.Integer(0)
+        for signal, noise, chance in outcomes:
+            lai += more.at(values | {b: signal}) * chance
+            ghost += off.at({b: signal, y: noise}) * chance
+        return [lai, ghost]
+
+    steps.conclude(statement, on_average)
 
 
 CALIBRATED = calibrated()

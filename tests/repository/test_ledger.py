@@ -116,7 +116,9 @@ MACHINERY = [
     "tests/support/ledger_plugin.py",
     "proofs/__init__.py",
     "proofs/_harness.py",
+    "proofs/_relations.py",
     "proofs/_solver.py",
+    "proofs/_steps.py",
     "proofs/conftest.py",
 ]
 
