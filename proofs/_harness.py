@@ -320,8 +320,8 @@ def _is_identity(relation: Relation) -> bool:
 
 def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
     given = all(condition.holds(values) for condition in statement.given(depth))
-    allowed = all(allowed(symbol, value) for symbol, value in values.items())
-    return given and allowed and not all(r.holds(values) for r in statement.relations(depth))
+    admissible = all(allowed(symbol, value) for symbol, value in values.items())
+    return given and admissible and not all(r.holds(values) for r in statement.relations(depth))
 
 
 def _nested(argument: Any) -> Any:
