@@ -20,6 +20,15 @@ else: a proof does not lean on the code it judges. It holds
         steps.identity("induction step", left, right)     # left = right
         steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
 
+    Each of them gives a lemma. The proof ends by handing over what its lemmas add up to, with the
+    statement's own expressions in the place of their symbols, and that must be the claim::
+
+        steps.conclude(statement, lambda depth: total(slack.at({u: b - m}) for m, b in layers(depth)))
+
+    An identity must have the claim's two sides, an inequality its difference of sides; a lemma's symbols
+    ask of what is put in that it has their signs, under ``given``. Induction takes the claim at a smaller
+    depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``).
+
 ``prove_<topic>``
     the test, marked with its slugs::
 
@@ -35,6 +44,8 @@ What ``settle`` demands, so that nothing passes by accident:
   ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
 * something satisfies ``given``, and the claim is about the arguments that its numbers are functions of;
 * ``proof`` ends without complaint after at least one step;
+* ``proof`` uses the claim: where one relation of it has another right side, and nothing else is changed,
+  a step is refuted;
 * every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
   what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a

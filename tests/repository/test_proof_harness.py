@@ -1,8 +1,22 @@
 """The proof harness rejects what it must: each way of passing by accident is tried here."""
 
+import dataclasses
+
 import pytest
 import sympy as sp
 
+from proofs import (
+    prove_conservative,
+    prove_decay_bounds_gain,
+    prove_gap,
+    prove_gates,
+    prove_geometric,
+    prove_jacobian_noise,
+    prove_perturbation_norm,
+    prove_selection,
+    prove_shapley,
+    prove_truncation,
+)
 from proofs._harness import (
     AtMost,
     Equal,
@@ -78,12 +92,120 @@ def test_mutant_that_is_true_is_refused():
         judge(mean(), certificate, {"weaker": mean(factor=1)})
 
 
-def test_mutant_that_the_proof_does_not_look_at_survives():
+def test_a_proof_of_something_else_is_refused():
     def blind(statement, steps):
         steps.identity("something else", x + y, y + x)
 
-    with pytest.raises(AssertionError, match="survives the proof"):
+    with pytest.raises(AssertionError, match="does not notice another claim"):
         judge(square(), blind, {"sign": square(sign=-1)})
+
+
+def test_mutant_that_the_proof_does_not_look_at_survives():
+    def on_the_axis(statement, steps):
+        relation = statement.relations(1)[0]
+        steps.identity("y is 0", relation.lhs.subs(y, 0), relation.rhs.subs(y, 0))
+
+    with pytest.raises(AssertionError, match="survives the proof"):
+        judge(square(), on_the_axis, {"sign": square(sign=-1)})
+
+
+def weighted_sum(*, power=2):
+    """State that a weighted sum of squares is not above its largest weight's, layer by layer."""
+
+    def names(depth):
+        return sp.symbols(f"w:{depth}", nonnegative=True), sp.symbols(f"s:{depth}", real=True)
+
+    def claim(depth):
+        weights, values = names(depth)
+        return AtMost(
+            sum(w * s**2 for w, s in zip(weights, values, strict=True)), sum(s**power for s in values)
+        )
+
+    def given(depth):
+        return tuple(AtMost(w, 1) for w in names(depth)[0])
+
+    return Statement(
+        slug="weights", scope="any depth", claim=claim, given=given, depths=(1, 2), arguments=names
+    )
+
+
+def one_layer(steps, *, factor=1):
+    u, s = sp.Symbol("u", nonnegative=True), sp.Symbol("s", real=True)
+    return steps.nonnegative("one layer", s**2 - (1 - u) * s**2, [u * s**2]) * factor, u, s
+
+
+def derived(*, factor=1, shift=0, index=0, sign=1):
+    """Add up one layer's lemma; the arguments make scripts that prove something else."""
+
+    def proof(statement, steps):
+        lemma, u, s = one_layer(steps, factor=factor)
+
+        def added_up(depth):
+            weights, values = statement.arguments(depth)
+            pairs = zip(weights, [*values[index:], *values[:index]], strict=True)
+            return sum((lemma.at({u: sign * (1 - w), s: v}) for w, v in pairs), shift)
+
+        steps.conclude(statement, added_up)
+
+    return proof
+
+
+def test_what_lemmas_add_up_to_is_the_claim():
+    assert judge(weighted_sum(), derived(), {})["statements"] == 1
+
+
+@pytest.mark.parametrize(
+    "other", [{"factor": 2}, {"index": 1}, {"sign": -1}], ids=["a factor", "another index", "a sign"]
+)
+def test_a_script_that_derives_something_else_is_refuted(other):
+    with pytest.raises(RefutedError, match=r"they differ at|a lemma asks"):
+        derived(**other)(weighted_sum(), Steps())
+
+
+def test_what_a_lemma_asks_of_its_values_must_follow_from_what_is_given():
+    free = dataclasses.replace(weighted_sum(), given=lambda depth: ())
+    with pytest.raises(RefutedError, match="a lemma asks"):
+        derived()(free, Steps())
+
+
+def test_a_claim_may_not_be_its_own_hypothesis():
+    steps = Steps()
+    with pytest.raises(UndecidedError, match="is assumed to show"):
+        steps.conclude(weighted_sum(), lambda depth: steps.hypothesis(weighted_sum(), depth))
+
+
+def test_a_strict_claim_needs_a_strict_lemma():
+    strict = dataclasses.replace(weighted_sum(), claim=lambda depth: AtMost(0, x**2, strict=True))
+    steps = Steps()
+    lemma = steps.nonnegative("a square", x**2, [x**2])
+    with pytest.raises(UndecidedError, match="the claim is strict"):
+        steps.conclude(strict, lambda depth: lemma)
+
+
+@pytest.mark.parametrize("share", [sp.Rational(9, 10), sp.Rational(1001, 1000)])
+@pytest.mark.parametrize(
+    ("statement", "proof"),
+    [
+        (prove_gap.BOUND, prove_gap.bound_proof),
+        (prove_conservative.STATEMENT, prove_conservative.conservative_proof),
+        (prove_geometric.LLI, prove_geometric.lli_proof),
+        (prove_decay_bounds_gain.STATEMENT, prove_decay_bounds_gain.proof),
+        (prove_perturbation_norm.NORM, prove_perturbation_norm.norm_proof),
+        (prove_truncation.STATEMENT, prove_truncation.certificate_proof),
+        (prove_gates.STEP, prove_gates.step_proof),
+        (prove_jacobian_noise.BOUND, prove_jacobian_noise.bound_proof),
+        (prove_selection.AGREEMENT, prove_selection.agreement_proof),
+        (prove_shapley.FIRST, prove_shapley.first_order_proof),
+    ],
+    ids=lambda value: getattr(value, "slug", ""),
+)
+def test_a_proof_fails_where_the_claims_constant_alone_is_changed(statement, proof, share):
+    def claim(depth):
+        first, *others = statement.relations(depth)
+        return (dataclasses.replace(first, rhs=share * first.rhs), *others)
+
+    with pytest.raises(RefutedError):
+        proof(dataclasses.replace(statement, claim=claim), Steps())
 
 
 def test_typo_in_the_proof_rejects_nothing():
