@@ -31,6 +31,8 @@ def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Flo
     Implements :eq:`minimax-weights`: :math:`w_l = (m^{(l)} + M^{(l)})/2`. Under A1, A3 and non-expansive
     alignment :math:`w_l = \rho^{2(L-l)}/2`, which halves the bound of LLI.
 
+    Assume: :math:`m_l \le M_l`.
+
     Parameters
     ----------
     low, high
@@ -57,6 +59,8 @@ def minimax_bound(
 
     Implements :eq:`minimax-weights`: :math:`\sum_z |\beta^{(L)}_{zj}| \sum_l |\alpha^{(l)}_{zj}|
     (M^{(l)} - m^{(l)})/2`, attained, and for one validation sample the smallest that any weights allow.
+
+    Assume: :math:`m_l \le M_l`.
 
     Parameters
     ----------
@@ -85,6 +89,8 @@ def least_squares_weights(
     Implements :eq:`calibrated-least-squares`, the solution of :math:`\sum_k \langle\alpha^{(l)}\beta^{(L)},
     \alpha^{(k)}\beta^{(L)}\rangle w_k = \langle\alpha^{(l)}\beta^{(L)}, \sum_k \alpha^{(k)} \beta^{(k)}
     \rangle` with inner products over pairs. If every :math:`\beta^{(l)} = r_l \beta^{(L)}`, then w = r.
+
+    Assume: second moments over pairs exist.
 
     Parameters
     ----------
@@ -130,6 +136,8 @@ def decoupled_weights(
     \sum (\alpha^{(l)} \beta^{(L)})^2` over all pairs, the minimum of
     :math:`\sum (\alpha^{(l)} \beta^{(l)} - w \alpha^{(l)} \beta^{(L)})^2`.
 
+    Assume: the denominator is not zero.
+
     Parameters
     ----------
     alpha, beta
@@ -154,6 +162,8 @@ def block_weights(
     convolutions, where no single pair of similarities makes a layer's part; with
     :math:`X^{(l)} = \alpha^{(l)} \beta^{(L)}` and :math:`Y^{(l)} = \alpha^{(l)} \beta^{(l)}` it is
     `decoupled_weights`.
+
+    Assume: the denominator is not zero.
 
     Parameters
     ----------
@@ -184,6 +194,9 @@ def model_weights(
     Implements :eq:`calibrated-model`: :math:`w_l = \mathrm{tr}(M^{(l)} S_j S_z) / \mathrm{tr}(S_j S_z)`,
     the least-squares slope of :math:`g_z^\top M^{(l)} g_j` on :math:`g_z^\top g_j` for independent
     gradients of second moments S; :math:`\mathrm{tr}\,M^{(l)} / d_L` where one of them is isotropic.
+
+    Assume: :math:`g_z` and :math:`g_j` are independent, :math:`M^{(l)}` is fixed, :math:`\tr(S_j S_z) \ne
+    0`; the regression goes through the origin.
 
     Parameters
     ----------

@@ -24,11 +24,8 @@ def _read(name: str) -> dict:
 
 
 def hypotheses(entry) -> str:
-    """Say what is assumed: by the statement, or by the text where that does not make it true."""
-    if entry.given == "none":
-        return "*No assumption.*"
-    printed = entry.verdict in {"false as printed", "schematic"}
-    return f"*{'The text assumes' if printed else 'Assume'}:* {entry.given}."
+    """Say what is assumed, in a page's spelling."""
+    return re.sub(r"^(No assumption\.|[\w ]+:)", r"*\1*", ledger.hypotheses(entry))
 
 
 class Known:

@@ -7,17 +7,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import ClassVar
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from knowledge import hypotheses, known_of
 from sphinx.util.docutils import SphinxDirective
 
 from tests.support import ledger
-
-MATHEMATICS = re.compile(r"\$([^$]+)\$")
 
 
 class PublicModules(SphinxDirective):
@@ -93,15 +89,6 @@ def plain_property(app, what, name, obj, options, lines):
         lines.insert(0, "")
 
 
-def assumed(app, what, name, obj, options, lines):
-    """Put below each statement that a function implements what the ledger says is assumed."""
-    entries = known_of(app.env).entries
-    text = "\n".join(lines)
-    for slug in dict.fromkeys(ledger.implemented(text)):
-        given = MATHEMATICS.sub(r":math:`\1`", hypotheses(entries[slug]))
-        lines += ["", f":eq:`{slug}`. {given}"]
-
-
 def by_public_name(app, env, node, contnode):
     """Resolve the module in which a class is written to the name under which `lai_core` exports it."""
     package, _, name = node.get("reftarget", "").partition(".")
@@ -119,5 +106,4 @@ def setup(app):
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
     app.connect("missing-reference", by_public_name)
-    app.connect("autodoc-process-docstring", assumed, priority=900)  # after napoleon's sections
     return {"parallel_read_safe": True, "parallel_write_safe": True}

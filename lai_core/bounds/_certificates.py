@@ -23,6 +23,8 @@ def layer_factors(
     :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`. The slopes are the sample's own, so that it holds
     for every activation function, those with slopes above 1 (GELU, SiLU) included.
 
+    Assume: a chain; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
+
     Parameters
     ----------
     weight
@@ -52,6 +54,9 @@ def layer_norm_factor(gain: Float[Array, " d"], deviation: Float[Array, " n"], /
     Implements :eq:`block-factors`: :math:`\max_i |\gamma_i| / \sigma(x)`. Removing the mean and the part
     along the normalised input only shortens a gradient.
 
+    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
+
     Parameters
     ----------
     gain
@@ -74,6 +79,9 @@ def residual_factor(branch: Float[Array, " n"], /) -> Float[Array, " n"]:
 
     Implements :eq:`block-factors`: :math:`1 + F` for :math:`h + f(h)`, F being the product of the factors
     along the branch f.
+
+    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
 
     Parameters
     ----------
@@ -103,6 +111,8 @@ def top_layers_bound(
     |\alpha^{(l)}_{zj}| \prod_{t=l}^{k-1} f_t(z) f_t(j)`. A score from layers k, ..., L that exceeds it in
     absolute value has the right sign; two that differ by more than both their bounds have the right
     order. k = L certifies LLI.
+
+    Assume: a chain; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
 
     Parameters
     ----------
@@ -141,6 +151,9 @@ def missing_layers_bound(
 
     Implements :eq:`block-factors`: :math:`\sum_z \sum_l |\alpha^{(l)}_{zj}|\, b_l(z)\, b_l(j)`. Like
     `top_layers_bound`, for networks that are no chain: there b follows the graph, a block at a time.
+
+    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
 
     Parameters
     ----------

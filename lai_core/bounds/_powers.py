@@ -17,6 +17,11 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
     \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
 
+    :eq:`admissible-weights`. Assume: :math:`\rho \ge 0`.
+
+    :eq:`decay-bounds-gain`. Assume: A1 for every gradient, :math:`\E[\Delta A \mid g] = 0`; :math:`S` is
+    the second moment of :math:`g`.
+
     Parameters
     ----------
     rho, depth

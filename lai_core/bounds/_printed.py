@@ -15,6 +15,8 @@ def printed_ghost_influence(
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
 
+    No assumption.
+
     Parameters
     ----------
     alpha, beta
@@ -35,6 +37,8 @@ def printed_lai_influence(
     r"""Compute LAI with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
+
+    No assumption.
 
     Parameters
     ----------
@@ -58,6 +62,8 @@ def gap(
 
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
+
+    No assumption.
 
     Parameters
     ----------
@@ -89,6 +95,8 @@ def pair_gap_bound(
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
 
+    Assume: A2 and A3.
+
     Parameters
     ----------
     beta
@@ -119,6 +127,8 @@ def norm_product_bound(
 
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
+
+    Assume: A1.
 
     Parameters
     ----------
@@ -152,6 +162,8 @@ def conservative_bound(
     Implements :eq:`app-conservative`: :math:`C_a^2 \sum_z [(L-1) \beta^{(L)}_{zj} + \|g^{(L)}_z\|
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
+
+    Assume: A1, A2 and A3.
 
     Parameters
     ----------
@@ -190,6 +202,9 @@ def relative_conservative_bound(
     embedding similarities sum to no less than 0, that :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}`, and
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
+    Assume: A1, A2, A3, :math:`\sum_{l<L} \alpha^{(l)} \ge 0`, :math:`\alpha^{(L)} \ge \bar\alpha > 0` and
+    :math:`\sum_z \beta^{(L)} > 0`.
+
     Parameters
     ----------
     beta_last, validation_norms, training_norms, depth
@@ -218,6 +233,9 @@ def lai_lower_bound(
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
 
+    Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`, :math:`\sum_{l<L} \alpha^{(l)} \ge 0` and
+    :math:`\beta^{(L)} \ge 0` for every :math:`z`.
+
     Parameters
     ----------
     beta_last
@@ -241,6 +259,8 @@ def geometric_bound_as_printed(
 
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
+
+    The text assumes: A1, A2, A3 and its variant.
 
     Parameters
     ----------

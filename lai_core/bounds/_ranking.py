@@ -17,10 +17,12 @@ from lai_core._theory.arrays import Constant, checked
 def reversed_pairs(
     scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
 ) -> Bool[Array, "n_train n_train"]:
-    """Find the pairs that an approximation ranks the other way round.
+    r"""Find the pairs that an approximation ranks the other way round.
 
     Implements :eq:`rank-flip`: LAI reverses pairs of Ghost, and of LLI, even on linear networks that
     satisfy every assumption.
+
+    Assume: :math:`\rho \ge 0`; the networks written above.
 
     Parameters
     ----------
@@ -42,6 +44,9 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
 
     Implements :eq:`rank-cosine`: :math:`\cos \ge 2\sqrt{mM} / (m + M)` for quotients in [m, M], attained:
     Kantorovich's inequality.
+
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0` for every sample, scores not all
+    zero.
 
     Parameters
     ----------
@@ -71,6 +76,9 @@ def pearson_guarantee(
     Implements :eq:`rank-pearson`: :math:`r \ge \sqrt{1 - (\tau/\lambda)^2 (1 + 1/\mathrm{CV}^2)}` with
     :math:`\lambda = (M+m)/2`, :math:`\tau = (M-m)/2` and CV the approximate scores' standard deviation
     over their absolute mean. The quotients' bounds alone give nothing: scores must also spread.
+
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0` for every sample; the radicand is
+    positive; scores are not all equal.
 
     Parameters
     ----------
@@ -104,6 +112,8 @@ def certain_order(
     :math:`\max(mS, MS)`; j is above k for certain where these intervals do not meet. For positive scores
     that is :math:`S_j / S_k > M/m`.
 
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0`; both scores have one sign.
+
     Parameters
     ----------
     approximation
@@ -131,6 +141,8 @@ def certain_sign(
     LAI's kernel over validation samples, and quotients in [m, M] pair by pair, Ghost's score has LAI's
     sign where :math:`mP > MN` or :math:`mN > MP`.
 
+    Assume: every term's ratio lies in :math:`[m, M]` with :math:`m > 0`; :math:`N > 0`.
+
     Parameters
     ----------
     kernel
@@ -157,6 +169,8 @@ def selection_regret(
 
     Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
 
+    Assume: the normalisation of the step does not depend on which samples are kept.
+
     Parameters
     ----------
     scores, approximation
@@ -181,6 +195,8 @@ def selection_regret_bound(
     Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
     sample is kept or dropped wrongly, :math:`v_j` and :math:`\lambda \hat v_j` have opposite signs, and
     their distance is at least :math:`|v_j|`.
+
+    Assume: the normalisation of the step does not depend on which samples are kept.
 
     Parameters
     ----------
@@ -218,6 +234,9 @@ def certified_regret_bound(
     :math:`|v_j - \hat v_j| \le \epsilon_j`. Only a sample whose error can exceed its score is misjudged, and
     then its exact score is at most the excess; the scores at that excess attain the bound.
 
+    Assume: :math:`|v_j - \hat v_j| \le \epsilon_j` for every :math:`j`; the normalisation of the step
+    does not depend on which samples are kept.
+
     Parameters
     ----------
     approximation
@@ -242,6 +261,9 @@ def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /)
     Implements :eq:`identical-ranking`: :math:`\sum_l k_l c_l / \sum_l k_l` where
     :math:`\beta^{(l)} = c_l \beta^{(L)}` and :math:`\alpha^{(l)} = k_l \alpha^{(1)}` for every pair, as
     in linear networks of scaled orthogonal layers. The correlation is then 1, whatever the factor.
+
+    Assume: :math:`\beta^{(l)} = c_l \beta^{(L)}` and :math:`\alpha^{(l)} = k_l \alpha^{(1)}` for all
+    pairs; :math:`\sum_l k_l \ne 0`.
 
     Parameters
     ----------

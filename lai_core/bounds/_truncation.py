@@ -20,6 +20,9 @@ def truncated_ghost(
     drawn, independently of the terms, with :math:`P(K \le l) = q_l`, :math:`q_L = 1`: layer l is kept with
     probability :math:`q_l`, so that its share in the mean is :math:`x^{(l)}`.
 
+    Assume: :math:`q` is increasing with :math:`q_L = 1`, and :math:`q_l > 0` where :math:`x_l \ne 0`; the
+    expectation is over :math:`K`.
+
     Parameters
     ----------
     kept_terms
@@ -54,6 +57,8 @@ def truncation_variance(
     Implements :eq:`truncation-variance`: :math:`\sum_{l<L} P_l^2 (1/q_l - 1/q_{l+1})` with the partial
     sums :math:`P_l = \sum_{k \le l} x^{(k)}` from the bottom.
 
+    Assume: :math:`0 < q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
+
     Parameters
     ----------
     terms
@@ -84,6 +89,8 @@ def truncation_probabilities(
     Implements :eq:`truncation-variance`: its minimum over :math:`q_1 \le \dots \le q_L = 1` with
     :math:`\sum_l q_l c_l` given is :math:`q_l = \min(1, t \sqrt{s_l})`, s being the slopes of the greatest
     convex minorant of the mean squared partial sums over the cumulative costs, t set by the cost.
+
+    Assume: :math:`0 < q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
 
     Parameters
     ----------

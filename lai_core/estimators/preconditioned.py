@@ -30,6 +30,8 @@ def update_second_moment(
 
     The mean is over samples and positions; gradients are those of each sample's own loss.
 
+    The text assumes: none is stated.
+
     Parameters
     ----------
     previous
@@ -112,6 +114,9 @@ def update_input_second_moments(
 
     Implements :eq:`adam-readouts`.
 
+    Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is where squared inputs
+    and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
+
     Parameters
     ----------
     previous
@@ -155,6 +160,12 @@ def preconditioned_lai_kernel(
     Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; the arguments are those of
     `preconditioned_lai_scores`.
 
+    :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
+    the last layer.
+
+    :eq:`adam-readouts`. Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is
+    where squared inputs and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
+
     Returns
     -------
     array
@@ -189,6 +200,12 @@ def preconditioned_lai_scores(
     multiplied by :math:`D^{-1/2}`, which is `exponent=1.0`; Adam divides its step by :math:`D^{1/2}` once,
     which is `exponent=0.5`, and has a scale for each weight: with `input_second_moments` alpha is divided
     too, and the score is that of Adam's direction on the virtual readouts.
+
+    :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
+    the last layer.
+
+    :eq:`adam-readouts`. Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is
+    where squared inputs and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
 
     Parameters
     ----------

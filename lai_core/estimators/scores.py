@@ -28,6 +28,9 @@ def ghost_scores(
 
     Implements :eq:`gradient1`, summed over validation samples, without the printed minus.
 
+    Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once per sample;
+    nothing couples samples; losses are unnormalised.
+
     Parameters
     ----------
     validation
@@ -79,6 +82,8 @@ def lli_scores(
 
     Implements :eq:`lli`, summed over validation samples.
 
+    No assumption.
+
     Parameters
     ----------
     validation, training
@@ -110,6 +115,8 @@ def lai_scores(
     r"""Layer-aware influence of each training sample on the whole validation set.
 
     Implements :eq:`gradient2`, summed over validation samples, without the printed minus.
+
+    Assume: each layer has one activation vector per sample.
 
     Parameters
     ----------

@@ -32,6 +32,8 @@ class ValidationSummary:
     g_j^\top G_V c_j`. Made by `summarize`; `+` joins the summaries of parts of a validation set
     exactly, in any order, and `sum` a list of them.
 
+    Assume: one activation vector and one output gradient per layer and sample.
+
     Parameters
     ----------
     estimator
@@ -159,6 +161,8 @@ def summarize(
 
     Implements :eq:`aggregation`. Per-sample products are summed, means are never multiplied, so the
     scores from a summary are those from the whole set.
+
+    Assume: one activation vector and one output gradient per layer and sample.
 
     Parameters
     ----------

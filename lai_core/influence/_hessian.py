@@ -23,6 +23,9 @@ def removal_influence(
     Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`. Removing the sample
     moves the minimiser by :math:`+H^{-1} g_j`, to first order.
 
+    Assume: :math:`\hat\theta` is stationary for :math:`\sum_i \ell_i`, :math:`H` is invertible, losses
+    are twice differentiable; to first order.
+
     Parameters
     ----------
     validation_gradients
@@ -67,6 +70,9 @@ def printed_influence(
 
     Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
+    The text assumes: :math:`\hat\theta` is stationary, :math:`H` is invertible, :math:`z_j` is
+    down-weighted as the text says.
+
     Parameters
     ----------
     validation_gradients, training_gradients, hessian, damping
@@ -93,6 +99,9 @@ def leave_one_out(
 
     Implements :eq:`leave-one-out`: :math:`\theta_{-j} - \theta = (H + \delta I - H_j)^{-1} g_j`, one Newton
     step on the remaining quadratics, whose gradient at the old minimiser is :math:`-g_j`.
+
+    Assume: every loss is quadratic, :math:`\hat\theta` is stationary, :math:`H` and :math:`H - H_j` are
+    invertible.
 
     Parameters
     ----------
@@ -131,6 +140,9 @@ def inner_product_scores(
 
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
+    Assume: as a definition, nothing; in place of the influence, :math:`g_V` is an eigenvector of
+    :math:`H`.
+
     Parameters
     ----------
     validation_gradients, training_gradients
@@ -168,6 +180,8 @@ def directional_scores(
     :math:`v_j = \frac{d}{d\epsilon} l_j(\theta + \epsilon\, \nabla L_V)|_{\epsilon = 0}`, by central
     differences, which are exact for quadratics. It holds for every parameter of every architecture:
     biases, shared matrices, embeddings and normalisation gains included.
+
+    Assume: losses are differentiable at :math:`\theta`.
 
     Parameters
     ----------

@@ -15,6 +15,8 @@ def pre_activation_gradients(
     Implements :eq:`ghost-pre-activation`: :math:`g = \phi'(s) \odot \partial \ell / \partial \phi(s)`, the
     gradients for which Eq. 3 is an identity; without the factor :math:`\phi'` it is not.
 
+    Assume: :math:`s = Wa` is the only use of :math:`W` on a sample; samples are not coupled.
+
     Parameters
     ----------
     activation_gradients
@@ -50,6 +52,8 @@ def softmax_feedback(
     Implements :eq:`softmax-feedback`:
     :math:`\beta^{(L)}_{zj} = \langle p_z, p_j \rangle - p_z[y_j] - p_j[y_z] + 1[y_z = y_j]`, the inner
     product of the gradients :math:`p - e_y`.
+
+    Assume: cross-entropy of a softmax with one-hot labels.
 
     Parameters
     ----------
@@ -88,6 +92,8 @@ def self_votes(kernel: Float[Array, "n n"], /) -> tuple[Float[Array, " n"], Floa
     Implements :eq:`self-exclusion`: the score is their sum, and a sample's own vote :math:`|g_j|^2` is
     never negative, so that a sample is dropped exactly if :math:`\sum_{z \ne j} \langle g_z, g_j \rangle <
     -|g_j|^2`.
+
+    Assume: the batch is its own validation set.
 
     Parameters
     ----------

@@ -17,6 +17,8 @@ def ownership_residuals(
     \sum_{k \ne i} (w_k - w_i)\, \partial \ell_k / \partial x_i`. It is 0 where no other sample's loss
     depends on row i, and for almost all weights nowhere else.
 
+    Assume: losses are differentiable in the tensor's entries.
+
     Parameters
     ----------
     gradient

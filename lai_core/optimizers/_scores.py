@@ -74,6 +74,8 @@ def adam_derivative_scores(
     set to 0 where :math:`\hat v = 0`. This is the derivative, not the difference between weight 1 and
     weight 0.
 
+    Assume: :math:`\hat v > 0` entrywise; the moments before the step do not depend on :math:`w`.
+
     Parameters
     ----------
     validation_gradient
@@ -121,6 +123,8 @@ def adam_direction_scores(
     \varepsilon)`. Scaling both sides by :math:`v^{-1/2}`, as printed, gives :math:`P^2` instead;
     scaling both by :math:`v^{-1/4}` gives this.
 
+    Assume: :math:`D > 0` entrywise, fixed while the step is taken; :math:`D` has an entry per parameter.
+
     Parameters
     ----------
     validation_gradients, training_gradients
@@ -167,6 +171,8 @@ def preconditioned_ghost_kernel(
     :math:`P = r c^\top`, and then both factors are rescaled: :math:`\langle a_z, c \odot a_j \rangle
     \langle g_z, r \odot g_j \rangle`.
 
+    Assume: one dense layer, one position, :math:`P` has an entry for each entry of :math:`W`.
+
     Parameters
     ----------
     validation_activations, training_activations
@@ -201,6 +207,8 @@ def preconditioned_ghost_scores(
 
     Implements :eq:`preconditioned-ghost`: :math:`g_j^\top (P \odot G_V) a_j`. With LAI's concatenated
     activations and last output gradients it is LAI under any preconditioner of its readouts.
+
+    Assume: one dense layer, one position, :math:`P` has an entry for each entry of :math:`W`.
 
     Parameters
     ----------

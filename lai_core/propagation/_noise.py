@@ -22,6 +22,9 @@ def propagated_moments(
     Implements :eq:`jacobian-noise-variance`, the moments it needs, layer by layer from above:
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
 
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
+    over the two samples, with mean zero; :math:`z \ne j`.
+
     Parameters
     ----------
     laws
@@ -71,6 +74,9 @@ def jacobian_noise_variance(
     covariances of :math:`A_z g_z` and :math:`A_j g_j`, the noise of z independent of that of j. No
     other assumption: any number of layers, any dependence between them.
 
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
+    over the two samples, with mean zero; :math:`z \ne j`.
+
     Parameters
     ----------
     validation_mean, validation_covariance
@@ -96,6 +102,9 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
 
     Implements :eq:`jacobian-noise-bound`, its constants: :math:`\rho_t = \|\bar J^{(t)}\|_2` and
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
+
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
+    over the two samples, with mean zero; :math:`z \ne j`.
 
     Parameters
     ----------
@@ -137,6 +146,9 @@ def jacobian_noise_bound(
     :math:`R = \prod_t \rho_t^2` and :math:`V = \prod_t (\rho_t^2 + \sigma_t^2)`, an equality for layers
     of one unit. Exponential in depth where :math:`\rho = 1`; decaying where
     :math:`\rho^2 + \sigma^2 < 1`.
+
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
+    over the two samples, with mean zero; :math:`z \ne j`.
 
     Parameters
     ----------
@@ -181,6 +193,8 @@ def similarity_variance_as_printed(
     :math:`\kappa` makes it a bound. For fixed gradients, layers of one unit and
     :math:`\kappa = 2\prod_t \rho_t^2` it has the terms of the exact variance that are of first order
     in the noise energies; `jacobian_noise_bound` holds.
+
+    The text assumes: schematic by the paper's own word.
 
     Parameters
     ----------

@@ -20,6 +20,8 @@ def layer_jacobian(
 
     Implements :eq:`vjp-recursion`, for a layer :math:`s^{(l)} = W^{(l)}\phi(s^{(l-1)}) + b`.
 
+    Assume: a chain, :math:`l = 2, \dots, L`.
+
     Parameters
     ----------
     weight
@@ -43,6 +45,8 @@ def vjp_recursion(
 
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
+
+    Assume: a chain, :math:`l = 2, \dots, L`.
 
     Parameters
     ----------
@@ -77,6 +81,8 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
     `separating_operator` that holds.
 
+    Assume: a chain of layers.
+
     Parameters
     ----------
     jacobians
@@ -110,6 +116,8 @@ def separating_operator(
     which needs only that every path from :math:`s^{(l)}` to the loss passes through :math:`s^{(L)}`.
     It is the sum over paths of the products of their edges,
     :math:`A^{(l)} = \sum_t E^{(l,t)} A^{(t)}` with :math:`A^{(L)} = I`.
+
+    Assume: every path from layer :math:`l` to the loss passes through :math:`s^{(L)}`.
 
     Parameters
     ----------

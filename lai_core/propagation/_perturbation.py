@@ -20,6 +20,8 @@ def jacobian_split(
     Implements :eq:`jacobian-split`, with :math:`\bar J := E[J]`: of all systematic parts it is the
     only one for which :math:`E[\Delta J] = 0`, which the variances below need.
 
+    The text assumes: the mean is left open in the text; here :math:`\bar J = \E J`.
+
     Parameters
     ----------
     jacobians
@@ -46,6 +48,8 @@ def first_order_perturbation(
     \bar J^{(t+1)} \cdots \bar J^{(L)}`. With n layers it leaves out the :math:`2^n - 1 - n` terms with
     two rests and more; `telescoping_perturbation` has them all.
 
+    The text assumes: terms of higher order in :math:`\Delta J` are left to the residual.
+
     Parameters
     ----------
     means
@@ -71,6 +75,8 @@ def telescoping_perturbation(
     Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
     J^{(t+1)} \cdots J^{(L)}`, without remainder: one factor after the other is replaced.
 
+    No assumption.
+
     Parameters
     ----------
     means, deviations
@@ -92,6 +98,8 @@ def gain_product(gains: Float[Array, "... n"], /, *, first: int, last: int) -> F
 
     Implements :eq:`gain-products`. The paper leaves :math:`\rho_t` undefined; here it is an upper
     bound on :math:`\|\bar J^{(t)}\|_2` (unrelated to the decay rate of assumption A1).
+
+    The text assumes: :math:`\rho_t` is not defined in the text; here :math:`\norm{\bar J^{(t)}}_2`.
 
     Parameters
     ----------
@@ -121,6 +129,9 @@ def first_order_norm_bound(
     It bounds the norm of `first_order_perturbation`. It does not bound :math:`\|\Delta A^{(l)}\|`, not
     up to any constant: `perturbation_norm_bound` does.
 
+    The text assumes: higher-order products of :math:`\Delta J` are ignored; :math:`\rho_t` is not
+    defined.
+
     Parameters
     ----------
     gains
@@ -149,6 +160,8 @@ def perturbation_norm_bound(
 
     Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by
     non-negative scalars.
+
+    No assumption.
 
     Parameters
     ----------

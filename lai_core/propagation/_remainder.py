@@ -27,6 +27,8 @@ def similarity_decomposition(
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
     something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
 
+    Assume: none: :math:`\varepsilon` is what remains.
+
     Parameters
     ----------
     operator
@@ -63,6 +65,8 @@ def remainder_terms(
     :math:`\bar E = \bar M - c I` and g the last layer's gradients, noise included. They add up to
     :math:`\varepsilon^{(l)}`; nothing in :math:`\xi` is left to add.
 
+    Assume: any number :math:`c_l`.
+
     Parameters
     ----------
     means
@@ -98,6 +102,8 @@ def printed_remainder(
     Implements :eq:`app-eps-explicit`. The four terms contain :math:`\xi` already, since they are
     written with the noisy :math:`g^{(L)}`; the terms "involving :math:`\xi`" of the product of the two
     decompositions, :math:`g_z^\top M g_j - g^{\star\top}_z M g^\star_j`, are counted twice.
+
+    The text assumes: the terms that involve :math:`\xi` are not written.
 
     Parameters
     ----------

@@ -20,6 +20,8 @@ def layer_similarities(
     Implements :eq:`layer-gradients`: :math:`\beta^{(l)}_{zj} = g^{(l)\top}_z g^{(l)}_j`, with
     :math:`g^{(l)}` the gradient of the one loss in the pre-activations :math:`s^{(l)}`.
 
+    Assume: one loss per sample.
+
     Parameters
     ----------
     validation, training
@@ -55,6 +57,8 @@ def shared_signal(
     noisy :math:`g^{(L)} = g^\star + \xi` it contains the noise of the output layer:
     :math:`E\beta^\star = g^\star_z \cdot g^\star_j + E[\xi_z \cdot \xi_j]`.
 
+    No assumption.
+
     Parameters
     ----------
     validation, training
@@ -76,6 +80,8 @@ def output_fluctuation(
 
     Implements :eq:`output-fluctuation`; :math:`E\xi = 0` leaves no choice but
     :math:`g^\star = E[g^{(L)}]`.
+
+    The text assumes: what is random is left open; :math:`\E g^{(L)}` exists.
 
     Parameters
     ----------
@@ -107,6 +113,8 @@ def gradient_decomposition(
     with the exact :math:`\Delta A` of `telescoping_perturbation`; they add up to
     :math:`A^{(l)} g^{(L)}`, which the printed first-order :math:`\Delta A` misses.
 
+    Assume: :math:`\Delta A` is the exact difference.
+
     Parameters
     ----------
     means, deviations
@@ -132,6 +140,8 @@ def similarity_operator(
 
     Implements :eq:`app-M-def`: :math:`M^{(l)}_{zj} = A^{(l)\top}_z A^{(l)}_j`, so that
     :math:`\beta^{(l)}_{zj} = g^{(L)\top}_z M^{(l)}_{zj} g^{(L)}_j`.
+
+    Assume: every path from layer :math:`l` to the loss passes through :math:`s^{(L)}`.
 
     Parameters
     ----------
@@ -159,6 +169,8 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
     :math:`d_L / d_l` times `trace_gain`, the multiple of the identity nearest to it.
 
+    Assume: :math:`d_l = d_L`.
+
     Parameters
     ----------
     means
@@ -178,6 +190,8 @@ def trace_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
 
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
     traceless rest, and is 1 where :math:`\bar A^{(l)}` keeps lengths.
+
+    No assumption.
 
     Parameters
     ----------

@@ -20,6 +20,8 @@ class EmbeddingTrace(Record):
     `weight` keys) has the cross terms :math:`\sum_{t,t'} \langle a_{jt'}, g_{zt}\rangle\,
     g^{(l)}_{jt'}[i_{zt}]` too. Nothing of size table x samples is ever built.
 
+    Assume: reads are the only uses of the table; samples are not coupled.
+
     Parameters
     ----------
     ids

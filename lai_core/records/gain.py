@@ -17,6 +17,9 @@ class GainTrace(Record):
     Implements :eq:`gain-gradient`: the gradient of a gain is :math:`\sum_t g_t \circ \hat x_t`, of an
     offset :math:`\sum_t g_t`. LAI sees nothing of it.
 
+    Assume: :math:`y_t = \gamma \odot \hat x_t + b` are all uses of :math:`\gamma` and :math:`b`;
+    :math:`\hat x` does not depend on them.
+
     Parameters
     ----------
     normalized

@@ -15,6 +15,8 @@ def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."
     Implements :eq:`minkowski-lower-bound`: :math:`\mathrm{Var}[X+Y] \ge
     (\sqrt{\mathrm{Var}\,X} - \sqrt{\mathrm{Var}\,Y})^2`, attained by perfectly opposed terms.
 
+    Assume: finite variances.
+
     Parameters
     ----------
     first, second
@@ -42,6 +44,8 @@ def ghost_variance_lower_bound(
     Implements :eq:`app-var-CS-lb`: :math:`(|\sum_l \alpha^{(l)} c_l| \sqrt{\mathrm{Var}\,\beta^\star} -
     \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
     with noise of any size: it is no floor in terms of the noise.
+
+    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
 
     Parameters
     ----------
@@ -74,6 +78,8 @@ def signed_covariance_bound(
     least :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y + s`, and at
     least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
 
+    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
+
     Parameters
     ----------
     alpha, gains, signal_variance, signal_covariance, noise_covariance
@@ -100,6 +106,9 @@ def variance_order(
     (\sum_l |\alpha^{(l)}|\, \mathrm{sd}\,\beta^{(l)})^2` whatever the covariances. Hence with
     non-negative :math:`\alpha^{(l)}` and no layer's spread above the last one's, LAI's variance
     :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
+
+    Assume: fixed :math:`\alpha \ge 0`, one validation sample, :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}`
+    for every layer.
 
     Parameters
     ----------

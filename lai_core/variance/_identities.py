@@ -15,6 +15,8 @@ def noise_variance(alpha: Float[Array, " L"], noise_covariance: Float[Array, "L 
     \mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`, for numbers :math:`\alpha^{(l)}` and one
     validation sample; `random_weight_sum` does without either.
 
+    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
+
     Parameters
     ----------
     alpha
@@ -45,6 +47,9 @@ def ghost_variance(
     Implements :eq:`app-var-exact`: :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star +
     \mathrm{Var}\,Y + 2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. It needs numbers
     :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
+
+    Assume: fixed :math:`\alpha`, one validation sample, finite variances; over the law of :math:`g^{(L)}`
+    and :math:`\varepsilon`.
 
     Parameters
     ----------
@@ -83,6 +88,11 @@ def printed_ghost_variance(
     what it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y) \ge 0`, and the signs
     of the remainders' covariances play no part. `signed_covariance_bound` holds always.
 
+    :eq:`app-ghost-var`. The text assumes: fixed :math:`\alpha`, one validation sample.
+
+    :eq:`app-var-corr-lb`. Assume: fixed :math:`\alpha`, one validation sample, :math:`\Cov(\beta^\star,
+    Y) \ge 0`, and :math:`\sum_l \alpha^{(l)} c_l \ge 0`.
+
     Parameters
     ----------
     alpha, gains, signal_variance, noise_covariance
@@ -103,6 +113,8 @@ def lai_variance(alpha: Float[Array, " L"], signal_variance: Float[Array, ""], /
 
     Implements :eq:`app-var-lai`: :math:`(\sum_l \alpha^{(l)})^2\, \mathrm{Var}\,\beta^\star`. It needs
     numbers :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
+
+    Assume: fixed :math:`\alpha`, one validation sample, finite variance.
 
     Parameters
     ----------
@@ -132,6 +144,8 @@ def random_weight_sum(
     Implements :eq:`random-weight-sum`: :math:`\sum_{i,k} E[\alpha_i \alpha_k] E[\beta_i \beta_k] -
     (\sum_i E\alpha_i\, E\beta_i)^2`. The index i runs over layers, or over layers and validation
     samples; for LAI every layer's :math:`\beta_i` is :math:`\beta^\star`.
+
+    Assume: finite second moments.
 
     Parameters
     ----------

@@ -63,6 +63,8 @@ def signal_and_noise(
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
 
+    Assume: one validation sample, fixed :math:`\alpha`.
+
     Parameters
     ----------
     alpha, gains
@@ -94,6 +96,8 @@ def ghost_signal_noise(
     \sum_l \alpha^{(l)} \varepsilon^{(l)}`, for one validation sample; printed with a minus and without
     the sum over validation samples.
 
+    Assume: one validation sample.
+
     Parameters
     ----------
     alpha, gains
@@ -117,6 +121,8 @@ def lai_signal(alpha: Float[Array, " L"], shared: Float[Array, " outcomes"], /) 
     r"""Compute LAI's outcomes: the shared signal alone, without the printed minus.
 
     Implements :eq:`lai-signal`: :math:`(\sum_l \alpha^{(l)})\beta^\star`, for one validation sample.
+
+    Assume: one validation sample.
 
     Parameters
     ----------

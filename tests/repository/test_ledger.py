@@ -27,7 +27,7 @@ source = ["display"]
 place = "below Eq. 1"
 kind = "identity"
 verdict = "false as printed"
-given = "none"
+given = "$x$ is real"
 corrected = ["half"]
 """
 
@@ -36,6 +36,10 @@ def half(x, y):
     """Halve a sum.
 
     Implements :eq:`half` and :eq:`wrong`.
+
+    :eq:`half`. No assumption.
+
+    :eq:`wrong`. The text assumes: :math:`x` is real.
     """
     return (x + y) / 2
 '''
@@ -180,6 +184,12 @@ BREAKS = {
         'verdict = "exact"\ngiven = "none"',
         'verdict = "exact"\ngiven = ""',
         "half: does not say what is assumed",
+    ),
+    "docstring that assumes something else": (
+        "lai_core/sums.py",
+        "is real",
+        "is odd",
+        "lai_core.sums.half: its docstring does not say ':eq:`wrong`. The text assumes: :math:`x` is real.'",
     ),
     "verdict mistyped": ("docs/equations.toml", '"exact"', '"true"', "half: verdict 'true' is none of"),
     "kind mistyped": ("docs/equations.toml", '"identity"', '"lemma"', "half: kind 'lemma' is none of"),

@@ -28,6 +28,7 @@ KINDS = ("definition", "identity", "bound", "claim", "assumption")
 FIELDS = {"title", "source", "place", "kind", "verdict", "given", "attained", "corrected", "reason"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
+_MATHEMATICS = re.compile(r"\$([^$]+)\$")
 _ROLE = re.compile(r":eq:`([^`]+)`")
 _LABEL = re.compile(r"^\$\$\s*\(([\w-]+)\)\s*$", re.MULTILINE)
 
@@ -49,12 +50,13 @@ class Entry:
 
 @dataclass
 class Links:
-    """What stands behind each slug: dotted functions, node ids, pages."""
+    """What stands behind each slug: dotted functions, node ids, pages; and those functions' docstrings."""
 
     functions: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, list[str]] = field(default_factory=dict)
     proofs: dict[str, list[str]] = field(default_factory=dict)
     pages: dict[str, list[str]] = field(default_factory=dict)
+    docstrings: dict[str, str] = field(default_factory=dict)
 
 
 def read(root: Path = ROOT) -> dict[str, Entry]:
@@ -75,8 +77,9 @@ def find(root: Path = ROOT) -> Links:
     links = Links()
     exported = exported_names(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
-        for slug, name in _implementations(path, root, exported):
+        for slug, name, docstring in _implementations(path, root, exported):
             links.functions.setdefault(slug, []).append(name)
+            links.docstrings[name] = docstring
     for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
         for path in sorted((root / folder).rglob("*.py")):
             if path.name.startswith(("test_", "prove_")):
@@ -95,6 +98,7 @@ def problems(ledger: Mapping[str, Entry], links: Links) -> list[str]:
         *_unknown_slugs(ledger, links),
         *(f"{slug}: labelled twice, in {pages}" for slug, pages in links.pages.items() if pages[1:]),
         *(line for slug, entry in ledger.items() for line in _missing_links(slug, entry, links)),
+        *_unstated(ledger, links),
     ]
 
 
@@ -124,8 +128,8 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
 
 
 def _unknown_slugs(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
-    for kind, found in vars(links).items():
-        for slug, places in found.items():
+    for kind in ("functions", "tests", "proofs", "pages"):
+        for slug, places in getattr(links, kind).items():
             if slug not in ledger:
                 yield f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
 
@@ -147,14 +151,44 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
         yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
 
 
-def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str]]:
-    """Give slugs and the names by which a user finds the functions."""
+def _unstated(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
+    """Ask of every docstring for the ledger's own words on what is assumed."""
+    for name, docstring in links.docstrings.items():
+        known = [slug for slug in implemented(docstring) if slug in ledger]
+        for line in assumptions(known, ledger):
+            if line not in " ".join(docstring.split()):
+                yield f"{name}: its docstring does not say {line!r}"
+
+
+def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Give slugs, the names by which a user finds the functions, and their docstrings."""
     parts = path.relative_to(root).with_suffix("").parts
     module = ".".join(part for part in parts if not part.startswith("_"))
     for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
         home = "lai_core" if name.partition(".")[0] in exported else module
-        for slug in implemented(ast.get_docstring(node) or ""):
-            yield slug, f"{home}.{name}"
+        docstring = ast.get_docstring(node) or ""
+        for slug in implemented(docstring):
+            yield slug, f"{home}.{name}", docstring
+
+
+def hypotheses(entry: Entry) -> str:
+    """Say what is assumed: by the statement, or by the text where that does not make it true."""
+    if entry.given == "none":
+        return "No assumption."
+    printed = entry.verdict in {"false as printed", "schematic"}
+    return f"{'The text assumes' if printed else 'Assume'}: {entry.given}."
+
+
+def assumptions(slugs: Iterable[str], entries: Mapping[str, Entry]) -> list[str]:
+    """Give the lines with which a docstring says what these statements assume."""
+    by_words: dict[str, list[str]] = {}
+    for slug in dict.fromkeys(slugs):
+        by_words.setdefault(hypotheses(entries[slug]), []).append(slug)
+    lines = []
+    for words, named in by_words.items():
+        whose = " and ".join(f":eq:`{slug}`" for slug in named) + ". " if len(by_words) > 1 else ""
+        lines.append(whose + _MATHEMATICS.sub(r":math:`\1`", words))
+    return lines
 
 
 def implemented(docstring: str) -> list[str]:

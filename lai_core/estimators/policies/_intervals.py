@@ -41,6 +41,12 @@ def score_intervals(
     parts' scores are normal, as sums of many samples nearly are. With `bound` it is the empirical
     Bernstein one, right whatever their law, and wider.
 
+    :eq:`part-variance`. Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i
+    \mu` and variance :math:`n_i \sigma^2`.
+
+    :eq:`empirical-bernstein`. Assume: the :math:`m` parts are independent and of one law, in :math:`[-b,
+    b]`, with :math:`b` known before the draw.
+
     Parameters
     ----------
     parts
@@ -86,6 +92,9 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
 
     Implements :eq:`part-variance`; its square is unbiased.
 
+    Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i \mu` and variance
+    :math:`n_i \sigma^2`.
+
     Parameters
     ----------
     parts, sizes
@@ -121,6 +130,9 @@ def drop_harmful(
     Implements :eq:`false-discovery-rate`. To hurt is to have a negative mean score. Every training sample is
     tested against one validation set, so that the tests depend on one another, and samples with opposite
     gradients negatively: hence Benjamini and Yekutieli's thresholds, which hold whatever the dependence.
+
+    Assume: the probability that :math:`p_j \le x` is at most :math:`x` for each of the :math:`n_0`
+    samples that do no harm.
 
     Parameters
     ----------
