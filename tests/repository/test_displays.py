@@ -1,0 +1,80 @@
+"""What a page typesets as the paper's is the paper's: its displays word for word, all else marked as ours."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.support import ledger
+from tests.support.displays import spelled
+
+PAPER = tomllib.loads((ledger.ROOT / "docs" / "paper_displays.toml").read_text(encoding="utf-8"))
+ENTRIES = ledger.read()
+DISPLAY = re.compile(r"^\$\$\n((?:(?!^\$\$).)*?)\n\$\$ \(([\w-]+)\)$", re.MULTILINE | re.DOTALL)
+
+
+def shown():
+    """Give each labelled display of the theory pages, with the paragraph before it."""
+    found = {}
+    for path in sorted((ledger.ROOT / "docs" / "theory").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        for match in DISPLAY.finditer(text):
+            found[match[2]] = match[1], text[: match.start()].rstrip().rpartition("\n\n")[2]
+    return found
+
+
+SHOWN = shown()
+
+
+def test_the_paper_s_displays_are_listed_and_no_others():
+    printed = {slug for slug, entry in ENTRIES.items() if {"equation", "display"} & set(entry.source)}
+    assert printed == set(PAPER["display"])
+    assert len(printed) == 37  # 25 labels, and 12 displays without one
+
+
+@pytest.mark.parametrize("slug", PAPER["display"])
+def test_a_display_of_the_paper_is_what_the_paper_has(slug):
+    assert spelled(SHOWN[slug][0]) == spelled(PAPER["display"][slug])
+
+
+@pytest.mark.parametrize("slug", PAPER["inline"])
+def test_a_formula_of_the_paper_s_text_is_what_the_paper_has(slug):
+    assert spelled(PAPER["inline"][slug]) in spelled(SHOWN[slug][0])
+
+
+def test_every_other_display_for_a_sentence_of_the_paper_is_in_our_words():
+    sentences = {slug for slug, entry in ENTRIES.items() if entry.source == ("text",)}
+    silent = [
+        slug for slug in sentences - set(PAPER["inline"]) if "in our words" not in SHOWN[slug][1].lower()
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("slug", "old", "new"),
+    [
+        ("IP", "= -", "= "),
+        ("app-abs-gap", r"\sum_{l=1}^{L-1}", r"\sum_{l=1}^{L}"),
+        ("app-abs-gap", r"\rho^{2l}", r"\rho^{l}"),
+        ("app-conservative", "(L-1)", ""),
+        ("app-ghost-var", "+ 2 ", "+ "),
+        ("app-M-def", r"A_z^{(l)\top} A_j", r"A_j^{(l)\top} A_z"),
+        ("app-var-corr-lb", r"\ge", ">"),
+        ("isotropic-gain", "d_l", "d_L"),
+        ("app-var-beta", "_F^2", "^2"),
+        ("minkowski-lower-bound", "- ", "+ "),
+    ],
+)
+def test_a_display_that_says_something_else_is_noticed(slug, old, new):
+    display = SHOWN[slug][0]
+    assert old in display
+    assert spelled(display.replace(old, new)) != spelled(PAPER["display"][slug])
+
+
+def test_every_display_with_a_name_has_its_box_and_says_what_is_assumed():
+    for path in (ledger.ROOT / "docs" / "theory").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        boxes = re.findall(r"^`{3,}\{verdict\} ([\w-]+)$", text, re.MULTILINE)
+        assert boxes == [slug for _, slug in DISPLAY.findall(text)], path.name
+    lines = [ledger.hypotheses(ENTRIES[slug]) for slug in SHOWN]
+    assert all(re.match(r"Assume: .+\.|The text assumes: .+\.|No assumption\.", line) for line in lines)
