@@ -11,6 +11,9 @@ REFUTED = {
     "(the best entry of each column is bold)",
     "nearly 1.5 times memory over LLI or LAI on 20News-N",
     "LAI requires almost the same computational resources as LLI",
+    "reducing memory/FLOPs by roughly an order of magnitude",
+    "enabling single-run training with minimal overhead",
+    "LLI and LAI [...] delivering superior performance to the vanilla method",
 }
 
 
