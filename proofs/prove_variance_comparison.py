@@ -165,7 +165,7 @@ def criterion_proof(statement: Statement, steps: Steps) -> None:
         moments = {V: law.variance(law.shared), n: law.variance(law.noise)}
         return difference.at({A: total(law.alpha), m: law.scale, **moments})
 
-    steps.conclude(statement, of_the_law)
+    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 CRITERION = criterion()
@@ -222,7 +222,7 @@ def relative_proof(statement: Statement, steps: Steps) -> None:
         values |= {V: sp.factor(law.variance(law.shared)), n: sp.factor(law.variance(law.noise))}
         return [lemma.at(values) for lemma in (excess, sign)]
 
-    steps.conclude(statement, of_the_law)
+    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 RELATIVE = relative()
@@ -361,7 +361,7 @@ def calibrated_proof(statement: Statement, steps: Steps) -> None:
             ghost += off.at({b: signal, y: noise}) * chance
         return [lai, ghost]
 
-    steps.conclude(statement, on_average)
+    steps.conclude(statement, on_average, depths=statement.depths)
 
 
 CALIBRATED = calibrated()
