@@ -179,13 +179,15 @@ class Decision:
     point: Mapping[Any, Any] | None = None
 
 
-def decide(claim: Iterable[Any], given: Iterable[Any]) -> Decision:
+def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT) -> Decision:
     """Decide whether ``given`` implies ``claim`` for all real values of their symbols.
 
     Parameters
     ----------
     claim, given
         Relations with ``lhs``, ``rhs`` and ``strict`` (None for an equality).
+    timeout
+        Milliseconds for one question.
 
     Returns
     -------
@@ -200,11 +202,11 @@ def decide(claim: Iterable[Any], given: Iterable[Any]) -> Decision:
     except UntranslatableError:
         return Decision("open")
     conditions = (*translator.side_conditions, *assumed)
-    if assumed and _solver(TIMEOUT, *conditions).check() == z3.unsat:
+    if assumed and _solver(timeout, *conditions).check() == z3.unsat:
         return Decision("empty")
     verdict = "holds"
     for one in claimed:  # one at a time: a few small questions are easier than their disjunction
-        solver = _solver(TIMEOUT, *conditions, z3.Not(one))
+        solver = _solver(timeout, *conditions, z3.Not(one))
         answer = solver.check()
         if answer == z3.sat:
             return Decision("fails", _point(translator, solver.model()))

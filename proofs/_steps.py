@@ -24,7 +24,7 @@ from proofs._relations import (
     substitute,
     symbols_of,
 )
-from proofs._solver import decide
+from proofs._solver import TIMEOUT, decide
 
 if TYPE_CHECKING:
     from proofs._harness import Statement
@@ -148,7 +148,8 @@ class Steps:
             Where to compare, if not at all depths.
         """
         self.count += 1
-        for depth in depths or (*statement.depths, statement.depths[-1] + 1):
+        depths = depths or (*statement.depths, statement.depths[-1] + 1)
+        for depth in depths:
             self._depth = depth
             derived = derive(depth)
             derived = derived if isinstance(derived, (list, tuple)) else (derived,)
@@ -164,7 +165,7 @@ class Steps:
                 lemma = lemma if isinstance(lemma, Lemma) else Lemma(Equal(lemma, lemma))
                 for pair in _compared(name, lemma.relation, relation):
                     _must_be_the_same(name, *pair, given, sample)
-                if isinstance(relation, AtMost):
+                if isinstance(relation, AtMost) and depth == depths[-1]:
                     _must_not_beg(name, lemma, relation, given)
                 asked |= dict.fromkeys(lemma.asked)
             for condition in asked:
@@ -249,7 +250,7 @@ def _must_hold(name: str, condition: AtMost, given: Sequence[Relation], sample: 
     shown = condition.rhs.is_positive if condition.strict else _shown_nonnegative(condition.rhs)
     if shown or _assumed(condition, given):
         return
-    decision = decide([condition], given)
+    decision = decide([condition], given, timeout=TIMEOUT // 10)
     if decision.verdict == "holds":
         return
     wrong = decision.point or search_points(name, [condition], given, sample)

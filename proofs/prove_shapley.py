@@ -185,7 +185,14 @@ def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
 
     steps.identity("marginal", loss(before) - loss(before + g), -slope(before + g / 2))
     joined = rest + g if part.whole else rest
-    steps.identity("the mean", part.sign * slope(part.share * joined), -slope(rest / 2 + g / 2))
+    mean = steps.identity("the mean", part.sign * slope(part.share * joined), -slope(rest / 2 + g / 2))
+
+    def of_the_samples(samples: int):
+        (own, *others), gradient, curvature = statement.arguments(samples)
+        joined_others = sum(others, sp.zeros(*own.shape))
+        return mean.at({g: own, rest: joined_others, v: gradient, half_curvature: curvature / 2})
+
+    steps.conclude(statement, of_the_samples, depths=statement.depths)
     scale = sp.MatrixSymbol("M", p, p)  # an affine step, as momentum and weight decay make it
     moved = [start - scale * at for at in (before, before + g)]
     pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
