@@ -46,6 +46,7 @@ autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_param = True
 napoleon_use_rtype = False
+napoleon_attr_annotations = False  # types are in the signature, as for functions
 default_role = "code"
 nitpick_ignore_regex = [("py:.*", r"(?!lai_).*")]  # other projects' names, and types in prose
 

@@ -8,7 +8,7 @@ except ModuleNotFoundError as _error:
 
 
 from lai_jax.coverage import Coverage, coverage
-from lai_jax.curated_update import Report, curated_update
+from lai_jax.curated_update import Report, curated_update, score
 from lai_jax.dataset import score_dataset, top_samples
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
@@ -32,6 +32,7 @@ __all__ = [
     "exact_scores",
     "register_record",
     "routes",
+    "score",
     "score_dataset",
     "selfcheck",
     "summarize",

@@ -107,7 +107,7 @@ def curated_update(
         not (a square root at 0, before the last layer) spoils the sum: such a step is skipped as a whole,
         parameters and `opt_state` stay, and the report says `skipped`. Where the validation set was
         summarized in `parts`, the policy is called with the scores against each part, `(parts, n)`, and
-        their `sizes=`: `lai_core.drop_harmful`.
+        their `sizes=`: `lai_core.drop_harmful`. One that names `losses` among its arguments sees those, too.
     rows
         Run the backward pass on at most this many rows: a number, or a share of the batch. The rows
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's
@@ -196,11 +196,84 @@ def curated_update(
             scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
         )
         scores = sound_scores(scored)
-        weights = weigh(policy, scores, rows, scored.parts, scored.sizes)
+        weights = weigh(policy, scores, rows, scored)
         params, opt_state, skipped = stepped(tx, params, opt_state, chosen.backward(weights), weights)
         return params, opt_state, _report(scored, scores, weights, skipped)
 
     return jax.jit(step)
+
+
+def score(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    summary: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    estimator: str = "lai",
+    policy: Callable[..., jax.Array] = lai.keep_positive,
+    second_moment: Any = None,
+    decay: float = 0.999,
+    exponent: float = 1.0,
+    scale_inputs: bool = False,
+    last: str | None = None,
+    valid: Valid | None = None,
+) -> tuple[jax.Array, Report]:
+    """Score a batch without updating, for a training step of one's own: call it inside `jax.jit`.
+
+    So models train that have more than parameters: `apply` is what is scored, for example with running
+    statistics and without dropout, closed over the state; what is trained on these weights draws its
+    dropout and moves its statistics as ever.
+
+    Parameters
+    ----------
+    apply, loss, estimator, policy, decay, exponent, scale_inputs, last, valid
+        As for `curated_update`.
+    params
+        Where to score.
+    summary, inputs, targets, second_moment
+        As for the step that `curated_update` returns.
+
+    Returns
+    -------
+    tuple
+        The weights `(n,)` with which to train, and the report.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: inputs @ params
+    >>> loss = lambda outputs, targets: ((outputs - targets) ** 2).sum(-1)
+    >>> inputs, targets = jnp.eye(3), jnp.array([[1.0], [1.0], [-1.0]])
+    >>> summary = lai_jax.summarize(apply, jnp.zeros((3, 1)), loss, jnp.ones((2, 3)), jnp.ones((2, 1)))
+    >>> weights, report = lai_jax.score(apply, jnp.zeros((3, 1)), loss, summary, inputs, targets)
+    >>> print(weights)
+    [0.5 0.5 0. ]
+    """
+    scorer = estimator_of(estimator)
+    check_valid(estimator, valid)
+    check_whole_batch("score")
+    lies = explicit_sharding((inputs, targets))
+
+    def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
+        problem = Problem(apply, params, loss, last, valid, spread)
+        recorded = scorer.choose_pass(problem, 1.0, True).forward((inputs, targets))
+        moments = Moment(moment, decay, exponent, scale_inputs)
+        scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moments)
+        scores = sound_scores(scored)
+        weights = weigh(policy, scores, None, scored)
+        return _report(scored, scores, weights, ~jnp.any(weights > 0))
+
+    given = params, summary, inputs, targets, second_moment
+    if lies is None:
+        report = run(Spread(None), *given)
+    else:
+        parts = opened(estimator, summary).parts is not None
+        outputs = _specs(lies.spec[:1], second_moment, parts=parts)
+        report = automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
+    return report.weights, report
 
 
 def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:

@@ -1,11 +1,14 @@
 """From scores to weights, and from the gradient of the weighted losses to new parameters."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from lai_jax._curation.estimators import Scored
 from lai_jax._curation.rows import best, count_of
 from lai_jax._program.leaves import floating
 
@@ -14,16 +17,25 @@ def weigh(
     policy: Callable[..., jax.Array],
     scores: jax.Array,
     rows: int | float | None,
-    parts: jax.Array | None,
-    sizes: jax.Array | None,
+    scored: Scored,
 ) -> jax.Array:
     """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
     seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
-    if parts is None:
-        weights = policy(seen)
+    more = {"losses": scored.losses} if sees_losses(policy) else {}
+    if scored.parts is None:
+        weights = policy(seen, **more)
     else:
-        weights = policy(jnp.where(jnp.isnan(seen), jnp.nan, parts), sizes=sizes)
+        weights = policy(jnp.where(jnp.isnan(seen), jnp.nan, scored.parts), sizes=scored.sizes, **more)
     return jnp.where(jnp.isnan(scores), 0.0, weights)
+
+
+def sees_losses(policy: Callable[..., Any]) -> bool:
+    """Whether a policy names `losses` among its arguments, and has not been given them."""
+    given = policy.keywords if isinstance(policy, functools.partial) else {}
+    try:
+        return "losses" in inspect.signature(policy).parameters and "losses" not in given
+    except ValueError:  # written in C
+        return False
 
 
 def stepped(
