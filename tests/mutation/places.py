@@ -34,6 +34,8 @@ ORDERED = {
     "super",
     "cast",
     "zip",
+    "min",
+    "max",
     "minimum",
     "maximum",
     "logical_and",
@@ -91,6 +93,8 @@ def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[
                 functions.add(inner)
         if isinstance(node, ast.stmt):
             lines = (node.lineno, _header_end(node))
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            return  # a guard of `zip`, as an error's text is
         if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
             return
         yield from ((node, mutated, scope, lines) for mutated in _mutants(node))
