@@ -81,8 +81,8 @@ def _two_layers(params: Any, inputs: Any) -> Any:
     return _dot(params["head"], jnp.tanh(_dot(params["embed"], inputs)))
 
 
-def _seen_two(params: Any, inputs: Any) -> dict[str, Any]:
-    return {"embed/w": inputs, "head/w": jnp.tanh(_dot(params["embed"], inputs))}
+def _seen_two(params: Any, inputs: Any) -> list[Any]:
+    return [inputs, jnp.tanh(_dot(params["embed"], inputs))]
 
 
 def _layer(library: str, name: str) -> Row:
@@ -108,8 +108,8 @@ def _between(layer: Apply, own: Any, shape: tuple[int, ...]) -> Case:
     def apply(params: Any, inputs: Any) -> Any:
         return _dot(params["head"], hidden(params, inputs))
 
-    def seen(params: Any, inputs: Any) -> dict[str, Any]:
-        return {"embed/w": inputs, "head/w": hidden(params, inputs)}
+    def seen(params: Any, inputs: Any) -> list[Any]:
+        return [inputs, hidden(params, inputs)]
 
     batches = [(_drawn(rng, n, WIDTH), _drawn(rng, n, CLASSES)) for n in (TRAINING, VALIDATION)]
     about = ("own",) if jax.tree.leaves(own) else ("embed",)

@@ -1,21 +1,24 @@
 """One JAX case against what a loop over its samples gives: `jax.grad` of one sample's loss at a time."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import lai_jax
+import numpy as np
 
 import lai_core as lai
 from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, WrongError, unfit
+from workloads.jax_by_numpy import by_numpy, traced
 
 BOUND = 1e-6
 NEGLIGIBLE = 1e-4
 ROUNDINGS = 8192
 """An inner product of gradients has thousands of terms."""
+LAYERS = ("embed/w", "head/w")
+"""What LAI sees around what a case is about; the last one is the last layer."""
 Batch = tuple[Any, Any]
 
 
@@ -28,8 +31,8 @@ class Case:
     about
         Keys of the parameters whose gradients the error is set beside; empty: all.
     seen
-        `seen(params, inputs)`: of one sample's program, the input of every layer that LAI should see by the
-        layer's name, each with a bias, the last layer last; None: LAI is not judged.
+        `seen(params, inputs)`: of one sample's program, the input of each of `LAYERS`, which LAI should see,
+        each with a bias; None: LAI is not judged.
     only
         LAI is judged on these layers alone.
     bound
@@ -42,22 +45,13 @@ class Case:
     training: Batch
     validation: Batch
     about: tuple[str, ...] = ()
-    seen: Callable[[Any, Any], Mapping[str, Any]] | None = None
+    seen: Callable[[Any, Any], Sequence[Any]] | None = None
     only: bool = False
     bound: float = BOUND
-    gradient: Callable[..., Any] = field(init=False)
 
-    def __post_init__(self) -> None:
-        def single(params: Any, inputs: Any, targets: Any) -> Any:
-            return self.loss(self.apply(params, inputs), targets)[0]
-
-        self.gradient = jax.jit(jax.grad(single))
-
-
-def compiled(function: Callable[..., Any], *given: Any) -> Any:
-    """Run a function as one program, compiled as fast as can be; operation by operation takes longer."""
-    fast = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
-    return jax.jit(function).lower(*given).compile(compiler_options=fast)(*given)
+    def losses(self, params: Any, inputs: Any, targets: Any) -> Any:
+        """Return each sample's loss."""
+        return self.loss(self.apply(params, inputs), targets)
 
 
 def squares(outputs: Any, targets: Any) -> Any:
@@ -84,11 +78,11 @@ def judge(case: Case) -> Row:
 
 def gradients_of(case: Case, batch: Batch) -> dict[str, Any]:
     """Return each sample's gradient, `(n, size)`, of every entry of the parameters."""
-    rows = [case.gradient(case.params, *one(batch, i)) for i in range(len(batch[1]))]
+    single = jax.grad(lambda *given: case.losses(*given)[0])
+    gradient = traced(single, case.params, *one(batch, 0))
+    rows = [gradient(case.params, *one(batch, i)) for i in range(len(batch[1]))]
     return {
-        key: jnp.stack(
-            [jnp.concatenate([_reals(part) for part in jax.tree.leaves(row[key])]) for row in rows]
-        )
+        key: np.stack([np.concatenate([_reals(part) for part in jax.tree.leaves(row[key])]) for row in rows])
         for key in case.params
         if jax.tree.leaves(case.params[key])
     }
@@ -99,32 +93,28 @@ def one(tree: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index : index + 1], tree)
 
 
-def _joined(gradients: Any) -> Any:
-    return jnp.concatenate([_reals(gradient) for gradient in jax.tree.leaves(gradients)])
-
-
 def _reals(gradient: Any) -> Any:
     flat = gradient.ravel()
-    return jnp.concatenate([flat.real, flat.imag]) if jnp.iscomplexobj(flat) else flat.astype(float)
+    return np.concatenate([flat.real, flat.imag]) if np.iscomplexobj(flat) else flat.astype(float)
 
 
 def _matrix(gradients: dict[str, Any], about: tuple[str, ...] = ()) -> Any:
-    return jnp.concatenate([rows for key, rows in gradients.items() if key in (about or gradients)], 1)
+    return np.concatenate([rows for key, rows in gradients.items() if key in (about or gradients)], 1)
 
 
 def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> None:
     whole = [_matrix(side) for side in (training, validation)]
     part = [_matrix(side, case.about) for side in (training, validation)]
-    if not all(bool(jnp.isfinite(side).all()) for side in whole):
+    if not all(np.isfinite(side).all() for side in whole):
         raise UnfitError("gradients are not finite")
-    largest = max(float(jnp.abs(side).max()) for side in whole)
-    if min(float(jnp.abs(side).max()) for side in part) <= NEGLIGIBLE * largest:
+    largest = max(np.abs(side).max() for side in whole)
+    if min(np.abs(side).max() for side in part) <= NEGLIGIBLE * largest:
         raise UnfitError("no gradient")
     inputs, targets = case.training
-    losses = jax.jit(lambda params, inputs, targets: case.loss(case.apply(params, inputs), targets))
-    together = losses(case.params, inputs, targets)
-    apart = [losses(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
-    if not jnp.allclose(together, jnp.concatenate(apart), rtol=case.bound, atol=case.bound / 100):
+    together = by_numpy(case.losses, case.params, inputs, targets)
+    alone = traced(case.losses, case.params, one(inputs, 0), one(targets, 0))
+    apart = [alone(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
+    if not np.allclose(together, np.concatenate(apart), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
 
 
@@ -139,14 +129,14 @@ def _traced(case: Case, batch: Batch, **options: Any) -> lai.Trace:
     def trace(params: Any, inputs: Any, targets: Any) -> lai.Trace:
         return lai_jax.trace(case.apply, params, case.loss, inputs, targets, **options)
 
-    return compiled(trace, case.params, *batch)
+    return by_numpy(trace, case.params, *batch)
 
 
 def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:
     def scored(params: Any, validation: Batch, training: Batch) -> Any:
         return lai_jax.exact_scores(case.apply, params, case.loss, validation, training)
 
-    scores = compiled(scored, case.params, case.validation, case.training)
+    scores = by_numpy(scored, case.params, case.validation, case.training)
     exact = _matrix(training) @ _matrix(validation).sum(0)
     part = _matrix(training, case.about) @ _matrix(validation, case.about).sum(0)
     return _error(scores, exact, part, case.bound)
@@ -160,18 +150,19 @@ def _lai(case: Case) -> float:
         traces = [_traced(case, batch) for batch in (case.validation, case.training)]
     sides = []
     for inputs, targets in (case.validation, case.training):
-        rows = [case.seen(case.params, one(inputs, i)) for i in range(len(targets))]
-        outputs = case.apply(case.params, inputs)
-        last = jax.grad(lambda o, t=targets: case.loss(o, t).sum())(outputs)
-        sides.append(({name: jnp.concatenate([row[name] for row in rows]) for name in rows[0]}, last))
-    wanted = list(sides[0][0])
-    if traces[0].layers[-1].name != wanted[-1]:
-        msg = f"the last layer is {wanted[-1]!r}, not {traces[0].layers[-1].name!r}"
+        seen = traced(case.seen, case.params, one(inputs, 0))
+        rows = [seen(case.params, one(inputs, i)) for i in range(len(targets))]
+        outputs = by_numpy(case.apply, case.params, inputs)
+        last = by_numpy(jax.grad(lambda o, t: case.loss(o, t).sum()), outputs, targets)
+        sides.append(([np.concatenate(layer) for layer in zip(*rows, strict=True)], last))
+    if traces[0].layers[-1].name != LAYERS[-1]:
+        msg = f"the last layer is {LAYERS[-1]!r}, not {traces[0].layers[-1].name!r}"
         raise WrongError(msg)
     if case.only:
-        traces = [lai.Trace([layer for layer in trace.layers if layer.name in wanted]) for trace in traces]
-    alpha = sum(sides[0][0][name] @ sides[1][0][name].T + 1.0 for name in wanted)
-    exact = alpha * (sides[0][1] @ sides[1][1].T)
+        traces = [lai.Trace([layer for layer in trace.layers if layer.name in LAYERS]) for trace in traces]
+    (here, beta), (there, other) = sides
+    alpha = sum(left @ right.T + 1.0 for left, right in zip(here, there, strict=True))
+    exact = alpha * (beta @ other.T)
     return _error(lai.lai_kernel(*traces), exact, exact, case.bound)
 
 
@@ -181,6 +172,6 @@ def _error(found: Any, exact: Any, part: Any, bound: float) -> float:
     An error of `bound` times the part is right; so is one of some roundings of the whole, which is that
     beside `floor` times the whole.
     """
-    floor = ROUNDINGS * float(jnp.finfo(exact.dtype).eps) / bound
-    scale = max(float(jnp.abs(part).max()), floor * float(jnp.abs(exact).max()))
-    return float(jnp.abs(found - exact).max()) / scale
+    floor = ROUNDINGS * float(np.finfo(exact.dtype).eps) / bound
+    scale = max(float(np.abs(part).max()), floor * float(np.abs(exact).max()))
+    return float(np.abs(found - exact).max()) / scale

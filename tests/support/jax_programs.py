@@ -20,6 +20,7 @@ from jax import lax
 from lai_jax._program.errors import UnexplainedError
 
 import lai_core as lai
+from workloads.jax_by_numpy import by_numpy
 
 Shape = tuple[int, ...]
 Weight = Callable[[Any], Any]
@@ -402,13 +403,6 @@ def _gradients(drawn: Program, params: Any, inputs: Any, targets: Any) -> Any:
     return jnp.concatenate([leaf.reshape(targets.shape[0], -1) for leaf in leaves], 1)
 
 
-def _run(function: Callable[..., Any], *given: Any) -> Any:
-    """Run a function as one program that is compiled as fast as can be."""
-    # at level 0 a gradient through `sort` comes out as NaN, `jax.grad` alone too: seed 1064
-    fast = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
-    return jax.jit(function).lower(*given).compile(compiler_options=fast)(*given)
-
-
 def _last(drawn: Program) -> str | None:
     """Return the last layer that LAI names; None where it says that it can read none."""
 
@@ -428,7 +422,7 @@ def _kernel_error(drawn: Program) -> float:
         trace = lai_jax.trace(drawn.apply, params, losses, inputs, targets, gradients="all")
         return trace, _gradients(drawn, params, inputs, targets)
 
-    trace, gradients = _run(both, drawn.params, drawn.inputs, drawn.targets)
+    trace, gradients = by_numpy(both, drawn.params, drawn.inputs, drawn.targets)
     trace, gradients = jax.tree.map(np.asarray, (trace, gradients))
     return _relative(lai.ghost_kernel(trace, trace), gradients @ gradients.T)
 
@@ -448,7 +442,7 @@ def _step_errors(drawn: Program) -> tuple[float, float]:
         flat = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(moved)])
         return scores, flat, report.weights, _gradients(drawn, params, inputs, targets)
 
-    scores, moved, weights, gradients = jax.tree.map(np.asarray, _run(run, drawn.params, *batch))
+    scores, moved, weights, gradients = jax.tree.map(np.asarray, by_numpy(run, drawn.params, *batch))
     exact = gradients @ gradients.sum(0)
     return _relative(scores, exact), _relative(moved, weights @ gradients)
 

@@ -1,0 +1,284 @@
+"""JAX's primitives on numpy arrays: those that numpy computes itself."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+
+def plain(array: Any) -> Any:
+    """Return an array as numpy's own; random keys stay as they are."""
+    if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.extended):
+        return array
+    return np.asarray(array)
+
+
+def bound(eqn: Any, given: Sequence[Any]) -> list[Any]:
+    """Compute one operation by JAX, in the types that it asks for."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    functions, options = params if isinstance(params, tuple) else ((), params)
+    typed = [
+        array.astype(atom.aval.dtype) if isinstance(array, np.ndarray) else array
+        for array, atom in zip(given, eqn.invars, strict=True)
+    ]
+    found = eqn.primitive.bind(*functions, *typed, **options)
+    return [plain(one) for one in (found if eqn.primitive.multiple_results else [found])]
+
+
+def _entrywise(function: Callable[..., Any], kinds: str = "biufc") -> Callable[..., Any]:
+    def computed(eqn: Any, *given: Any) -> Any:
+        return function(*given) if all(array.dtype.kind in kinds for array in given) else bound(eqn, given)
+
+    return computed
+
+
+def _reduced(function: Any) -> Callable[..., Any]:
+    return lambda eqn, array: function.reduce(array, axis=tuple(eqn.params["axes"]), dtype=array.dtype)
+
+
+def _cumulated(function: Any) -> Callable[..., Any]:
+    def computed(eqn: Any, array: Any) -> Any:
+        axis = eqn.params["axis"]
+        whole = np.flip(array, axis) if eqn.params["reverse"] else array
+        found = function.accumulate(whole, axis, dtype=array.dtype)
+        return np.flip(found, axis) if eqn.params["reverse"] else found
+
+    return computed
+
+
+def _dot_general(eqn: Any, left: Any, right: Any) -> Any:
+    (contracted, batch), shape = eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
+    kind = eqn.outvars[0].aval.dtype
+    sides = []
+    for array, summed, apart in zip((left, right), contracted, batch, strict=True):
+        free = [axis for axis in range(array.ndim) if axis not in (*summed, *apart)]
+        sizes = [int(np.prod([array.shape[a] for a in axes])) for axes in (apart, free, summed)]
+        sides.append(array.transpose([*apart, *free, *summed]).reshape(sizes).astype(kind))
+    return (sides[0] @ sides[1].swapaxes(1, 2)).reshape(shape)
+
+
+def _broadcast(eqn: Any, array: Any, *_: Any) -> Any:
+    shape = eqn.outvars[0].aval.shape
+    places = dict(zip(eqn.params["broadcast_dimensions"], array.shape, strict=True))
+    return np.broadcast_to(array.reshape([places.get(axis, 1) for axis in range(len(shape))]), shape)
+
+
+def _reshape(eqn: Any, array: Any, *_: Any) -> Any:
+    order = eqn.params["dimensions"]
+    return (array if order is None else array.transpose(order)).reshape(eqn.outvars[0].aval.shape)
+
+
+def _slice(eqn: Any, array: Any) -> Any:
+    params = eqn.params
+    steps = params["strides"] or (1,) * array.ndim
+    return array[tuple(map(slice, params["start_indices"], params["limit_indices"], steps))]
+
+
+def _starts(array: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """Return the slices from these starts, moved so that they fit."""
+    spans = zip(starts, sizes, array.shape, strict=True)
+    first = [(int(np.clip(start, 0, whole - size)), size) for start, size, whole in spans]
+    return tuple(slice(start, start + size) for start, size in first)
+
+
+def _updated(eqn: Any, array: Any, part: Any, *starts: Any) -> Any:
+    found = array.copy()
+    found[_starts(array, starts, part.shape)] = part
+    return found
+
+
+def _pad(eqn: Any, array: Any, filling: Any) -> Any:
+    config = eqn.params["padding_config"]
+    if any(low < 0 or high < 0 for low, high, _ in config):
+        return bound(eqn, [array, filling])
+    found = np.full(eqn.outvars[0].aval.shape, filling)
+    spans = zip(config, array.shape, strict=True)
+    found[tuple(slice(low, low + size * (step + 1) - step, step + 1) for (low, _, step), size in spans)] = (
+        array
+    )
+    return found
+
+
+def _converted(eqn: Any, array: Any) -> Any:
+    kind = np.dtype(eqn.params["new_dtype"])
+    # numpy drops an imaginary part with a warning, and leaves open what a large number becomes
+    if (array.dtype.kind, kind.kind) in {("f", "i"), ("f", "u")} or array.dtype.kind == "c" != kind.kind:
+        return bound(eqn, [array])
+    return array.astype(kind)
+
+
+def _iota(eqn: Any) -> Any:
+    aval, along = eqn.outvars[0].aval, eqn.params["dimension"]
+    counted = np.arange(aval.shape[along]).reshape([-1 if axis == along else 1 for axis in range(aval.ndim)])
+    return np.broadcast_to(counted, aval.shape)
+
+
+def _gathered(eqn: Any, data: Any, indices: Any) -> Any:
+    numbers = eqn.params["dimension_numbers"]
+    windows = _Windows(
+        numbers.offset_dims,
+        (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
+        numbers.start_index_map,
+        dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)),
+        eqn.params["slice_sizes"],
+    )
+    places, inside = windows.places(data.shape, indices, eqn.outvars[0].aval.shape)
+    if not inside.all() and eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
+        return bound(eqn, [data, indices])[0]
+    return data[places]
+
+
+def _scattered(combine: Any) -> Callable[..., Any]:
+    """Write by index: `combine.at` adds, multiplies or compares; None puts in place."""
+
+    def computed(eqn: Any, data: Any, indices: Any, updates: Any) -> Any:
+        numbers = eqn.params["dimension_numbers"]
+        gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        lengths = iter([updates.shape[axis] for axis in numbers.update_window_dims])
+        windows = _Windows(
+            numbers.update_window_dims,
+            gone,
+            numbers.scatter_dims_to_operand_dims,
+            dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
+            [1 if axis in gone else next(lengths) for axis in range(data.ndim)],
+        )
+        places, inside = windows.places(data.shape, indices, updates.shape)
+        if eqn.params["mode"] == lax.GatherScatterMode.CLIP:
+            inside = np.ones_like(inside)
+        kept, found = np.broadcast_to(inside, updates.shape), data.copy()
+        chosen = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
+        if combine is None:
+            found[chosen] = updates[kept]
+        else:
+            combine.at(found, chosen, updates[kept])
+        return found
+
+    return computed
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """How windows lie in data, of a gather or a scatter.
+
+    Parameters
+    ----------
+    axes
+        Of what is read or written, the axes that run through a window.
+    gone
+        Axes of the data that windows have none of.
+    columns
+        Which axis of the data each column of the indices counts along.
+    paired
+        Axes of the data that go along with one of the indices.
+    sizes
+        Of a window, along each axis of the data.
+    """
+
+    axes: Sequence[int]
+    gone: Sequence[int]
+    columns: Sequence[int]
+    paired: dict[int, int]
+    sizes: Sequence[int]
+
+    def places(self, data: Sequence[int], indices: Any, shape: Sequence[int]) -> tuple[tuple[Any, ...], Any]:
+        """Return where in the data each entry of a shape is, and whether its window is inside."""
+        rank = len(shape)
+        outside = [axis for axis in range(rank) if axis not in self.axes]
+
+        def along(axes: Sequence[int], array: Any) -> Any:
+            lengths = dict(zip(axes, array.shape, strict=True))
+            return array.reshape([lengths.get(axis, 1) for axis in range(rank)])
+
+        left, places, inside = iter(self.axes), [], np.ones([1] * rank, bool)
+        for axis, (size, length) in enumerate(zip(self.sizes, data, strict=True)):
+            start: Any = np.zeros([1] * rank, int)
+            if axis in self.columns:
+                start = along(outside, indices[..., tuple(self.columns).index(axis)].astype(int))
+                inside = inside & (start >= 0) & (start <= length - size)
+                start = np.clip(start, 0, length - size)
+            elif axis in self.paired:
+                start = along([outside[self.paired[axis]]], np.arange(length))
+            if axis not in self.gone:
+                start = start + along([next(left)], np.arange(size))
+            places.append(start)
+        return tuple(places), inside
+
+
+PRIMITIVES: dict[str, Callable[..., Any]] = {
+    **{
+        name: _entrywise(getattr(np, name))
+        for name in ["tanh", "exp", "expm1", "log", "log1p", "sin", "cos", "sqrt", "square"]
+    },
+    **{name: _entrywise(getattr(np, name), "f") for name in ["floor", "ceil", "sign"]},
+    **dict.fromkeys(("add", "add_any"), _entrywise(np.add, "iufc")),
+    "sub": _entrywise(np.subtract, "iufc"),
+    "mul": _entrywise(np.multiply, "iufc"),
+    "div": _entrywise(np.divide, "fc"),
+    "neg": _entrywise(np.negative, "ifc"),
+    "abs": _entrywise(np.abs, "if"),
+    "max": _entrywise(np.maximum, "biuf"),
+    "min": _entrywise(np.minimum, "biuf"),
+    "rsqrt": _entrywise(lambda x: 1 / np.sqrt(x), "f"),
+    "logistic": _entrywise(lambda x: 1 / (1 + np.exp(-x)), "f"),
+    "pow": lambda eqn, x, y: x**y if x.dtype == y.dtype and x.dtype.kind == "f" else bound(eqn, [x, y]),
+    "integer_pow": lambda eqn, x: x ** eqn.params["y"] if x.dtype.kind == "f" else bound(eqn, [x]),
+    **{
+        name: _entrywise(function)
+        for name, function in zip(
+            ["eq", "ne", "lt", "le", "gt", "ge"],
+            (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
+            strict=True,
+        )
+    },
+    "and": _entrywise(np.bitwise_and, "biu"),
+    "or": _entrywise(np.bitwise_or, "biu"),
+    "not": _entrywise(np.invert, "biu"),
+    "is_finite": _entrywise(np.isfinite, "f"),
+    "real": _entrywise(np.real),
+    "imag": _entrywise(np.imag),
+    "conj": _entrywise(np.conj),
+    "complex": _entrywise(lambda x, y: x + 1j * y, "f"),
+    **dict.fromkeys(["stop_gradient", "copy", "copy_p", "name"], lambda eqn, array: array),
+    "optimization_barrier": lambda eqn, *arrays: list(arrays),
+    "clamp": lambda eqn, low, x, high: np.minimum(np.maximum(x, low), high),
+    "select_n": lambda eqn, which, *cases: (
+        np.choose(which.astype(int), cases) if len(cases) > 2 else np.where(which, cases[-1], cases[0])
+    ),
+    "reduce_sum": _reduced(np.add),
+    "reduce_prod": _reduced(np.multiply),
+    "reduce_max": _reduced(np.maximum),
+    "reduce_min": _reduced(np.minimum),
+    "reduce_and": _reduced(np.bitwise_and),
+    "reduce_or": _reduced(np.bitwise_or),
+    "cumsum": _cumulated(np.add),
+    "cumprod": _cumulated(np.multiply),
+    "cummax": _cumulated(np.maximum),
+    "cummin": _cumulated(np.minimum),
+    "dot_general": _dot_general,
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "transpose": lambda eqn, array: array.transpose(eqn.params["permutation"]),
+    "squeeze": lambda eqn, array: array.reshape(eqn.outvars[0].aval.shape),
+    "slice": _slice,
+    "dynamic_slice": lambda eqn, array, *starts: array[_starts(array, starts, eqn.params["slice_sizes"])],
+    "dynamic_update_slice": _updated,
+    "pad": _pad,
+    "concatenate": lambda eqn, *arrays: np.concatenate(arrays, eqn.params["dimension"]),
+    "split": lambda eqn, array: np.split(array, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"]),
+    "stack": lambda eqn, *arrays: np.stack(arrays, eqn.params["axis"]),
+    "rev": lambda eqn, array: np.flip(array, eqn.params["dimensions"]),
+    "iota": _iota,
+    "gather": _gathered,
+    "scatter": _scattered(None),
+    **dict.fromkeys(("scatter-add", "scatter_add"), _scattered(np.add)),
+    **dict.fromkeys(("scatter-mul", "scatter_mul"), _scattered(np.multiply)),
+    **dict.fromkeys(("scatter-min", "scatter_min"), _scattered(np.minimum)),
+    **dict.fromkeys(("scatter-max", "scatter_max"), _scattered(np.maximum)),
+    "convert_element_type": _converted,
+    **dict.fromkeys(
+        ("empty", "empty2"), lambda eqn: np.zeros(eqn.outvars[0].aval.shape, eqn.params["dtype"])
+    ),
+}
