@@ -47,7 +47,8 @@ def test_so_do_operations_one_by_one():
     given = jnp.asarray(draw.standard_normal((4, 3))), jnp.array([3, 0, 2]), half
     found, expected = by_numpy(everything, *given), jax.jit(everything)(*given)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert isinstance(one, np.ndarray) and one.dtype == other.dtype
+        assert isinstance(one, np.ndarray)
+        assert one.dtype == other.dtype
         np.testing.assert_allclose(one.astype(float), np.asarray(other, float), rtol=1e-2)
 
 

@@ -195,11 +195,6 @@ WRONG = {
         TypeError,
         "params: expected at least one array of floating-point",
     ),
-    "complex parameter": (
-        {"params": {"o": jnp.ones((4, 2), complex)}},
-        TypeError,
-        "params: expected real numbers, got complex ones",
-    ),
     "no array": ({"inputs": {"flag": True}}, ValueError, "inputs: expected arrays of one batch"),
     "ragged inputs": ({"inputs": (X, X[:2])}, ValueError, r"got first axes of sizes \[2, 6\]"),
     "empty batch": ({"inputs": X[:0], "targets": Y[:0]}, ValueError, "at least one sample, got 0"),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from lai_jax._curation.estimators import Scored
 from lai_jax._curation.rows import best, count_of
-from lai_jax._program.leaves import floating
+from lai_jax._program.leaves import floating, real_leaves
 
 
 def weigh(
@@ -42,17 +42,17 @@ def stepped(
     tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], weights: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
     """Update, unless nothing was kept or the gradient is not finite."""
-    leaves, tree = jax.tree.flatten(params)
+    leaves, restored = real_leaves(params)
     trainable = floating(leaves)
     given = [jnp.zeros_like(leaf) for leaf in leaves]
     for leaf, gradient in zip(trainable, gradients, strict=True):
         given[leaf] = gradient
-    updates, new_state = tx.update(jax.tree.unflatten(tree, given), opt_state, params)
+    updates, new_state = tx.update(restored(given), opt_state, params)
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
     skipped = ~(finite & jnp.any(weights > 0))
-    moved = list(leaves)
+    moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:
-        new = leaves[leaf] + jax.tree.leaves(updates)[leaf].astype(leaves[leaf].dtype)
+        new = leaves[leaf] + changes[leaf].astype(leaves[leaf].dtype)
         moved[leaf] = jnp.where(skipped, leaves[leaf], new)
     state = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), opt_state, new_state)
-    return jax.tree.unflatten(tree, moved), state, skipped
+    return restored(moved), state, skipped

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._program.leaves import floating, leaf_names, moving_leaves
+from lai_jax._program.leaves import floating, leaf_names, moving_leaves, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of, take
 
 
@@ -16,7 +16,7 @@ def sample_gradients(
     """Return each sample's gradient of each parameter, `(n, size)`, one sample at a time."""
     losses = losses_of(apply, loss)
     check_targets(inputs, targets)
-    names, moving = leaf_names(params), floating(jax.tree.leaves(params))
+    names, moving = leaf_names(params), floating(real_leaves(params)[0])
     values, restored = moving_leaves(params)
 
     def one(values: list[Any], sample: Any) -> jax.Array:

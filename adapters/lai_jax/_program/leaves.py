@@ -1,4 +1,4 @@
-"""The leaves of the parameters: their names, and those that train."""
+"""The leaves of the parameters: their names, those that train, and complex ones as two real ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,21 +12,50 @@ def floating(leaves: list[Any]) -> list[int]:
     return [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
 
 
+def real_leaves(params: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the leaves, each complex one as its real and its imaginary part, and how to put others back.
+
+    The gradient with respect to both parts is the direction in which a real function grows the most, so
+    that scores and steps are those of real parameters. (`jax.grad` of a complex one is its conjugate.)
+    """
+    leaves, tree = jax.tree.flatten(params)
+    split: list[Any] = []
+    for leaf in leaves:
+        split += [jnp.real(leaf), jnp.imag(leaf)] if _is_complex(leaf) else [leaf]
+
+    def restored(values: list[Any]) -> Any:
+        left = iter(values)
+        joined = [
+            jax.lax.complex(next(left), next(left)) if _is_complex(leaf) else next(left) for leaf in leaves
+        ]
+        return jax.tree.unflatten(tree, joined)
+
+    return split, restored
+
+
 def leaf_names(params: Any) -> list[str]:
-    """Return the name of every leaf: the path to it."""
+    """Return the name of every leaf of `real_leaves`: the path to it."""
     paths, _ = jax.tree_util.tree_flatten_with_path(params)
-    return [jax.tree_util.keystr(path, simple=True, separator="/") or "params" for path, _ in paths]
+    names: list[str] = []
+    for path, leaf in paths:
+        name = jax.tree_util.keystr(path, simple=True, separator="/") or "params"
+        names += [f"{name}/real", f"{name}/imag"] if _is_complex(leaf) else [name]
+    return names
 
 
 def moving_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
     """Return the floating-point leaves, and how to put others in their place."""
-    leaves, tree = jax.tree.flatten(params)
+    leaves, whole = real_leaves(params)
     places = floating(leaves)
 
     def restored(values: list[Any]) -> Any:
         given = list(leaves)
         for place, value in zip(places, values, strict=True):
             given[place] = value
-        return jax.tree.unflatten(tree, given)
+        return whole(given)
 
     return [jnp.asarray(leaves[place]) for place in places], restored
+
+
+def _is_complex(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from lai_jax._program import control_flow as _control
 from lai_jax._program import custom_rules as _custom
-from lai_jax._program.leaves import floating, leaf_names
+from lai_jax._program.leaves import floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of
 from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
@@ -83,11 +83,8 @@ def read(
     real = batch_size(inputs)
     if real == 1:  # with two copies no axis of size 1 can be mistaken for the samples'
         inputs, targets = (jax.tree.map(_doubled, tree) for tree in (inputs, targets))
-    leaves, tree = jax.tree.flatten(params)
+    leaves, restored = real_leaves(params)
     names = leaf_names(params)
-    if any(jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating) for leaf in leaves):
-        msg = "params: expected real numbers, got complex ones; keep real and imaginary parts as two arrays"
-        raise TypeError(msg)
     data, data_tree = jax.tree.flatten((inputs, targets))
     moving = [i for i, leaf in enumerate(data) if is_array(leaf)]
 
@@ -95,7 +92,7 @@ def read(
         given = list(data)
         for i, array in zip(moving, arrays, strict=True):
             given[i] = array
-        return losses(jax.tree.unflatten(tree, values), *jax.tree.unflatten(data_tree, given))
+        return losses(restored(list(values)), *jax.tree.unflatten(data_tree, given))
 
     arrays = [data[i] for i in moving]
     closed = jax.make_jaxpr(flat)(leaves, arrays)

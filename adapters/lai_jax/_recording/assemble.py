@@ -132,7 +132,7 @@ def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[An
 def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
     kind = lai.LayerTrace
     if planned.seen_by_lai_alone:
-        kind = lai.ReadoutTrace
+        kind, activations, gradients = lai.ReadoutTrace, _real(activations), _real(gradients)
     elif planned.transposed:
         kind = TransposedTrace
     return kind(
@@ -170,7 +170,14 @@ def _unfolded(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     numbers = planned.use.eqn.params["dimension_numbers"]
     maps = _pixels(data, planned.use.samples_in, numbers.lhs_spec)
     gradients = None if cotangent is None else _pixels(cotangent, planned.use.samples_out, numbers.out_spec)
-    return lai.ReadoutTrace(maps, gradients, name=planned.name)
+    return lai.ReadoutTrace(_real(maps), _real(gradients), name=planned.name)
+
+
+def _real(array: Any) -> Any:
+    """Return complex features as twice as many real ones."""
+    if array is None or not jnp.iscomplexobj(array):
+        return array
+    return jnp.stack([array.real, array.imag], -1).reshape((*array.shape[:-1], -1))
 
 
 def _pixels(maps: jax.Array, samples: SampleAxis, spec: Sequence[int]) -> jax.Array:

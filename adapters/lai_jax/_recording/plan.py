@@ -204,6 +204,8 @@ def _factorable(uses: Sequence[Use], final: Use) -> bool:
 
 
 def _is_plain(use: Use) -> bool:
+    if jnp.issubdtype(use.output.dtype, jnp.complexfloating):
+        return False  # of an outer product of complex numbers a real parameter's gradient is the real part
     if use.kind == "gather":
         return is_table(use)
     return use.kind == "dense" or is_plain_convolution(use)
