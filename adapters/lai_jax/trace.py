@@ -94,9 +94,10 @@ def trace(
     if gradients not in {"output", "all"}:
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
-    model = read(apply, params, loss, inputs, targets, partial=partial)
-    plan = make_plan(model, last, partial=partial)
-    found = TraceRecorder(everything=gradients == "all").run(model, plan)[1]
+    everything = gradients == "all"
+    model = read(apply, params, loss, inputs, targets, partial=partial, alone=everything)
+    plan = make_plan(model, last, partial=partial, everything=everything)
+    found = TraceRecorder(everything=everything).run(model, plan)[1]
     return masked(found, valid, inputs)
 
 

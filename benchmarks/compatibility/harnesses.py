@@ -55,6 +55,7 @@ def _case(harness: Any, role: str) -> Case:
     arguments = harness.dyn_args_maker(np.random.RandomState(0))
     try:
         run, moved = _operation(harness, arguments)
+        made = by_numpy(lambda *given: _flat(run(*given)), *moved)
     except UnfitError:
         raise
     except Exception as problem:
@@ -62,7 +63,6 @@ def _case(harness: Any, role: str) -> Case:
         raise UnfitError(msg) from problem
     if role.startswith("own") and len(moved) < 2:
         raise UnfitError("one differentiable argument: nothing is left to be data")
-    made = by_numpy(lambda *given: _flat(run(*given)), *moved)
     if not made.size or not np.isfinite(made).all():
         raise UnfitError("results without entries, or not finite")
     scale = float(np.abs(made).max()) or 1.0

@@ -15,6 +15,7 @@ from workloads.jax_by_numpy import by_numpy, traced
 
 BOUND = 1e-6
 NEGLIGIBLE = 1e-4
+"""Beside the whole gradient; of a coarser type its rounding."""
 ROUNDINGS = 8192
 """An inner product of gradients has thousands of terms."""
 LAYERS = ("embed/w", "head/w")
@@ -108,7 +109,7 @@ def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     if not all(np.isfinite(side).all() for side in whole):
         raise UnfitError("gradients are not finite")
     largest = max(np.abs(side).max() for side in whole)
-    if min(np.abs(side).max() for side in part) <= NEGLIGIBLE * largest:
+    if min(np.abs(side).max() for side in part) <= max(NEGLIGIBLE, case.bound / 64) * largest:
         raise UnfitError("no gradient")
     inputs, targets = case.training
     together = by_numpy(case.losses, case.params, inputs, targets)

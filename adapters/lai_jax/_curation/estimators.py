@@ -72,7 +72,7 @@ class _Traced:
 
     def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
-        losses, trace = self.recorder.run(*problem.planned(batch))
+        losses, trace = self.recorder.run(*problem.planned(batch, everything=self.recorder.everything))
         trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & finite(trace)
         return zeroed(trace, counted), counted
@@ -175,7 +175,7 @@ class GateLAI(_Traced):
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the chain's trace."""
-        losses, chain = self.recorder.run(*problem.planned(batch))
+        losses, chain = self.recorder.run(*problem.planned(batch, everything=self.recorder.everything))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
         trace, gates = zeroed(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)

@@ -70,10 +70,12 @@ class SharedPass:
     def forward(self, batch: Batch) -> Recorded:
         """Run forward, keep the residuals, and record."""
         self.batch = batch
-        self.model, plan = self.problem.planned(batch)
-        model, use = self.model, plan.records[-1].use
+        everything = self.recorder.everything
+        self.model, plan = self.problem.planned(batch, everything=everything)
+        model = self.model
         self.moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
-        tail = tail_of(model.program, use)
+        use = None if everything else plan.last
+        tail = None if use is None else tail_of(model.program, use)
         layers = frozenset(own.number for own in model.program.uses() if own.is_layer)
         slots = (*self.recorder.slots(model, plan), *(tail.slots if tail else ()))
         self.losses, self.vjp, (records, values) = jax.vjp(
@@ -81,7 +83,10 @@ class SharedPass:
             self.moving,
             has_aux=True,
         )
-        if tail is None:  # the last layer is inside a loop or branch: differentiate from there
+        if everything:  # takes a backward pass of its own
+            trace = self.recorder.run(model, plan)[1]
+            return Recorded(self.losses[: model.real], self.problem.masked(trace, batch), plan)
+        if use is None or tail is None:  # the last layer is inside a loop or branch: differentiate from there
             measured = measure(model, plan, everything=False)
         else:
             measured = Measured(self.losses, records, {use.number: tail.output_gradients(values)})
@@ -124,7 +129,7 @@ class SeparatePass:
     def forward(self, batch: Batch) -> Recorded:
         """Run forward, and record."""
         self.batch = batch
-        model, plan = self.problem.planned(batch)
+        model, plan = self.problem.planned(batch, everything=self.recorder.everything)
         losses, trace = self.recorder.run(model, plan)
         return Recorded(losses, self.problem.masked(trace, batch), plan)
 

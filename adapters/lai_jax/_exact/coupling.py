@@ -6,6 +6,7 @@ copies of others: nothing of those that stay may move, neither their losses nor 
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -26,8 +27,8 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
     """Raise if a sample's loss, or its derivative, moves with the other samples of the batch."""
     if batch_size(batch[0]) < 2 or _followed(losses, at, batch):
         return
-    with jax.ensure_compile_time_eval():
-        moved = _moved(method, losses, *jax.tree.map(_concrete, (at, batch, direction)))
+    with on_numbers(at, batch):
+        moved = _moved(method, losses, *jax.tree.map(concrete, (at, batch, direction)))
     if moved is not None:
         msg = (
             f"apply, loss: the loss of sample {moved}, or its derivative, moves with the other samples: "
@@ -60,7 +61,14 @@ def _followed(losses: Losses, at: Leaves, batch: Batch) -> bool:
     return program.values[program.outputs[0]].sample_axis in (None, own)
 
 
-def _concrete(leaf: Any) -> Any:
+def on_numbers(*trees: Any) -> AbstractContextManager[None]:
+    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees)):
+        return jax.ensure_compile_time_eval()
+    return nullcontext()
+
+
+def concrete(leaf: Any) -> Any:
     """Return an array itself; where it is traced a random one like it, of whole numbers 0 and 1."""
     if not isinstance(leaf, jax.core.Tracer):
         return leaf

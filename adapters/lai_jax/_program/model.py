@@ -9,9 +9,10 @@ import jax.numpy as jnp
 
 from lai_jax._program import control_flow as _control
 from lai_jax._program import custom_rules as _custom
+from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of
-from lai_jax._program.program import Program, Use, Value
+from lai_jax._program.program import Program, Use, Value, unread
 from lai_jax._program.reader import Reader, Reading
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View
@@ -37,6 +38,13 @@ class Model:
         How many samples the batch has: 1 where the program was read for two copies of it.
     left_out
         Leaves that cannot be explained, and why.
+    losses
+        The losses of other leaves of the parameters and other arrays of the data.
+    refusal
+        Why the program could not be followed at all: nothing is known of it then, and every leaf is left
+        out.
+    alone
+        Whether leaves that are left out may be explained one sample at a time.
     """
 
     program: Program
@@ -46,6 +54,9 @@ class Model:
     samples: int
     real: int
     left_out: dict[int, str]
+    losses: Callable[[Sequence[Any], Sequence[Any]], jax.Array]
+    refusal: UnexplainedError | None = None
+    alone: bool = False
 
     @property
     def parameters(self) -> list[Any]:
@@ -66,8 +77,18 @@ def read(
     targets: Any,
     *,
     partial: bool = False,
+    alone: bool = False,
 ) -> Model:
     """Read the losses of one batch as a program.
+
+    Parameters
+    ----------
+    apply, params, loss, inputs, targets
+        As for `trace`.
+    partial
+        Leave out parameters that cannot be followed.
+    alone
+        And read a program that cannot be followed at all as one without any layer.
 
     Raises
     ------
@@ -108,11 +129,18 @@ def read(
         ),
         *(datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
-    reader = reader_of(partial=partial)
+    reader, refusal = reader_of(partial=partial or alone), None
     reader.reading.shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
-    program = reader.whole(closed, known)
-    _check_losses(program)
-    return Model(program, [*leaves, *arrays], names, trainable, samples, real, reader.reading.left_out)
+    try:
+        program = reader.whole(closed, known)
+        _check_losses(program)
+        left_out = reader.reading.left_out
+    except UnexplainedError as error:
+        if not alone:
+            raise
+        program, refusal, left_out = unread(closed), error, dict.fromkeys(trainable, str(error))
+    arguments = [*leaves, *arrays]
+    return Model(program, arguments, names, trainable, samples, real, left_out, flat, refusal, alone)
 
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:

@@ -12,6 +12,7 @@ from lai_core import Record
 from lai_jax._program.evaluate import Records, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
+from lai_jax._recording.alone import gradients_alone
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._recording.parameters import materialised_gradients
 from lai_jax._recording.plan import Plan
@@ -41,7 +42,7 @@ class Measured:
 def measure(model: Model, plan: Plan, everything: bool) -> Measured:
     """Run the program once, and back to the last layer's output, or to the outputs of `everything`."""
     uses = model.program.uses()
-    perturbed = [plan.records[-1].use]
+    perturbed = [use for use in uses if use is plan.last]
     recorded = [use for use in uses if use.is_layer]
     if everything:
         biases = {own.bias for own in plan.records}
@@ -61,10 +62,10 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
 
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
-    if not everything:
-        plan.check_readable()
     layers = [_record(own, measured) for own in plan.records if everything or own.use.is_layer]
-    if isinstance(layers[-1], lai.ConvolutionTrace):  # LAI reads rows of output gradients
+    if plan.unread is None and isinstance(
+        layers[-1], lai.ConvolutionTrace
+    ):  # LAI reads rows of output gradients
         layers[-1] = layers[-1].unfolded()
     whole: list[Record] = []
     if everything and plan.materialised:
@@ -72,7 +73,10 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         leaves = list(plan.materialised)
         gradients = materialised_gradients(model, uses, leaves, measured.records, measured.cotangents)
         whole = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
-    found = [*layers[:-1], *whole, layers[-1]]
+    if everything and plan.alone:
+        alone = gradients_alone(model, plan.alone)
+        whole += [lai.GainTrace(None, alone[leaf], name=model.names[leaf]) for leaf in plan.alone]
+    found = [*layers[:-1], *whole, *layers[-1:]]
     if plan.unread is not None:  # LAI and LLI refuse a record of nothing, and Ghost adds it up to nothing
         found.append(
             lai.GainTrace(None, jnp.zeros((model.samples, 1), measured.losses.dtype), name="no last layer")
@@ -88,7 +92,8 @@ def records_leaves(plan: Plan) -> list[frozenset[int]]:
     for own in plan.records:
         weight = frozenset[int]() if own.seen_by_lai_alone else own.use.operand.leaves
         layers.append(weight | (own.bias.operand.leaves if own.bias else frozenset[int]()))
-    return [*layers[:-1], *(frozenset((leaf,)) for leaf in plan.materialised), layers[-1]]
+    whole = (frozenset((leaf,)) for leaf in (*plan.materialised, *plan.alone))
+    return [*layers[:-1], *whole, *layers[-1:]]
 
 
 def _first(record: Record, samples: int) -> Record:

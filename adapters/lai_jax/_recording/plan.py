@@ -14,6 +14,7 @@ from lai_jax._program.errors import INSTEAD, UnexplainedError
 from lai_jax._program.model import Model, final_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
+from lai_jax._recording.alone import keeps_apart
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
 from lai_jax._recording.biases import with_biases
 from lai_jax._recording.planned import Iteration, PlannedRecord
@@ -29,6 +30,8 @@ class Plan:
         The layers' and tables' records in order, the last layer at the end.
     materialised
         The leaves whose gradients are materialised sample by sample, and the uses that takes.
+    alone
+        The leaves whose gradients are taken one sample at a time: no rule follows them.
     left_out
         Leaves that no record explains, and why.
     unread
@@ -37,24 +40,28 @@ class Plan:
 
     records: list[PlannedRecord]
     materialised: dict[int, list[Use]] = field(default_factory=dict)
+    alone: list[int] = field(default_factory=list)
     left_out: dict[int, str] = field(default_factory=dict)
     unread: str | None = None
 
-    def check_readable(self) -> None:
-        """Raise if the last layer is none that LAI and LLI can read."""
-        if self.unread is not None:
-            raise UnexplainedError(self.unread)
+    @property
+    def last(self) -> Use | None:
+        """The last layer; None where LAI and LLI can read none."""
+        return None if self.unread is not None else self.records[-1].use
 
 
-def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
-    """Say which uses explain which parameters."""
+def make_plan(model: Model, last: str | None, *, partial: bool = False, everything: bool = False) -> Plan:
+    """Say which uses explain which parameters; where `everything` counts, without a last layer too."""
     uses = model.program.uses()
     by_leaf: dict[int, list[Use]] = defaultdict(list)
     for use in uses:
         for leaf in use.operand.leaves:
             by_leaf[leaf].append(use)
     ordered, unread = _ordered(model, uses, last)
-    # A leaf theta is explained in the first of three ways that holds.
+    if not everything and unread is not None:
+        raise UnexplainedError(unread)
+    final = ordered[-1].use if unread is None else None
+    # A leaf theta is explained in the first of four ways that holds.
     #
     # 1. Factored. All of its uses are products s = W a in which W is a rearrangement of some of theta's
     #    entries. Sample j's gradient is sum_u g_ju a_ju^T, laid back into these entries, so that the
@@ -62,7 +69,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
     #    contribute <g_u, g_v> <a_u, a_v> if they see the same entries (records with one key), and
     #    nothing if they see none in common. Uses that overlap in part have neither form: _factorable
     #    refuses them.
-    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, ordered[-1].use)}
+    factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, final)}
     factored -= model.left_out.keys()
     records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
     # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
@@ -72,7 +79,10 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
     records = with_biases(model.program, records, by_leaf, model.left_out)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
     plan = Plan(records, left_out=dict(model.left_out), unread=unread)
-    # 3. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
+    # 3. What no rule follows is taken one sample at a time, where samples keep apart.
+    if model.alone and plan.left_out:
+        _take_alone(model, plan, partial=partial)
+    # 4. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
     #    the budget. Anything that has uses can be, so that nothing else is ever refused here.
     for leaf, own in by_leaf.items():
         if leaf in factored | as_bias | model.left_out.keys():
@@ -85,6 +95,19 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False) -> Plan:
         else:
             raise UnexplainedError(reason)
     return plan
+
+
+def _take_alone(model: Model, plan: Plan, *, partial: bool) -> None:
+    """Explain one sample at a time what was left out; raise where that does not go, unless `partial`."""
+    reasons = {leaf: _too_large(model, leaf) for leaf in plan.left_out}
+    small = [leaf for leaf, reason in reasons.items() if reason is None]
+    if small and keeps_apart(model, small):
+        plan.alone = small
+        plan.left_out = {leaf: reason for leaf, reason in reasons.items() if reason is not None}
+    elif model.refusal is not None:
+        raise model.refusal
+    if plan.left_out and not partial:
+        raise UnexplainedError(next(iter(plan.left_out.values())))
 
 
 def _too_large(model: Model, leaf: int) -> str | None:
@@ -120,31 +143,36 @@ def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[
     """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
     if not layers:
-        msg = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
-        raise UnexplainedError(msg)
+        none = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
+        tables = [use for use in uses if use.kind == "gather"]
+        return [each for use in tables for each in _records(model, use, merged=False)], none
     final, unread = _last(model, layers, last)
-    tables = [use for use in uses if use.kind == "gather"]
-    records: list[PlannedRecord] = []
-    for use in [*tables, *(use for use in layers if use is not final), final]:
-        merged = bool(use.loops) and _loops_over_positions(use, use is final and unread is None)
-        every: list[Iteration | None] = [None] if merged else list(iterations(use))
-        for iteration in every:
-            suffix = "".join(f"[{k}]" for k in iteration or ())
-            records.append(PlannedRecord(use, iteration, use_name(model, use) + suffix))
-    return records, unread
-
-
-def _loops_over_positions(use: Use, final: bool) -> bool:
-    """Whether a loop uses one matrix again and again at positions, as a recurrent network does."""
-    invariant = use.operand.view is not None and not any(use.operand.view.loops)
-    if final and not (invariant and use.kind == "dense"):
-        msg = (
-            f"apply: the last layer ({use.eqn.primitive.name} in a scan) has another weight "
+    if final.loops and unread is None and not _is_invariant(final):
+        unread = (
+            f"apply: the last layer ({final.eqn.primitive.name} in a scan) has another weight "
             "in each iteration, so that there is no single last one; unroll the scan, or apply the last "
             "layer after it"
         )
-        raise UnexplainedError(msg)
-    return final or (invariant and use.kind == "dense" and not has_positions(use))
+    tables = [use for use in uses if use.kind == "gather"]
+    records: list[PlannedRecord] = []
+    for use in [*tables, *(use for use in layers if use is not final), final]:
+        # a loop may use one matrix again and again at positions, as a recurrent network does
+        merged = bool(use.loops) and _is_invariant(use)
+        merged &= (use is final and unread is None) or not has_positions(use)
+        records += _records(model, use, merged=merged)
+    return records, unread
+
+
+def _records(model: Model, use: Use, *, merged: bool) -> list[PlannedRecord]:
+    """Return the records of a use: one, or one for each iteration of the loops around it."""
+    every: list[Iteration | None] = [None] if merged else list(iterations(use))
+    named = [(iteration, "".join(f"[{k}]" for k in iteration or ())) for iteration in every]
+    return [PlannedRecord(use, iteration, use_name(model, use) + suffix) for iteration, suffix in named]
+
+
+def _is_invariant(use: Use) -> bool:
+    """Whether every iteration of the loops around a use sees one matrix."""
+    return use.kind == "dense" and use.operand.view is not None and not any(use.operand.view.loops)
 
 
 def _last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, str | None]:
@@ -158,17 +186,14 @@ def _last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, s
         return chosen[0], None
     final = final_layers(model.program)
     if not final:
-        msg = (
+        return layers[-1], (
             "apply: the last layer is in a scan whose next iteration uses its output, so that there is no "
             "single last layer; unroll the scan, or apply a last layer after it"
         )
-        raise UnexplainedError(msg)
     found = sorted({use_name(model, use) for use in final})
     several = f"apply: expected one last layer, found several: {found}; pass last=NAME"
     if all(use.is_layer for use in final):
-        if len(final) == 1:
-            return final[0], None
-        raise UnexplainedError(several)
+        return (final[0], None) if len(final) == 1 else (layers[-1], several)
     if any(use.is_layer for use in final):
         return layers[-1], several
     return layers[-1], (
@@ -178,11 +203,11 @@ def _last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, s
     )
 
 
-def _factorable(uses: Sequence[Use], final: Use) -> bool:
+def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
     kinds = {use.kind for use in uses}
     # the last convolution is recorded as a matrix on patches, any other as a kernel
-    if len(uses) > 1 and final in uses and final.kind == "convolution":
+    if len(uses) > 1 and final is not None and final in uses and final.kind == "convolution":
         return False
     if "copy" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False

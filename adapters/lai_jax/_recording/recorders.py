@@ -20,6 +20,10 @@ from lai_jax._recording.plan import Plan
 class Recorder(Protocol):
     """Records one batch, by a run of its own or from a run that somebody else makes."""
 
+    @property
+    def everything(self) -> bool:
+        """Whether of every output gradient, which takes a run of its own."""
+
     def run(self, model: Model, plan: Plan) -> tuple[jax.Array, Any]:
         """Run the model, and back from the losses; return these and what was recorded."""
 
@@ -53,13 +57,13 @@ class TraceRecorder:
 
     def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> lai.Trace:
         """Return the trace."""
-        if self.everything:
-            return self.run(model, plan)[1]
         return lai.Trace(records_of(model, plan, measured, everything=False))
 
 
 class GateRecorder:
     """Records a chain of layers with the gates between them."""
+
+    everything = False
 
     def run(self, model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
         """Run the chain forward, and back to its last layer's output."""

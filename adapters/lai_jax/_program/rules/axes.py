@@ -184,7 +184,7 @@ def conv_general_dilated(eqn: Any, values: Sequence[Value]) -> SampleAxis:
 
 
 _KEYS = names("bitcast_convert_type random_bits random_seed random_split random_unwrap random_wrap")
-_SCATTERS = names("""
+SCATTERS = names("""
     scatter scatter-add scatter-mul scatter-min scatter-max
     scatter_add scatter_mul scatter_min scatter_max scatter_sub
     """)
@@ -212,7 +212,7 @@ RULES: dict[str, Rule] = {
     "dot_general": dot_general,
     "conv_general_dilated": conv_general_dilated,
     "gather": gather,
-    **dict.fromkeys(_SCATTERS, scatter),
+    **dict.fromkeys(SCATTERS, scatter),
 }
 
 

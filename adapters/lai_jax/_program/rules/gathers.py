@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lai_jax._program.errors import couples, unknown
+from lai_jax._program.errors import couples
 from lai_jax._program.program import Value
 from lai_jax._program.sample_axis import SampleAxis
 
@@ -108,27 +108,53 @@ def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, a
 
 def scatter(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     """Return where the samples are in what was written to."""
+    written, updated = scatter_axes(eqn, values)
+    data, indices, updates = values
+    if data.sample_axis not in (None, written) or updates.sample_axis not in (None, updated):
+        raise couples(eqn, "writes one sample's entries to another")
+    numbers = eqn.params["dimension_numbers"]
+    if updated.axis in numbers.update_window_dims:
+        if indices.sample_axis is not None:
+            raise couples(eqn, "writes to samples of the batch by index")
+        if updates.shape[updated.axis] != data.shape[written.axis]:
+            raise couples(eqn, "writes to some samples of the batch")
+    elif indices.sample_axis is not None:
+        outside = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+        if indices.sample_axis != updated.moved(outside.index(updated.axis)):
+            raise couples(eqn, "writes one sample's entries to another")
+    return written
+
+
+def scatter_axes(eqn: Any, values: Sequence[Value]) -> tuple[SampleAxis, SampleAxis]:
+    """Return where the samples are in what is written to, and in what is written, from what is batched.
+
+    They lie along an axis that windows run through, or along one that goes with an axis of the indices: as
+    a batch axis of both, or because the indices count the samples along it.
+    """
     data, indices, updates = values
     numbers = eqn.params["dimension_numbers"]
-    if data.sample_axis is None:
-        raise unknown(eqn, "writing samples into an array that has none")
-    samples = data.sample_axis
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    updated = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
-    if samples.axis in numbers.operand_batching_dims:
-        pair = numbers.operand_batching_dims.index(samples.axis)
-        by_index = numbers.scatter_indices_batching_dims[pair]
-        if indices.sample_axis is not None and indices.sample_axis != samples.moved(by_index):
-            raise couples(eqn, "writes one sample's entries to another")
-        wanted = samples.moved(updated[by_index])
-    else:
-        if samples.axis in numbers.scatter_dims_to_operand_dims or indices.sample_axis is not None:
-            raise couples(eqn, "writes to samples of the batch by index")
-        kept = [axis for axis in range(len(data.shape)) if axis not in gone]
-        place = numbers.update_window_dims[kept.index(samples.axis)]
-        if updates.shape[place] != data.shape[samples.axis]:
-            raise couples(eqn, "writes to some samples of the batch")
-        wanted = samples.moved(place)
-    if updates.sample_axis is not None and updates.sample_axis != wanted:
-        raise couples(eqn, "writes one sample's entries to another")
-    return samples
+    pairs = dict(zip(_kept(data, gone), numbers.update_window_dims, strict=True))
+    outside = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    for axis, by_index in zip(
+        numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True
+    ):
+        pairs[axis] = outside[by_index]
+    found = next(value.where for value in (data, updates, indices) if value.batched)
+    for column, axis in enumerate(numbers.scatter_dims_to_operand_dims):
+        for by_index in range(len(indices.shape) - 1):
+            counted = _counts_samples(_index_columns(indices)[column], by_index, found.samples)
+            if axis in gone and data.shape[axis] == found.samples and counted:
+                pairs[axis] = outside[by_index]
+    if data.batched and data.where.axis in pairs:
+        return data.where, data.where.moved(pairs[data.where.axis])
+    if not data.batched:
+        updated = found.axis if updates.batched else outside[found.axis]
+        for axis, place in pairs.items():
+            if place == updated:
+                return found.moved(axis), found.moved(place)
+    raise couples(eqn, "writes to samples of the batch by index")
+
+
+def _kept(value: Value, gone: Sequence[int]) -> list[int]:
+    return [axis for axis in range(len(value.shape)) if axis not in gone]
