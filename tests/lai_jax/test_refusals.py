@@ -62,8 +62,16 @@ COUPLED = {
 }
 
 
-@pytest.mark.parametrize("apply", COUPLED, ids=lambda apply: apply.__name__)
-@pytest.mark.parametrize("gradients", ["output", "all"])
+KEPT_APART = {looped_over_samples}
+"""To Ghost these are no coupling: one sample at a time says so."""
+
+
+@pytest.mark.parametrize(
+    ("apply", "gradients"),
+    [(apply, "output") for apply in COUPLED]
+    + [(apply, "all") for apply in COUPLED if apply not in KEPT_APART],
+    ids=lambda given: getattr(given, "__name__", given),
+)
 def test_what_couples_samples_is_refused_in_both_modes(apply, gradients):
     with pytest.raises(ValueError, match=COUPLED[apply]) as refusal:
         lai_jax.trace(apply, PARAMS, squares, X, Y, gradients=gradients, partial=True)
@@ -143,11 +151,11 @@ REFUSED = {
 @pytest.mark.parametrize("apply", REFUSED, ids=lambda apply: apply.__name__)
 def test_what_cannot_be_followed_is_refused_by_name(apply):
     with pytest.raises(ValueError, match=REFUSED[apply]) as refusal:
-        lai_jax.trace(apply, PARAMS, squares, X, Y, gradients="all")
+        lai_jax.trace(apply, PARAMS, squares, X, Y)
     assert any(way in str(refusal.value) for way in ("exact_scores works", "a loss of each sample alone"))
 
 
-@pytest.mark.parametrize("apply", [while_loop, straight_through, entry_a_sample])
+@pytest.mark.parametrize("apply", [while_loop, entry_a_sample])
 def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply):
     trace = lai_jax.trace(apply, PARAMS, squares, X, Y, gradients="all", partial=True)
     assert trace.layers[-1].name == "o"

@@ -158,7 +158,8 @@ def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[
     for use in [*tables, *(use for use in layers if use is not final), final]:
         # a loop may use one matrix again and again at positions, as a recurrent network does
         merged = bool(use.loops) and _is_invariant(use)
-        merged &= (use is final and unread is None) or not has_positions(use)
+        if merged and (use is not final or unread is not None):
+            merged = not has_positions(use)
         records += _records(model, use, merged=merged)
     return records, unread
 
