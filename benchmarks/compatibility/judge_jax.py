@@ -103,6 +103,11 @@ def _matrix(gradients: dict[str, Any], about: tuple[str, ...] = ()) -> Any:
     return np.concatenate([rows for key, rows in gradients.items() if key in (about or gradients)], 1)
 
 
+def _sizes(gradients: dict[str, Any], about: tuple[str, ...]) -> Any:
+    """Return the norm of each sample's gradient: beside two of them an inner product has its rounding."""
+    return np.linalg.norm(_matrix(gradients, about), axis=1)
+
+
 def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> None:
     whole = [_matrix(side) for side in (training, validation)]
     part = [_matrix(side, case.about) for side in (training, validation)]
@@ -122,7 +127,7 @@ def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
 def _ghost(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:
     traces = [_traced(case, batch, gradients="all") for batch in (case.validation, case.training)]
     exact = _matrix(validation) @ _matrix(training).T
-    part = _matrix(validation, case.about) @ _matrix(training, case.about).T
+    part = _sizes(validation, case.about)[:, None] * _sizes(training, case.about)
     return _error(lai.ghost_kernel(*traces), exact, part, case.bound)
 
 
@@ -139,7 +144,7 @@ def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
 
     scores = by_numpy(scored, case.params, case.validation, case.training)
     exact = _matrix(training) @ _matrix(validation).sum(0)
-    part = _matrix(training, case.about) @ _matrix(validation, case.about).sum(0)
+    part = _sizes(training, case.about) * _sizes(validation, case.about).sum()
     return _error(scores, exact, part, case.bound)
 
 
