@@ -46,7 +46,8 @@ def trace(
         Whatever `loss` takes, samples on the first axis.
     gradients
         `output`: those of the last layer alone, for LAI and LLI; nothing before that layer is
-        differentiated. `all`: those of every layer, for Ghost.
+        differentiated. `all`: those of every layer, for Ghost; parameters that no rule follows are
+        explained by a reverse pass a sample, where trying it shows that samples keep apart.
     partial
         Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
     last
