@@ -6,7 +6,6 @@ copies of others: nothing of those that stay may move, neither their losses nor 
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import numpy as np
 
 from lai_jax._exact.methods import Batch, Leaves, Losses, Method
 from lai_jax._program.errors import UnexplainedError
+from lai_jax._program.evaluate import concrete, on_numbers
 from lai_jax._program.losses import batch_size, is_array, take
 from lai_jax._program.model import datum, parameter, reader_of
 from lai_jax._program.sample_axis import SampleAxis
@@ -59,23 +59,6 @@ def _followed(losses: Losses, at: Leaves, batch: Batch) -> bool:
     except UnexplainedError:
         return False
     return program.values[program.outputs[0]].sample_axis in (None, own)
-
-
-def on_numbers(*trees: Any) -> AbstractContextManager[None]:
-    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees)):
-        return jax.ensure_compile_time_eval()
-    return nullcontext()
-
-
-def concrete(leaf: Any) -> Any:
-    """Return an array itself; where it is traced a random one like it, of whole numbers 0 and 1."""
-    if not isinstance(leaf, jax.core.Tracer):
-        return leaf
-    draw = np.random.default_rng(leaf.size)  # the check's own values
-    if jnp.issubdtype(leaf.dtype, jnp.inexact):
-        return jnp.asarray(draw.standard_normal(leaf.shape), leaf.dtype)
-    return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
 
 
 def _moved(method: Method, losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> int | None:

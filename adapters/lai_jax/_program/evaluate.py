@@ -5,10 +5,12 @@ loops, branches and `jax.vjp` carry as it is.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lai_jax._program.program import Operation, Program, Use, loop_parts
@@ -18,6 +20,23 @@ from lai_jax._program.rules.primitives import RECOMPUTED
 Perturbations = Mapping[int, jax.Array]
 Records = dict[int, jax.Array]
 Numbers = frozenset[int]
+
+
+def on_numbers(*trees: Any) -> AbstractContextManager[None]:
+    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees)):
+        return jax.ensure_compile_time_eval()
+    return nullcontext()
+
+
+def concrete(leaf: Any) -> Any:
+    """Return an array itself; where it is traced a random one like it, of whole numbers 0 and 1."""
+    if not isinstance(leaf, jax.core.Tracer):
+        return leaf
+    draw = np.random.default_rng(leaf.size)  # the check's own values
+    if jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return jnp.asarray(draw.standard_normal(leaf.shape), leaf.dtype)
+    return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
 
 
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax._exact.coupling import concrete, on_numbers
+from lai_jax._program.evaluate import concrete, on_numbers
 from lai_jax._program.losses import is_batched
 from lai_jax._program.model import Model
 
