@@ -37,7 +37,7 @@ proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (half an hour)
 	$(BIN)/python -m tests.mutation
 
-compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; an hour)
+compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; some hours)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(BIN)/python -m benchmarks compatibility
 

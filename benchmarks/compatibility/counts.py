@@ -69,7 +69,7 @@ def grouped(reason: str) -> str:
     if "(used by" in reason:
         used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
         return f"warned: no readout from the input of a matrix used by {used[0]}"
-    reason = re.sub(r"'[^']*'", "…", reason.removeprefix("ValueError: "))
+    reason = re.sub(r"'[^']*'", "…", " ".join(reason.removeprefix("ValueError: ").split()))
     reason = re.sub(r"\([\d, ]*\)|\[[\d, ]*\]|-?\d[\d.,e+-]*", "…", reason)
     return reason[:110].strip()
 

@@ -155,6 +155,11 @@ def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2
 
 
+def test_a_sample_of_the_jax_suites_finds_nothing_wrong(tmp_path):
+    found = sampled(tmp_path, ["harnesses", "jax-libraries"], 5)
+    assert any(row["ghost"] == "exact" for rows in found.values() for row in rows.values())
+
+
 @pytest.mark.slow
 def test_a_longer_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     found = sampled(tmp_path, TORCH, 200)
