@@ -7,10 +7,10 @@ from typing import Any, Literal
 from jaxtyping import Bool, Float
 
 from lai_core._engine.checks import check_choice as check_choice
+from lai_core._engine.factored import are_cheaper as are_cheaper
+from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.namespace import Array, namespace_of
 from lai_core.calibration import block_weights
-from lai_core.estimators._factored import are_cheaper as are_cheaper
-from lai_core.estimators._factored import width_of as width_of
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel

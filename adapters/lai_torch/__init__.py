@@ -7,7 +7,6 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_message, name="torch") from _error
 
 
-from lai_torch.coverage import Coverage, coverage
 from lai_torch.curator import Curator
 from lai_torch.dataset import score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
@@ -26,7 +25,7 @@ from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, Kee
 from lai_torch.report import AuditLog, Report
 from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
-from lai_torch.trace import GateTrace, trace, trace_gates
+from lai_torch.trace import Coverage, GateTrace, coverage, trace, trace_gates
 
 __all__ = [
     "LAI",

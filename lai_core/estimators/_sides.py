@@ -6,12 +6,12 @@ from typing import Any
 
 from jaxtyping import Float
 
+from lai_core._engine.factored import gradient_of
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, check_lai_trace, readout_scales
-from lai_core.estimators._factored import gradient_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace

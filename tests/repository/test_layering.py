@@ -131,3 +131,11 @@ def test_an_injected_import_of_something_private_is_named(check, line):
 def test_private_modules_and_public_names_may_be_imported():
     assert not borrowed(Path("fine.py"), "from lai_core.estimators import _parameters as e\ne.scores")
     assert not engine_of(Path("fine.py"), "from lai_core import _adapters\nfrom lai_core._adapters import x")
+
+
+def test_no_folder_of_a_package_holds_more_than_fifteen_entries():
+    """Files and folders, `py.typed` aside: what one sees at a glance."""
+    folders = {path.parent for package in ("lai_core", "adapters") for path in files(package)}
+    entries = {folder: {path.name for path in (ROOT / folder).iterdir()} for folder in folders}
+    crowded = {str(folder): len(names - {"py.typed", "__pycache__"}) for folder, names in entries.items()}
+    assert not {folder: count for folder, count in crowded.items() if count > 15}
