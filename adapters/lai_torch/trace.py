@@ -8,9 +8,9 @@ import lai_core as lai
 from lai_core._adapters import Coverage as Coverage
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._model.batch import Loss
-from lai_torch._model.function import named_parameters
 from lai_torch._model.preserve import alone
 from lai_torch._model.valid import Valid
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
