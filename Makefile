@@ -34,7 +34,7 @@ slow: $(READY) ## the slow tests: lai_core changed in one place at a time, which
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
 
-mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (half an hour)
+mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (20 minutes of CPU)
 	$(BIN)/python -m tests.mutation
 
 compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; some hours)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core import _adapters
+from lai_core import _adapters, propagation
 from lai_core._engine import factors
 from lai_core._engine.checks import check_number, check_vector
 from lai_core._engine.gradients import VectorGradient, Workspace, column_sums, inner_products
@@ -143,3 +143,26 @@ def test_one_layer_has_both_sides_whatever_is_swapped():
     """Rows are validation samples and columns training samples: three against two."""
     pair = [lai.Trace([lai.LayerTrace(np.arange(2.0 * n).reshape(n, 2), np.ones((n, 1)))]) for n in (3, 2)]
     assert lai.ghost_kernel(*pair).tolist() == [[1.0, 3.0], [3.0, 13.0], [5.0, 23.0]]
+
+
+def test_uses_that_are_at_hand_are_added_and_others_left_apart():
+    first, second = np.arange(6.0).reshape(3, 2), np.ones((3, 2))
+    joined = VectorGradient(first).joined([VectorGradient(second)], work())
+    assert joined.values.tolist() == (first + second).tolist()
+    other = OuterGradient(np.ones((3, 1, 2)), (np.ones((3, 1, 1)),))
+    assert VectorGradient(first).joined([other], work()) is None
+
+
+def test_a_summary_says_what_it_is_in_a_line():
+    side = lai.Trace([lai.LayerTrace(np.ones((3, 2)), np.ones((3, 1)))])
+    deep = lai.Trace([lai.LayerTrace(np.ones((3, 4, 2)), np.ones((3, 4, 1)))])
+    assert repr(lai.summarize(side, "lli")).startswith("ValidationSummary('lli', ")
+    assert repr(lai.summarize(deep, "lai", positions="mean")) == (
+        "ValidationSummary('lai', positions='mean', samples=3, numbers=2)"
+    )
+
+
+@pytest.mark.parametrize("edge", [(1, 1), (2, 1)])
+def test_an_edge_leads_upwards(edge):
+    with pytest.raises(ValueError, match="expected keys"):
+        propagation.separating_operator({(0, 1): np.eye(2), edge: np.eye(2)}, layer=0, last=1)
