@@ -116,7 +116,8 @@ STUDY = Study(
 of three layers, Adam) and film-review sentences with the labels of real annotators (2,000
 training, 200 validation, 2,000 test; weighted counts of words). All methods have the same
 data, start and order of samples. *Stopped early* is the epoch of the highest validation
-accuracy; *at plain's cost* the last epoch within the operations of plain training.""",
+accuracy; *at plain's cost* the last epoch within the operations of plain training (0 where
+what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
     picture="Test accuracy against cost, one point a method.",
     config=config,
     units=units,
