@@ -75,16 +75,18 @@ def towers(params, inputs):
     return inputs @ params["o"] + jnp.tanh(inputs @ params["w"])[:, :2]
 
 
-EVERY = [while_loop, straight_through, ragged, routed, recurrence, without_a_layer, towers]
+QUICK = [straight_through, recurrence, without_a_layer]
+SLOW = [pytest.param(apply, marks=pytest.mark.slow) for apply in (while_loop, ragged, routed, towers)]
 
 
-@pytest.mark.parametrize("apply", EVERY, ids=lambda apply: apply.__name__)
+@pytest.mark.parametrize("apply", [*QUICK, *SLOW], ids=lambda apply: apply.__name__)
 def test_ghost_is_exact(apply):
     with jax.enable_x64(True):
         params, batches = jax.tree.map(lambda leaf: leaf.astype(float), (PARAMS, BATCHES))
         assert ghost_error(apply, params, squares, *batches) < 1e-9
 
 
+@pytest.mark.slow
 def test_outside_of_jit_a_shard_map_is_one_too():
     assert lai_jax.selfcheck(sharded, PARAMS, squares, *BATCHES[0]).relative_error < 1e-4
 
@@ -94,7 +96,7 @@ def test_coverage_counts_what_is_explained_one_sample_at_a_time():
     assert lai_jax.selfcheck(ragged, PARAMS, squares, *BATCHES[0]).relative_error < 1e-4
 
 
-@pytest.mark.parametrize("apply", [straight_through, without_a_layer])
+@pytest.mark.parametrize("apply", [straight_through, pytest.param(without_a_layer, marks=pytest.mark.slow)])
 def test_a_step_of_ghost_takes_it_too(apply):
     tx = optax.sgd(0.1)
     update = lai_jax.curated_update(apply, squares, tx, estimator="ghost")

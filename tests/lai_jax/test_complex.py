@@ -53,7 +53,7 @@ def test_ghost_and_exact_scores_are_those_of_real_parts():
     assert lai_jax.coverage(apply, PARAMS, loss, *BATCH).share == 1.0
 
 
-@pytest.mark.parametrize("estimator", ["lai", "exact"])
+@pytest.mark.parametrize("estimator", ["lai", pytest.param("exact", marks=pytest.mark.slow)])
 def test_a_step_goes_down(estimator):
     update = lai_jax.curated_update(apply, loss, optax.sgd(1e-3), estimator=estimator, policy=lai.reweight)
     side = lai_jax.summarize(apply, PARAMS, loss, *BATCH, estimator=estimator)
