@@ -90,22 +90,23 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw accuracy against cost, in the main setting."""
-    figure, (axes,) = pictures.figure(height=4.4)
-    for name, metrics in record["methods"].items():
-        accuracy, cost = (metrics.get(f"{MAIN}: {key}") for key in ("accuracy", "cost"))
-        if accuracy is None or cost is None:
-            continue
-        color = pictures.LOOKS[name][0] if name in pictures.LOOKS else pictures.INK
-        at = cost["mean"], accuracy["mean"]
+    """Draw accuracy in the main setting, best first, each method with its cost."""
+    rows = {
+        name: [metrics[f"{MAIN}: {key}"] for key in ("accuracy", "cost")]
+        for name, metrics in record["methods"].items()
+    }
+    names = sorted(rows, key=lambda name: -rows[name][0]["mean"])
+    figure, (axes,) = pictures.figure(height=5.0)
+    for at, name in enumerate(names):
+        accuracy, color = rows[name][0], pictures.LOOKS.get(name, (pictures.INK,))[0]
+        axes.plot(accuracy["mean"], at, "o", ms=5, color=color)
         if accuracy["low"] is not None:
-            axes.plot([at[0]] * 2, [accuracy["low"], accuracy["high"]], color=color, lw=0.8)
-        axes.plot(*at, "o", ms=4, color=color)
-        axes.annotate(name, at, (4, 3), textcoords="offset points", fontsize=6.5, color=color)
-    pictures.label(
-        axes, xlabel="cost in plain trainings, counted in operations", ylabel="test accuracy", xscale="log"
-    )
-    return {"cost": figure}
+            axes.plot([accuracy["low"], accuracy["high"]], [at, at], color=color, lw=1.0)
+    written = [f"{name} (cost {rows[name][1]['mean']:.1f})" for name in names]
+    axes.set_yticks(range(len(names)), written, fontsize=8)
+    axes.invert_yaxis()
+    pictures.label(axes, xlabel="test accuracy; in brackets the cost in plain trainings")
+    return {"accuracy": figure}
 
 
 STUDY = Study(
@@ -118,7 +119,7 @@ training, 200 validation, 2,000 test; weighted counts of words). All methods hav
 data, start and order of samples. *Stopped early* is the epoch of the highest validation
 accuracy; *at plain's cost* the last epoch within the operations of plain training (0 where
 what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
-    picture="Test accuracy against cost, one point a method.",
+    picture="Test accuracy by method, best first, with what each costs in plain trainings.",
     config=config,
     units=units,
     claims=claims,
