@@ -9,7 +9,7 @@ from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
 from lai_core._engine.factored import factored, folded, folded_entries, joined
-from lai_core._engine.namespace import Array, itemsize, namespace_of
+from lai_core._engine.namespace import Array, itemsize, namespace_of, xp_of
 from lai_core._engine.positions import number_of_positions
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_trace
@@ -133,7 +133,8 @@ def joined_summaries(
                 msg = f"summary: expected {what} {expected!r} as in the first summary, got {got!r}"
                 raise ValueError(msg)
         check_equal_layouts("the first summary", first.layouts, "summary", other.layouts)
-    xp = namespace_of({f"summary {index}": part.totals[0][0] for index, part in enumerate(parts)})
+        namespace_of({"first summary": first.totals[0][0], "summary": other.totals[0][0]})
+    xp = xp_of(first.totals[0][0])
     samples = sum((other.samples for other in others), start=first.samples)
     whole = joined([part.totals[0] for part in parts], xp) if all(part.factored for part in parts) else None
     if whole is None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import TrainingArguments
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "transformers.md"
@@ -12,20 +13,19 @@ CELLS = re.findall(r"```{code-cell}\n(?::tags:[^\n]*\n)?(.*?)```", PAGE.read_tex
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
-@pytest.mark.parametrize("labels", [{}, {"labels": "input_ids"}])
-def test_the_trainers_step_is_that_of_the_mean_loss(tmp_path, accumulated, labels):
-    """With every sample kept, whether or not the data set has labels, which the trainer would count."""
+def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
+    """With every sample kept: the mean over sequences of the loss that the page writes down for a loop."""
     names: dict = {}
     with torch.random.fork_rng(devices=[]):
         for cell in CELLS:
-            if "def model()" in cell or "def loss(" in cell or "class CuratedTrainer" in cell:
+            if "def model()" in cell or "def loss(" in cell:
                 exec(compile(cell, PAGE.name, "exec"), names)  # the page's own text
         model, ids = names["model"]().double(), names["training"][:8]
         before = [parameter.detach().clone() for parameter in model.parameters()]
         gradients = torch.autograd.grad(
             names["loss"](model(input_ids=ids), ids).mean(), list(model.parameters()), allow_unused=True
         )
-        trainer = names["CuratedTrainer"](
+        trainer = CuratedTrainer(
             model,
             TrainingArguments(
                 output_dir=str(tmp_path),
@@ -40,11 +40,22 @@ def test_the_trainers_step_is_that_of_the_mean_loss(tmp_path, accumulated, label
                 disable_tqdm=True,
                 logging_strategy="no",
             ),
-            train_dataset=[{"input_ids": one, **dict.fromkeys(labels, one)} for one in ids],
+            train_dataset=labelled(ids),
+            eval_dataset=labelled(names["validation"]),
             optimizers=(torch.optim.SGD(model.parameters(), lr=0.1), None),
-            validation=names["validation"],
+            curation={
+                "policy": lambda scores: torch.full_like(scores, 1.0 / len(scores)),
+                "estimator": "lli",
+            },
         )
-        trainer.curator.policy = lambda scores: torch.full_like(scores, 1.0 / len(scores))
         trainer.train()
     for after, start, gradient in zip(model.parameters(), before, gradients, strict=True):
         torch.testing.assert_close(after.detach(), start - 0.1 * gradient, rtol=1e-9, atol=1e-12)
+
+
+def labelled(sequences):
+    return [{"input_ids": ids, "labels": ids} for ids in sequences]
+
+
+def everything(scores):
+    return torch.full_like(scores, 1.0 / len(scores))
