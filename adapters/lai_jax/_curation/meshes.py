@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 import jax
+from jax.experimental.shard_alike import shard_alike
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from lai_jax._program.losses import is_batched
@@ -74,6 +75,15 @@ def explicit_sharding(tree: Any) -> Any:
 def specs_of(tree: Any) -> Any:
     """Return how every array lies on its mesh."""
     return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
+
+
+def laid_like(old: jax.Array, new: jax.Array) -> jax.Array:
+    """Return an array that lies on the devices as the one does whose place it takes.
+
+    On automatic axes XLA is free to lay a result out as what was multiplied to get it.
+    """
+    placed: jax.Array = shard_alike(old, new)[1]
+    return placed
 
 
 def automatic(function: Callable[..., Any], given: Sequence[Any], sharding: Any, outputs: Any) -> Any:

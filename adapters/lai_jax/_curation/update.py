@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.estimators import Scored
+from lai_jax._curation.meshes import laid_like
 from lai_jax._curation.rows import best, count_of
 from lai_jax._program.leaves import floating, real_leaves
 
@@ -53,6 +54,6 @@ def stepped(
     moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:
         new = leaves[leaf] + changes[leaf].astype(leaves[leaf].dtype)
-        moved[leaf] = jnp.where(skipped, leaves[leaf], new)
-    state = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), opt_state, new_state)
+        moved[leaf] = laid_like(leaves[leaf], jnp.where(skipped, leaves[leaf], new))
+    state = jax.tree.map(lambda old, new: laid_like(old, jnp.where(skipped, old, new)), opt_state, new_state)
     return restored(moved), state, skipped
