@@ -111,8 +111,9 @@ def _any(record: dict[str, Any], key: str) -> bool:
 
 
 def _cell(of: dict[str, Any]) -> str:
-    spread = "" if of["low"] is None else f" ± {(of['high'] - of['low']) / 2:.3f}"
-    return f"{of['mean']:.3f}{spread}"
+    if of["low"] is None:
+        return f"{of['mean']:.3f}"
+    return f"{of['mean']:.3f} ± {(of['high'] - of['low']) / 2:.3f}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _markdown(lines: list[list[str]]) -> str:
