@@ -93,12 +93,12 @@ def compare(before: Path, after: Path) -> None:
 
 @main.command()
 @click.option("--suite", "suites", multiple=True, type=click.Choice(list(SUITES)), help="Again for several.")
-@click.option("--sample", "seconds", type=float, help="Stop after so many seconds; every suite has its turn.")
+@click.option("--sample", type=int, help="Run so many cases alone; every suite has its turn.")
 @click.option("--every", default=1, show_default=True, help="Run every n-th case.")
 @click.option("--pin", is_flag=True, help="Write the counts that later runs may not fall below.")
-def compatibility(suites: tuple[str, ...], seconds: float | None, every: int, pin: bool) -> None:
+def compatibility(suites: tuple[str, ...], sample: int | None, every: int, pin: bool) -> None:
     """Judge the adapters on suites that ship inside other packages, sample by sample."""
-    run_suites(list(suites or SUITES), seconds=seconds, every=every, write=pin)
+    run_suites(list(suites or SUITES), sample=sample, every=every, write=pin)
 
 
 @main.command(name="all")

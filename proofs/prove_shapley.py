@@ -92,17 +92,8 @@ def midpoint(*, share: sp.Rational = HALF, scale: int = 1, whole: bool = True) -
 
 def midpoint_proof(statement: Statement, steps: Steps) -> None:
     """Average over orders for any number of samples, then the marginal for matrices of any size."""
-    part = statement.part
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    arrivals(steps)
-    steps.identity("one given sample before", sp.summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
-    p = sp.Symbol("p", integer=True, positive=True)
-    half_curvature = sp.MatrixSymbol("B", p, p)
-    hessian = half_curvature + half_curvature.T
-    v, g, before, rest = (sp.MatrixSymbol(name, p, 1) for name in ("v", "g", "d", "r"))
-
-    def loss(at: sp.MatrixExpr) -> sp.Expr:
-        return sp.Trace(v.T * at) + sp.Trace(at.T * hessian * at) / 2
+    part, (half_curvature, hessian, vectors, loss) = statement.part, half_before(steps)
+    v, g, before, rest, _ = vectors
 
     def slope(ahead: sp.MatrixExpr) -> sp.Expr:
         return rate * sp.Trace(g.T * (v - rate * hessian * ahead))
@@ -119,6 +110,25 @@ def midpoint_proof(statement: Statement, steps: Steps) -> None:
         return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
 
     steps.conclude(statement, of_the_samples, depths=statement.depths)
+
+
+def half_before(steps: Steps) -> tuple[sp.MatrixExpr, sp.MatrixExpr, list[sp.MatrixSymbol], Callable]:
+    """Show that half of the other samples come before one on average; name what any quadratic loss needs.
+
+    Its curvature is a sum with its own transpose, so that it is any symmetric matrix of any size.
+    """
+    n, s = sp.symbols("n s", integer=True, positive=True)
+    arrivals(steps)
+    steps.identity("one given sample before", sp.summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
+    p = sp.Symbol("p", integer=True, positive=True)
+    half_curvature = sp.MatrixSymbol("B", p, p)
+    hessian = half_curvature + half_curvature.T
+    vectors = [sp.MatrixSymbol(name, p, 1) for name in ("v", "g", "d", "r", "a")]
+
+    def loss(at: sp.MatrixExpr) -> sp.Expr:
+        return sp.Trace(vectors[0].T * at) + sp.Trace(at.T * hessian * at) / 2
+
+    return half_curvature, hessian, vectors, loss
 
 
 def arrivals(steps: Steps) -> None:
@@ -168,17 +178,8 @@ def step_midpoint(*, share: sp.Rational = HALF, sign: int = -1, whole: bool = Tr
 
 def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
     """Average over orders; then that an affine step of a quadratic loss is such an F, for any matrices."""
-    part = statement.part
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    arrivals(steps)
-    steps.identity("one given sample before", sp.summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
-    p = sp.Symbol("p", integer=True, positive=True)
-    half_curvature = sp.MatrixSymbol("B", p, p)
-    hessian = half_curvature + half_curvature.T
-    v, g, before, rest, start = (sp.MatrixSymbol(name, p, 1) for name in ("v", "g", "d", "r", "a"))
-
-    def loss(at: sp.MatrixExpr) -> sp.Expr:
-        return sp.Trace(v.T * at) + sp.Trace(at.T * hessian * at) / 2
+    part, (half_curvature, hessian, vectors, loss) = statement.part, half_before(steps)
+    v, g, before, rest, start = vectors
 
     def slope(ahead: sp.MatrixExpr) -> sp.Expr:
         return sp.Trace(g.T * v) + sp.Trace(g.T * hessian * ahead)
@@ -193,7 +194,7 @@ def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
         return mean.at({g: own, rest: joined_others, v: gradient, half_curvature: curvature / 2})
 
     steps.conclude(statement, of_the_samples, depths=statement.depths)
-    scale = sp.MatrixSymbol("M", p, p)  # an affine step, as momentum and weight decay make it
+    scale = sp.MatrixSymbol("M", *hessian.shape)  # an affine step, as momentum and weight decay make it
     moved = [start - scale * at for at in (before, before + g)]
     pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
     steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)

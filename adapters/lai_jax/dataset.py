@@ -204,8 +204,6 @@ def top_samples(
     pyarrow.Table
         See `lai_core.storage.top.top_samples`.
     """
-    from tqdm import tqdm
-
     from lai_core.storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
@@ -224,12 +222,10 @@ def top_samples(
         held_out = traced(params, validation)
         for start in range(0, samples, batch_size):
             index = np.minimum(np.arange(start, start + batch_size), samples - 1)  # one size: one program
-            scores = block(params, held_out, take(dataset, index))[:, : samples - start]
-            bar.update(scores.shape[1])
-            yield scores
+            yield block(params, held_out, take(dataset, index))[:, : samples - start]
 
-    with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
-        return top_samples(blocks(), top=top, ids=ids, validation_ids=validation_ids)
+    named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
+    return top_samples(blocks(), top=top, **named, samples=samples, progress=progress)
 
 
 def _bytes(tree: Any) -> Iterator[tuple[str, Any]]:

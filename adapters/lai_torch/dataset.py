@@ -190,8 +190,6 @@ def top_samples(
     >>> table.column_names
     ['validation', 'effect', 'place', 'id', 'score']
     """
-    from tqdm import tqdm
-
     from lai_core.storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
@@ -203,12 +201,10 @@ def top_samples(
         with evaluating(model):
             held_out = traced(*placed(_whole(validation), model))
             for batch in load(range(samples)):
-                block = kernel(held_out, traced(*placed(_pair("dataset", batch), model)))
-                bar.update(block.shape[1])
-                yield block
+                yield kernel(held_out, traced(*placed(_pair("dataset", batch), model)))
 
-    with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
-        return top_samples(blocks(), top=top, ids=ids, validation_ids=validation_ids)
+    named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
+    return top_samples(blocks(), top=top, **named, samples=samples, progress=progress)
 
 
 def _rows(columns: Columns, load: Callable[[range], Iterable[Any]], span: range) -> dict[str, Any]:

@@ -52,6 +52,17 @@ def lines(axes: Axes, x: Sequence[float], curves: Mapping[str, Any]) -> None:
         axes.plot(x, np.asarray(curve), style, color=color, lw=1.8, label=name)
 
 
+def intervals(axes: Axes, means: Mapping[str, Any], written: Sequence[str] | None = None) -> None:
+    """Draw a row a method, from the top: its mean, and its interval where there is one."""
+    for at, (name, of) in enumerate(means.items()):
+        color = LOOKS.get(name.split(",")[0], (INK,))[0]
+        axes.plot(of["mean"], at, "o", ms=5, color=color)
+        if of["low"] is not None:
+            axes.plot([of["low"], of["high"]], [at, at], color=color, lw=1.0)
+    axes.set_yticks(range(len(means)), list(means) if written is None else written, fontsize=8)
+    axes.invert_yaxis()
+
+
 def legend(axes: Axes, **options: Any) -> None:
     """Write what the lines are."""
     axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, **options)

@@ -97,14 +97,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     }
     names = sorted(rows, key=lambda name: -rows[name][0]["mean"])
     figure, (axes,) = pictures.figure(height=5.0)
-    for at, name in enumerate(names):
-        accuracy, color = rows[name][0], pictures.LOOKS.get(name, (pictures.INK,))[0]
-        axes.plot(accuracy["mean"], at, "o", ms=5, color=color)
-        if accuracy["low"] is not None:
-            axes.plot([accuracy["low"], accuracy["high"]], [at, at], color=color, lw=1.0)
     written = [f"{name} (cost {rows[name][1]['mean']:.1f})" for name in names]
-    axes.set_yticks(range(len(names)), written, fontsize=8)
-    axes.invert_yaxis()
+    pictures.intervals(axes, {name: rows[name][0] for name in names}, written)
     pictures.label(axes, xlabel="test accuracy; in brackets the cost in plain trainings")
     return {"accuracy": figure}
 

@@ -144,17 +144,7 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw test losses."""
     figure, (axes,) = pictures.figure(height=3.2)
-    names = list(record["methods"])
-    for at, name in enumerate(names):
-        row, color = (
-            record["methods"][name]["test loss"],
-            pictures.LOOKS.get(name.split(",")[0], (pictures.INK,))[0],
-        )
-        axes.plot(row["mean"], at, "o", color=color)
-        if row["low"] is not None:
-            axes.plot([row["low"], row["high"]], [at, at], color=color)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    pictures.intervals(axes, {name: each["test loss"] for name, each in record["methods"].items()})
     pictures.label(axes, xlabel="loss on clean test text, after equal steps")
     return {"loss": figure}
 

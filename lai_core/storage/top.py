@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from tqdm import tqdm
 
 from lai_core._engine.namespace import Array, Namespace, device, namespace_of
 from lai_core.storage._safetensors import as_numpy
@@ -23,6 +24,8 @@ def top_samples(
     top: int = 10,
     ids: Sequence[Any] | None = None,
     validation_ids: Sequence[Any] | None = None,
+    samples: int | None = None,
+    progress: bool = False,
 ) -> pa.Table:
     """Keep, for each validation sample, the training samples with the largest and the smallest scores.
 
@@ -37,6 +40,10 @@ def top_samples(
         How many samples of either effect are kept for a validation sample.
     ids, validation_ids
         What the samples are called; None: their numbers.
+    samples
+        How many training samples there will be, where it is known before: ids are then checked first.
+    progress
+        Whether to show a bar.
 
     Returns
     -------
@@ -61,16 +68,22 @@ def top_samples(
     if not isinstance(top, int) or top < 1:
         msg = f"top: expected a whole number of at least 1, got {top!r}"
         raise ValueError(msg)
+    if samples is not None:
+        _named("ids", ids, samples)
     kept: dict[str, tuple[Array, Array]] = {}
     seen, rows = 0, None
-    for block in blocks:
-        rows = _check_block(block, rows)
-        xp = namespace_of({"blocks": block})
-        count = int(block.shape[1])
-        numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device(block)), block.shape)
-        for effect, sign in EFFECTS.items():
-            kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
-        seen += count
+    with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
+        for block in blocks:
+            if rows is None:
+                _named("validation_ids", validation_ids, _check_block(block, rows))
+            rows = _check_block(block, rows)
+            xp = namespace_of({"blocks": block})
+            count = int(block.shape[1])
+            numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device(block)), block.shape)
+            for effect, sign in EFFECTS.items():
+                kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
+            seen += count
+            bar.update(count)
     named = _named("ids", ids, seen), _named("validation_ids", validation_ids, rows or 0)
     lists = {effect: tuple(as_numpy(each).tolist() for each in best) for effect, best in kept.items()}
     found = [

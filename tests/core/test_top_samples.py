@@ -60,3 +60,12 @@ def test_what_does_not_fit_is_named(options, message):
 def test_blocks_of_other_validation_sets_are_refused():
     with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(2, n\), like the one"):
         top_samples([np.ones((2, 3)), np.ones((4, 3))])
+
+
+def test_ids_of_another_number_are_refused_before_a_block_is_made():
+    def never():
+        pytest.fail("a block was made")
+        yield
+
+    with pytest.raises(ValueError, match="ids: expected one per sample, 3, got 2"):
+        top_samples(never(), ids="ab", samples=3)

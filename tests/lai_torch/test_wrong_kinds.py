@@ -92,6 +92,7 @@ def test_what_is_of_a_wrong_kind_is_named_when_a_curator_is_made(make, message):
             lambda m, v: curated(m, v, max_norm="all"),
             "max_norm: expected a number above 0, or None, got 'all'",
         ),
+        (lambda m, v: curated(m, v, max_norm=True), "max_norm: expected a number above 0, or None, got True"),
         (lambda m, v: lai_torch.LAI(positions="token"), "did you mean 'tokens'?"),
         (lambda m, v: lai_torch.AuditLog("."), "path: expected a file in a folder that exists, got '.'"),
     ],

@@ -212,7 +212,8 @@ def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> N
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
-    if max_norm is not None and (not isinstance(max_norm, int | float) or not max_norm > 0.0):
+    number = isinstance(max_norm, int | float) and not isinstance(max_norm, bool)
+    if max_norm is not None and not (number and max_norm > 0.0):
         msg = f"max_norm: expected a number above 0, or None, got {max_norm!r}"
         raise ValueError(msg)
 
