@@ -30,9 +30,7 @@ FORGET_AFTER = 20
 Asked = tuple[str, str, Callable[[], Row]]
 
 
-def run_suites(
-    suites: list[str], *, sample: int | None = None, every: int = 1, write: bool = False
-) -> None:
+def run_suites(suites: list[str], *, sample: int | None = None, every: int = 1, write: bool = False) -> None:
     """Run suites whole, every n-th case, or so many cases; exit 1 where one is worse than pinned."""
     if "peft" in suites and find_spec("peft") is None:
         raise SystemExit("peft: not installed; run `make compatibility` or install 'lai-core[compatibility]'")
