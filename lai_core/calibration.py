@@ -195,8 +195,8 @@ def model_weights(
     the least-squares slope of :math:`g_z^\top M^{(l)} g_j` on :math:`g_z^\top g_j` for independent
     gradients of second moments S; :math:`\mathrm{tr}\,M^{(l)} / d_L` where one of them is isotropic.
 
-    Assume: :math:`g_z` and :math:`g_j` are independent, :math:`M^{(l)}` is fixed, :math:`\tr(S_j S_z) \ne
-    0`; the regression goes through the origin.
+    Assume: :math:`g_z` and :math:`g_j` are independent; :math:`M^{(l)}` is fixed; :math:`\tr(S_j S_z) \ne 0`;
+    the regression goes through the origin.
 
     Parameters
     ----------

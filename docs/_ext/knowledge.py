@@ -24,8 +24,11 @@ def _read(name: str) -> dict:
 
 
 def hypotheses(entry) -> str:
-    """Say what is assumed, in a page's spelling."""
-    return re.sub(r"^(No assumption\.|[\w ]+:)", r"*\1*", ledger.hypotheses(entry))
+    """Say what is assumed, in a page's spelling, and what the paper states where that does not suffice."""
+    assumed = re.sub(
+        r"^(No assumption\.|The text states no assumption\.|[\w ]+:)", r"*\1*", ledger.hypotheses(entry)
+    )
+    return assumed + (f" *The text states:* {entry.printed}." if entry.printed else "")
 
 
 class Known:

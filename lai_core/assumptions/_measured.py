@@ -15,7 +15,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Assume: A1 itself.
+    Assume: A1.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
     Schwarz.
 
-    Assume: A2 itself.
+    Assume: A2.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array,
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
-    Assume: A3 itself; for one sign of all scores also :math:`\alpha^{(l)} \ge 0` for every layer.
+    Assume: A3; for one sign of all scores also :math:`\alpha^{(l)} \ge 0`.
 
     Parameters
     ----------
@@ -113,7 +113,8 @@ def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
 
-    Assume: the variant itself; for the decay also A1 and :math:`\cos(g_z^{(L)}, g_j^{(L)}) \ge 0`.
+    Assume: the variant of A3; for the decay also A1; for the decay also a non-negative cosine at the last
+    layer.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def layer_factors(
     :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`. The slopes are the sample's own, so that it holds
     for every activation function, those with slopes above 1 (GELU, SiLU) included.
 
-    Assume: a chain; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
+    Assume: a chain of layers; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def layer_norm_factor(gain: Float[Array, " d"], deviation: Float[Array, " n"], /
     along the normalised input only shortens a gradient.
 
     Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def residual_factor(branch: Float[Array, " n"], /) -> Float[Array, " n"]:
     along the branch f.
 
     Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def top_layers_bound(
     absolute value has the right sign; two that differ by more than both their bounds have the right
     order. k = L certifies LLI.
 
-    Assume: a chain; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
+    Assume: a chain of layers; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def missing_layers_bound(
     `top_layers_bound`, for networks that are no chain: there b follows the graph, a block at a time.
 
     Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x`, plus :math:`\epsilon \ge 0`.
+    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def sharp_conservative_bound(
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
 
-    Assume: A1, A2 and A3.
+    Assume: A1; A2; A3.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def aligned_similarity_bound(
     A1, if no lower layer's cosine exceeds the last one's in absolute value. The paper has no bars
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
 
-    Assume: A1, and :math:`|\cos|` at layer :math:`l` at most :math:`|\cos|` at the last layer.
+    Assume: A1; :math:`|\cos|` at layer :math:`l` is at most :math:`|\cos|` at the last layer.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def lli_gap_bound(
     \sum_{k=1}^{L-1} \rho^{2k}` under A1 and A2, if no lower layer's cosine exceeds the last one's in
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
 
-    Assume: A1, A2 and :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|` for every
-    :math:`l` and :math:`z`.
+    Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|` for every :math:`l`
+    and :math:`z`.
 
     Parameters
     ----------
@@ -115,11 +115,11 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and :math:`\sum_z \beta^{(L)}_{zj} > 0`. The paper prints it
     as a bound on LAI's relative error, which it is not: that does not vanish with rho (`relative_limit`).
 
-    :eq:`lli-relative-gap`. Assume: A1, A2, :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)},
-    g_j^{(L)})|` for every :math:`l` and :math:`z`, :math:`\alpha^{(L)} \ge \bar\alpha > 0` and
-    :math:`\beta^{(L)} \ge 0` for every :math:`z`, LLI is not zero.
+    :eq:`lli-relative-gap`. Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)},
+    g_j^{(L)})|` for every :math:`l` and :math:`z`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
+    :math:`\beta^{(L)} \ge 0` for every :math:`z`; LLI is not zero.
 
-    :eq:`app-rel-gap`. The text assumes: A1, A2, A3 and its variant, :math:`\alpha^{(L)} \ge \bar\alpha >
+    :eq:`app-rel-gap`. The text assumes: A1; A2; A3; the variant of A3; :math:`\alpha^{(L)} \ge \bar\alpha >
     0`.
 
     Parameters
@@ -152,7 +152,7 @@ def lli_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
     \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
 
-    Assume: A1 with any :math:`\rho > 0`, and A2.
+    Assume: A1 with any :math:`\rho > 0`; A2.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def lai_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
     \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
 
-    Assume: A1 with any :math:`\rho > 0`, and A2.
+    Assume: A1 with any :math:`\rho > 0`; A2.
 
     Parameters
     ----------

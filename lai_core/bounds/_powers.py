@@ -19,8 +19,8 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
 
     :eq:`admissible-weights`. Assume: :math:`\rho \ge 0`.
 
-    :eq:`decay-bounds-gain`. Assume: A1 for every gradient, :math:`\E[\Delta A \mid g] = 0`; :math:`S` is
-    the second moment of :math:`g`.
+    :eq:`decay-bounds-gain`. Assume: A1 for every gradient; :math:`\E[\Delta A \mid g] = 0`; :math:`S` is the
+    second moment of :math:`g`.
 
     Parameters
     ----------

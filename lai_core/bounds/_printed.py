@@ -95,7 +95,7 @@ def pair_gap_bound(
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
 
-    Assume: A2 and A3.
+    Assume: A2; A3.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def conservative_bound(
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
 
-    Assume: A1, A2 and A3.
+    Assume: A1; A2; A3.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def relative_conservative_bound(
     embedding similarities sum to no less than 0, that :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}`, and
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
-    Assume: A1, A2, A3, :math:`\sum_{l<L} \alpha^{(l)} \ge 0`, :math:`\alpha^{(L)} \ge \bar\alpha > 0` and
+    Assume: A1; A2; A3; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
     :math:`\sum_z \beta^{(L)} > 0`.
 
     Parameters
@@ -233,8 +233,8 @@ def lai_lower_bound(
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
 
-    Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`, :math:`\sum_{l<L} \alpha^{(l)} \ge 0` and
-    :math:`\beta^{(L)} \ge 0` for every :math:`z`.
+    Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\beta^{(L)}
+    \ge 0` for every :math:`z`.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def geometric_bound_as_printed(
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
 
-    The text assumes: A1, A2, A3 and its variant.
+    The text assumes: A1; A2; A3; the variant of A3.
 
     Parameters
     ----------

@@ -45,8 +45,7 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
     Implements :eq:`rank-cosine`: :math:`\cos \ge 2\sqrt{mM} / (m + M)` for quotients in [m, M], attained:
     Kantorovich's inequality.
 
-    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0` for every sample, scores not all
-    zero.
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; scores are not all zero.
 
     Parameters
     ----------
@@ -77,8 +76,8 @@ def pearson_guarantee(
     :math:`\lambda = (M+m)/2`, :math:`\tau = (M-m)/2` and CV the approximate scores' standard deviation
     over their absolute mean. The quotients' bounds alone give nothing: scores must also spread.
 
-    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0` for every sample; the radicand is
-    positive; scores are not all equal.
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; the radicand is positive;
+    scores are not all equal.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ def certain_order(
     :math:`\max(mS, MS)`; j is above k for certain where these intervals do not meet. For positive scores
     that is :math:`S_j / S_k > M/m`.
 
-    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` with :math:`m > 0`; both scores have one sign.
+    Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; both scores have one sign.
 
     Parameters
     ----------
@@ -141,7 +140,7 @@ def certain_sign(
     LAI's kernel over validation samples, and quotients in [m, M] pair by pair, Ghost's score has LAI's
     sign where :math:`mP > MN` or :math:`mN > MP`.
 
-    Assume: every term's ratio lies in :math:`[m, M]` with :math:`m > 0`; :math:`N > 0`.
+    Assume: every term's ratio lies in :math:`[m, M]`; :math:`m > 0`; :math:`N > 0`.
 
     Parameters
     ----------
@@ -262,8 +261,8 @@ def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /)
     :math:`\beta^{(l)} = c_l \beta^{(L)}` and :math:`\alpha^{(l)} = k_l \alpha^{(1)}` for every pair, as
     in linear networks of scaled orthogonal layers. The correlation is then 1, whatever the factor.
 
-    Assume: :math:`\beta^{(l)} = c_l \beta^{(L)}` and :math:`\alpha^{(l)} = k_l \alpha^{(1)}` for all
-    pairs; :math:`\sum_l k_l \ne 0`.
+    Assume: :math:`\beta^{(l)} = c_l \beta^{(L)}` for all pairs; :math:`\alpha^{(l)} = k_l \alpha^{(1)}` for
+    all pairs; :math:`\sum_l k_l \ne 0`.
 
     Parameters
     ----------

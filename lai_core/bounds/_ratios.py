@@ -32,8 +32,8 @@ def lai_gap_range(
     (1 - M^{(l)})` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} (1 - m^{(l)})` where
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`, :math:`\beta^{(L)} \ge 0` for
-    every :math:`z`, :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
+    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def lli_gap_range(
     m^{(l)}` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} M^{(l)}` where
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`, :math:`\beta^{(L)} \ge 0` for
-    every :math:`z`, :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
+    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def lai_gap_bound(
     Implements :eq:`lai-two-sided`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
     |\beta^{(L)}_{zj}|` under A2. No factor below 1 can be added under A1, for any rho: ratios may be 0.
 
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`, :math:`\beta^{(L)} \ge 0` for
-    every :math:`z`, :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
+    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def ghost_over_lai_range(
     ratios in [0, 1]: between :math:`\min_z \alpha^{(L)} / \sum_l \alpha^{(l)}` and 1, so that LAI has
     the right sign and no smaller a size.
 
-    Assume: :math:`\alpha^{(l)} \ge 0` and :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
+    Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
     :math:`z`; LAI is not zero.
 
     Parameters
@@ -154,8 +154,8 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
     with rho at most 1, where :math:`\alpha^{(l)} \ge 0` and :math:`\alpha^{(L)} > 0`: all ratios are then
     in [0, 1] (`ghost_over_lai_range`).
 
-    Assume: :math:`\alpha^{(l)} \ge 0` and :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
-    :math:`z`; LAI is not zero; for the strict sign, :math:`\alpha^{(L)} > 0` for every :math:`z`.
+    Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
+    :math:`z`; LAI is not zero; for the strict sign also :math:`\alpha^{(L)} > 0` for every :math:`z`.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def relative_limit(
     \sum_l \alpha^{(l)}|`, which is :math:`(L-1)/L` for equal embedding similarities, and so grows with
     depth: Ghost is then LLI.
 
-    Assume: :math:`\alpha` and :math:`\beta^{(L)}` are fixed, similarities of any sign; :math:`\sum_z
+    Assume: :math:`\alpha` and :math:`\beta^{(L)}` are fixed; similarities have any sign; :math:`\sum_z
     \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`.
 
     Parameters

@@ -20,7 +20,7 @@ def truncated_ghost(
     drawn, independently of the terms, with :math:`P(K \le l) = q_l`, :math:`q_L = 1`: layer l is kept with
     probability :math:`q_l`, so that its share in the mean is :math:`x^{(l)}`.
 
-    Assume: :math:`q` is increasing with :math:`q_L = 1`, and :math:`q_l > 0` where :math:`x_l \ne 0`; the
+    Assume: :math:`q` is increasing with :math:`q_L = 1`; :math:`q_l > 0` where :math:`x_l \ne 0`; the
     expectation is over :math:`K`.
 
     Parameters

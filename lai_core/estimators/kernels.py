@@ -21,8 +21,8 @@ def ghost_kernel(
     the printed minus and with the terms that biases, positions and shared matrices need,
     :math:`\sum_l \sum_{t,t'} \alpha^{(l)}_{tt'} \beta^{(l)}_{tt'}`.
 
-    :eq:`gradient1`. Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used
-    once per sample; nothing couples samples; losses are unnormalised.
+    :eq:`gradient1`. Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once
+    per sample; samples are not coupled; losses are unnormalised.
 
     :eq:`ghost-bias`. Assume: :math:`s = Wa + b` is the only use of :math:`W` and of :math:`b` on a
     sample; one position; samples are not coupled.

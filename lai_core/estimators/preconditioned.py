@@ -30,7 +30,7 @@ def update_second_moment(
 
     The mean is over samples and positions; gradients are those of each sample's own loss.
 
-    The text assumes: none is stated.
+    The text states no assumption.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def ghost_scores(
     Implements :eq:`gradient1`, summed over validation samples, without the printed minus.
 
     Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once per sample;
-    nothing couples samples; losses are unnormalised.
+    samples are not coupled; losses are unnormalised.
 
     Parameters
     ----------

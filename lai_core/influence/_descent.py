@@ -19,8 +19,8 @@ def descent_remainder(
     :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz, :math:`\eta \ge 0`; one plain SGD step on
-    sample :math:`j`.
+    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
+    :math:`j`.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def certified_learning_rate(
     Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
     decrease :math:`\eta |v_j|` exceeds its remainder.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz, :math:`\eta \ge 0`; one plain SGD step on
-    sample :math:`j`.
+    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
+    :math:`j`.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def hessian_cosine_bound(*, condition_number: float) -> float:
     Implements :eq:`hessian-cosine`: :math:`\cos(H^{-1} g, g) \ge 2\sqrt{k}/(1 + k)`, attained: Kantorovich's
     inequality.
 
-    Assume: :math:`H` is positive definite, :math:`g_V \ne 0`.
+    Assume: :math:`H` is positive definite; :math:`g_V \ne 0`.
 
     Parameters
     ----------

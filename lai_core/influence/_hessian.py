@@ -23,8 +23,8 @@ def removal_influence(
     Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`. Removing the sample
     moves the minimiser by :math:`+H^{-1} g_j`, to first order.
 
-    Assume: :math:`\hat\theta` is stationary for :math:`\sum_i \ell_i`, :math:`H` is invertible, losses
-    are twice differentiable; to first order.
+    Assume: :math:`\hat\theta` is stationary; :math:`H` is invertible; losses are twice differentiable; to
+    first order.
 
     Parameters
     ----------
@@ -70,8 +70,7 @@ def printed_influence(
 
     Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
-    The text assumes: :math:`\hat\theta` is stationary, :math:`H` is invertible, :math:`z_j` is
-    down-weighted as the text says.
+    The text assumes: :math:`\hat\theta` is stationary; :math:`H` is invertible; :math:`z_j` is down-weighted.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def leave_one_out(
     Implements :eq:`leave-one-out`: :math:`\theta_{-j} - \theta = (H + \delta I - H_j)^{-1} g_j`, one Newton
     step on the remaining quadratics, whose gradient at the old minimiser is :math:`-g_j`.
 
-    Assume: every loss is quadratic, :math:`\hat\theta` is stationary, :math:`H` and :math:`H - H_j` are
+    Assume: every loss is quadratic; :math:`\hat\theta` is stationary; :math:`H` and :math:`H - H_j` are
     invertible.
 
     Parameters

@@ -123,7 +123,8 @@ def adam_direction_scores(
     \varepsilon)`. Scaling both sides by :math:`v^{-1/2}`, as printed, gives :math:`P^2` instead;
     scaling both by :math:`v^{-1/4}` gives this.
 
-    Assume: :math:`D > 0` entrywise, fixed while the step is taken; :math:`D` has an entry per parameter.
+    Assume: :math:`D > 0` entrywise; :math:`D` is fixed while the step is taken; :math:`D` has an entry per
+    parameter.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ def preconditioned_ghost_kernel(
     :math:`P = r c^\top`, and then both factors are rescaled: :math:`\langle a_z, c \odot a_j \rangle
     \langle g_z, r \odot g_j \rangle`.
 
-    Assume: one dense layer, one position, :math:`P` has an entry for each entry of :math:`W`.
+    Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def preconditioned_ghost_scores(
     Implements :eq:`preconditioned-ghost`: :math:`g_j^\top (P \odot G_V) a_j`. With LAI's concatenated
     activations and last output gradients it is LAI under any preconditioner of its readouts.
 
-    Assume: one dense layer, one position, :math:`P` has an entry for each entry of :math:`W`.
+    Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
 
     Parameters
     ----------

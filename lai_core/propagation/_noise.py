@@ -22,8 +22,8 @@ def propagated_moments(
     Implements :eq:`jacobian-noise-variance`, the moments it needs, layer by layer from above:
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
-    over the two samples, with mean zero; :math:`z \ne j`.
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def jacobian_noise_variance(
     covariances of :math:`A_z g_z` and :math:`A_j g_j`, the noise of z independent of that of j. No
     other assumption: any number of layers, any dependence between them.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
-    over the two samples, with mean zero; :math:`z \ne j`.
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
     Implements :eq:`jacobian-noise-bound`, its constants: :math:`\rho_t = \|\bar J^{(t)}\|_2` and
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
-    over the two samples, with mean zero; :math:`z \ne j`.
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ def jacobian_noise_bound(
     of one unit. Exponential in depth where :math:`\rho = 1`; decaying where
     :math:`\rho^2 + \sigma^2 < 1`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and
-    over the two samples, with mean zero; :math:`z \ne j`.
+    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
 
     Parameters
     ----------

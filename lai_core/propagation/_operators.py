@@ -20,7 +20,7 @@ def layer_jacobian(
 
     Implements :eq:`vjp-recursion`, for a layer :math:`s^{(l)} = W^{(l)}\phi(s^{(l-1)}) + b`.
 
-    Assume: a chain, :math:`l = 2, \dots, L`.
+    Assume: a chain of layers; :math:`l = 2, \dots, L`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def vjp_recursion(
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
 
-    Assume: a chain, :math:`l = 2, \dots, L`.
+    Assume: a chain of layers; :math:`l = 2, \dots, L`.
 
     Parameters
     ----------

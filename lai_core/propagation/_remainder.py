@@ -27,7 +27,7 @@ def similarity_decomposition(
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
     something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
 
-    Assume: none: :math:`\varepsilon` is what remains.
+    No assumption.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def remainder_terms(
     :math:`\bar E = \bar M - c I` and g the last layer's gradients, noise included. They add up to
     :math:`\varepsilon^{(l)}`; nothing in :math:`\xi` is left to add.
 
-    Assume: any number :math:`c_l`.
+    No assumption.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def ghost_variance_lower_bound(
     \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
     with noise of any size: it is no floor in terms of the noise.
 
-    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def signed_covariance_bound(
     least :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y + s`, and at
     least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
 
-    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
 
     Parameters
     ----------
@@ -107,8 +107,8 @@ def variance_order(
     non-negative :math:`\alpha^{(l)}` and no layer's spread above the last one's, LAI's variance
     :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
 
-    Assume: fixed :math:`\alpha \ge 0`, one validation sample, :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}`
-    for every layer.
+    Assume: fixed :math:`\alpha \ge 0`; one validation sample; :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}` for
+    every layer.
 
     Parameters
     ----------

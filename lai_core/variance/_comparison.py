@@ -20,7 +20,7 @@ def regression_gain(
     \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
     printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
 
-    Assume: fixed :math:`\alpha`, :math:`\Var \beta^\star > 0`.
+    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def variance_criterion(
     :math:`\mathrm{Cov}(\beta^\star, Y) = 0`: with the gains of `regression_gain` always, and wherever
     :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
-    Assume: fixed :math:`\alpha`, one validation sample, :math:`\Cov(\beta^\star, Y) = 0`.
+    Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y) = 0`.
 
     Parameters
     ----------
@@ -87,8 +87,7 @@ def unit_gain_difference(
     \mathrm{Cov}(\beta^\star, Y)`, since Ghost is then LAI plus the noise Y, and LAI is
     :math:`\sum_l \alpha^{(l)} \beta^\star`.
 
-    Assume: fixed :math:`\alpha`, one validation sample, :math:`c_l = 1` for every layer, finite
-    variances.
+    Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ def scale_free_variance(
     is LAI's plus :math:`\mathrm{Var}\,Y / ((\sum_l \alpha^{(l)} c_l)\,E\beta^\star)^2`, hence never the
     smaller one, for any gains and any :math:`\alpha^{(l)}`.
 
-    Assume: fixed :math:`\alpha`, one validation sample, :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
+    Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
     \beta^\star`; both means are not zero.
 
     Parameters
@@ -155,7 +154,7 @@ def calibrated_error(
     :math:`(\sum_l \alpha^{(l)} (w_l - c_l))^2 E\beta^{\star 2}`: none for w = c. Ghost itself has
     :math:`\mathrm{Var}\,Y`. (About the realised gradients' inner product it is Ghost that has none.)
 
-    Assume: fixed :math:`\alpha`, one validation sample, :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
+    Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
     \beta^\star`; over the law of :math:`g^{(L)}` and of what is below it.
 
     Parameters

@@ -15,7 +15,7 @@ def noise_variance(alpha: Float[Array, " L"], noise_covariance: Float[Array, "L 
     \mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`, for numbers :math:`\alpha^{(l)}` and one
     validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`, one validation sample, finite variances.
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def ghost_variance(
     \mathrm{Var}\,Y + 2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. It needs numbers
     :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`, one validation sample, finite variances; over the law of :math:`g^{(L)}`
-    and :math:`\varepsilon`.
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances; over the law of :math:`g^{(L)}` and
+    :math:`\varepsilon`.
 
     Parameters
     ----------
@@ -88,10 +88,11 @@ def printed_ghost_variance(
     what it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y) \ge 0`, and the signs
     of the remainders' covariances play no part. `signed_covariance_bound` holds always.
 
-    :eq:`app-ghost-var`. The text assumes: fixed :math:`\alpha`, one validation sample.
+    :eq:`app-ghost-var`. The text assumes: fixed :math:`\alpha`; one validation sample; :math:`\bar J = \E J`;
+    :math:`\E \xi = 0`.
 
-    :eq:`app-var-corr-lb`. Assume: fixed :math:`\alpha`, one validation sample, :math:`\Cov(\beta^\star,
-    Y) \ge 0`, and :math:`\sum_l \alpha^{(l)} c_l \ge 0`.
+    :eq:`app-var-corr-lb`. Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y)
+    \ge 0`; :math:`\sum_l \alpha^{(l)} c_l \ge 0`.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def lai_variance(alpha: Float[Array, " L"], signal_variance: Float[Array, ""], /
     Implements :eq:`app-var-lai`: :math:`(\sum_l \alpha^{(l)})^2\, \mathrm{Var}\,\beta^\star`. It needs
     numbers :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`, one validation sample, finite variance.
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def signal_and_noise(
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
 
-    Assume: one validation sample, fixed :math:`\alpha`.
+    Assume: one validation sample; fixed :math:`\alpha`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""A counterexample for each statement that is false as printed, in integers and fractions alone.
+"""A counterexample for each statement that fails under what the paper assumes, in integers and fractions.
 
-Each test first shows that the example satisfies what the paper assumes there, then that the statement fails.
+`admit` shows that the example satisfies every hypothesis that the ledger names; then the statement fails.
 Nothing of the library is used, and nothing is rounded.
 """
 
@@ -9,85 +9,128 @@ from itertools import pairwise, product
 
 import pytest
 
+from tests.support.stated import Chain, Fit, Law, Moments, Operator, admit
+
+HALF, UNIT = Fraction(1, 2), ((Fraction(1), Fraction(0)), (Fraction(1), Fraction(0)))
+FLIPPED = (
+    (-1, 1),
+    (1, 1),
+)  # the validation sample's last gradient is a fair sign, the training sample's is 1
+
 
 def extremal(rho, depth):
-    """Give alphas, similarities and norms of the linear network of width two with matrices diag(rho, 1).
-
-    The input is (0, 1), which every layer keeps: all alphas are 1. The last gradient is (1, 0), which every
-    layer shortens by rho.
-    """
-    activations, gradients = [(0, 1)], [(1, 0)]
-    for _ in range(depth - 1):
-        activations.append((rho * activations[-1][0], activations[-1][1]))
-        gradients.insert(0, (rho * gradients[0][0], gradients[0][1]))
-    squares = [[x * x + y * y for x, y in side] for side in (activations, gradients)]
-    return *squares, [abs(x) for x, _ in gradients]
+    """Take two equal samples: each layer keeps their input (0, 1) and shortens their gradient (1, 0)."""
+    matrix = ((rho, 0), (0, 1))
+    return Chain((matrix,) * depth, ((0, 1), (0, 1)), UNIT, rho=rho, bound=Fraction(1))
 
 
-def holds_a1_to_a3(alpha, beta, norms, rho, bound):
-    """A1: norms decay; A2: alphas are bounded; A3 and its variant: similarities agree and do not expand."""
-    top = len(alpha) - 1
-    decays = all(norms[layer] <= rho ** (top - layer) * norms[top] for layer in range(top + 1))
-    bounded = all(abs(a) <= bound**2 for a in alpha)
-    aligned = all(0 <= b <= beta[top] for b in beta)
-    return decays and bounded and aligned
+def embeddings_that_cancel():
+    """Widths 2, 1, 1: the inputs' similarity is -1, that of the hidden units 1."""
+    inputs = (Fraction(2), Fraction(1)), (Fraction(-1), Fraction(1))
+    rho = Fraction(1, 10)
+    return Chain((((0, 1),), ((rho,),)), inputs, ((1,), (1,)), rho=rho, bound=Fraction(3))
 
 
-def gap_and_lai(alpha, beta):
-    ghost = sum(a * b for a, b in zip(alpha, beta, strict=True))
-    lai = sum(alpha) * beta[-1]
+def products_of(number, chances, draws, alpha):
+    """Take two layers whose Jacobians have mean 1 and, for both samples together, the product ``number``."""
+    outcomes = [
+        (HALF * chance, (draw,), (number / draw,), g, h)
+        for chance, draw in zip(chances, draws, strict=True)
+        for g, h in FLIPPED
+    ]
+    return Law(outcomes, alpha=alpha, means=(1,), signals=(0, 1))
+
+
+def noise_along_the_signal():
+    """Let the lower similarity be twice the last one, and subtract the last one twice."""
+    return products_of(2, (Fraction(6, 7), Fraction(1, 7)), (Fraction(4, 3), Fraction(-1)), (1, -2))
+
+
+def gap_and_lai(net):
+    ghost = sum(a * b for a, b in zip(net.alpha, net.beta, strict=True))
+    lai = sum(net.alpha) * net.beta[-1]
     return abs(ghost - lai), lai
+
+
+def powers(net):
+    """Sum the powers of rho in both printed bounds."""
+    return sum(net.rho ** (2 * k) for k in range(1, len(net.matrices)))
 
 
 @pytest.mark.equation("app-abs-gap", "app-rel-gap")
 @pytest.mark.parametrize("rho", [Fraction(1, 10), Fraction(1, 2), Fraction(7, 10)])
 def test_exact_counterexample_to_both_geometric_bounds(rho):
-    alpha, beta, norms = extremal(rho, 2)
-    assert holds_a1_to_a3(alpha, beta, norms, rho, 1)
-    gap, lai = gap_and_lai(alpha, beta)
-    assert gap == 1 - rho**2 > rho**2 * beta[-1]
-    if 3 * rho**2 < 1:  # alpha-bar is 1
-        assert gap / lai > rho**2
+    net = extremal(rho, 2)
+    admit("app-abs-gap", net)
+    admit("app-rel-gap", net)
+    gap, lai = gap_and_lai(net)
+    assert gap == 1 - rho**2
+    assert gap > net.bound**2 * net.beta[-1] * powers(net)
+    if 3 * rho**2 < 1:
+        assert gap / lai > net.bound**2 / net.floor * powers(net)
 
 
 @pytest.mark.equation("decays-with-depth")
 def test_exact_counterexample_the_relative_error_grows_with_depth():
-    rho, errors, printed = Fraction(1, 2), [], []
+    errors, printed = [], []
     for depth in (2, 3, 4, 8):
-        alpha, beta, norms = extremal(rho, depth)
-        assert holds_a1_to_a3(alpha, beta, norms, rho, 1)
-        gap, lai = gap_and_lai(alpha, beta)
+        net = extremal(HALF, depth)
+        admit("decays-with-depth", net)
+        gap, lai = gap_and_lai(net)
         errors.append(gap / lai)
-        printed.append(sum(rho ** (2 * k) for k in range(1, depth)))
+        printed.append(powers(net))
     assert errors[:3] == [Fraction(3, 8), Fraction(9, 16), Fraction(171, 256)]
     assert all(below < above for row in (errors, printed) for below, above in pairwise(row))
+
+
+@pytest.mark.equation("app-relative-conservative", "lai-lower-bound")
+def test_exact_counterexample_embeddings_that_cancel_make_lai_zero():
+    net = embeddings_that_cancel()
+    admit("app-relative-conservative", net)
+    admit("lai-lower-bound", net)
+    gap, lai = gap_and_lai(net)
+    assert (gap, lai) == (Fraction(99, 100), 0)  # the relative error is infinite, the printed bound is not
+    assert net.floor * net.beta[-1] > 0
+
+
+@pytest.mark.equation("alignment-implies-decay")
+def test_exact_counterexample_opposed_gradients_need_not_decay():
+    matrices = ((1,),), ((Fraction(1, 10),),)
+    net = Chain(matrices, ((1,), (1,)), ((1,), (-1,)), rho=HALF, bound=Fraction(1))
+    admit("alignment-implies-decay", net)
+    assert net.beta == [Fraction(-1, 100), -1]
+    assert net.beta[0] > net.rho**2 * net.beta[1]
 
 
 @pytest.mark.equation("influence", "negative-is-discarded")
 def test_exact_counterexample_removal_has_the_other_sign_and_the_rule_keeps_what_hurts():
     """Fit the mean of 0 and 2 by squares; validate on 0."""
-    points, target = [Fraction(0), Fraction(2)], Fraction(0)
-    minimiser = sum(points) / 2
-    hessian = Fraction(2)  # of the sum of (theta - x)^2 / 2
-    gradients = [minimiser - x for x in points]
-    assert sum(gradients) == 0  # stationary
-    assert hessian != 0  # invertible
-    printed = [-(minimiser - target) / hessian * g for g in gradients]
-    before = (minimiser - target) ** 2 / 2
+    points, target, by = (Fraction(0), Fraction(2)), Fraction(0), Fraction(1, 100)
+    fit = Fit(
+        points,
+        target,
+        minimiser=Fraction(1),
+        hessian=Fraction(2),  # of the sum of (theta - x)^2 / 2
+        by=by,
+        shifted=[(2 - by * x) / (2 - by) for x in points],
+        printed=[-HALF, HALF],
+    )
+    admit("influence", fit)
+    admit("negative-is-discarded", fit)
+    before = (fit.minimiser - target) ** 2 / 2
+    slopes = [((theta - target) ** 2 / 2 - before) / by for theta in fit.shifted]
+    assert slopes[0] > 0 > slopes[1]  # of the validation loss, as the weight falls: not the printed signs
     change = [
         (other - target) ** 2 / 2 - before for other in reversed(points)
     ]  # the other point alone is left
-    assert printed == [Fraction(-1, 2), Fraction(1, 2)]
-    assert change == [
-        Fraction(3, 2),
-        Fraction(-1, 2),
-    ]  # negative influence: yet discarding that sample raises the loss
+    assert change == [Fraction(3, 2), -HALF]  # discarding the sample of negative influence raises the loss
 
 
 @pytest.mark.equation("order-of-magnitude")
 @pytest.mark.parametrize("widths", [(1, 1), (784, 512, 512, 10), (1, 1000, 1), (1000, 1, 1000, 1)])
 def test_exact_counterexample_ghost_keeps_less_than_twice_what_lai_keeps(widths):
     """Ghost keeps inputs and gradients of every layer, LAI inputs and the last gradients."""
+    admit("order-of-magnitude")
     inputs, outputs = sum(widths[:-1]), sum(widths[1:])
     assert inputs + outputs < 2 * (inputs + widths[-1])
 
@@ -95,26 +138,24 @@ def test_exact_counterexample_ghost_keeps_less_than_twice_what_lai_keeps(widths)
 @pytest.mark.equation("optimizer-preconditioning")
 def test_exact_counterexample_the_printed_scaling_turns_the_sign():
     """One layer with input 1: the printed score divides by D, Adam's step by its root."""
-    validation, training, second = (
-        [Fraction(4), Fraction(8)],
-        [Fraction(8), Fraction(-3)],
-        [Fraction(16), Fraction(16) ** 2],
-    )
-    roots = [4, 16]
-    assert [root**2 for root in roots] == second
-    along_adam = sum(v * g / r for v, g, r in zip(validation, training, roots, strict=True))
-    printed = sum(v * g / d for v, g, d in zip(validation, training, second, strict=True))
-    plain = sum(v * g for v, g in zip(validation, training, strict=True))
-    assert (along_adam, printed, plain) == (Fraction(13, 2), Fraction(61, 32), 8)
-    other = [Fraction(1), Fraction(-3)]
-    along_adam = sum(v * g / r for v, g, r in zip(validation, other, roots, strict=True))
-    printed = sum(v * g / d for v, g, d in zip(validation, other, second, strict=True))
-    assert (along_adam, printed) == (Fraction(-1, 2), Fraction(5, 32))
+    history = (Fraction(4, 5), Fraction(112, 5)), (Fraction(28, 5), Fraction(16, 5))
+    moments = Moments((16, 256), history, decay=HALF)
+    admit("optimizer-preconditioning", moments)
+    roots, validation = (4, 16), (Fraction(4), Fraction(8))
+    assert [root**2 for root in roots] == list(moments.diagonal)
+    scores = {}
+    for name, training in (("agrees", (Fraction(8), Fraction(-3))), ("turns", (Fraction(1), Fraction(-3)))):
+        products = [v * g for v, g in zip(validation, training, strict=True)]
+        along_adam = sum(p / r for p, r in zip(products, roots, strict=True))
+        scores[name] = along_adam, sum(p / d for p, d in zip(products, moments.diagonal, strict=True))
+    assert scores["agrees"] == (Fraction(13, 2), Fraction(61, 32))
+    assert scores["turns"] == (-HALF, Fraction(5, 32))
 
 
 @pytest.mark.equation("adam-needs-moments")
 def test_exact_counterexample_one_diagonal_serves_every_sample():
     """Leave bias correction and epsilon out: the slope of mean / root in a weight is g_j times one Q."""
+    admit("adam-needs-moments")
     first, second = Fraction(9, 10), Fraction(3, 4)
     mean_before, gradients = Fraction(1), (Fraction(3), Fraction(-1))
     gradient = sum(gradients) / 2  # weights 1/2
@@ -129,51 +170,46 @@ def test_exact_counterexample_one_diagonal_serves_every_sample():
 
 
 @pytest.mark.equation("app-ghost-var")
-def test_exact_counterexample_a_dead_layer_varies_by_one_and_is_printed_as_five():
-    """A law with beta_1 = 0, beta* = +-1 with equal chances, alpha = c = (1, 1)."""
-    outcomes = [(Fraction(0), Fraction(1)), (Fraction(0), Fraction(-1))]
-    ghost = [sum(betas) for betas in outcomes]
-    shared = [betas[1] for betas in outcomes]
-    noise = [betas[0] - betas[1] for betas in outcomes]  # epsilon_1 with gain 1; epsilon_2 is 0
+def test_exact_counterexample_one_dropout_mask_for_both_samples():
+    """Keep the layer's only unit, doubled, or drop it, for both samples together: 13 where 9 is printed."""
+    outcomes = [(Fraction(1, 4), (kept,), (kept,), g, h) for kept in (0, 2) for g, h in FLIPPED]
+    law = Law(outcomes, alpha=(1, 1), means=(1,), signals=(0, 1))
+    admit("app-ghost-var", law)
+    signal = law.weighted([[c * b for b in law.beta[-1]] for c in law.gains])
+    assert law.variance(law.weighted(law.beta)) == 13
+    assert law.variance(signal) + law.variance(law.weighted(law.noise)) == 9  # without the cross term
 
-    def variance(values):
-        mean = sum(values) / len(values)
-        return sum((value - mean) ** 2 for value in values) / len(values)
 
-    assert variance(ghost) == 1
-    assert 4 * variance(shared) + variance(noise) == 5  # the printed sum, without the cross term
+@pytest.mark.equation("app-var-corr-lb", "noise-only-bound", "lai-lower-variance")
+def test_exact_counterexample_noise_along_the_signal_and_weights_of_both_signs():
+    law = noise_along_the_signal()
+    for slug in ("app-var-corr-lb", "noise-only-bound", "lai-lower-variance"):
+        admit(slug, law)
+    noise = law.variance(law.weighted(law.noise))
+    assert law.variance(law.weighted(law.beta)) == 0 < noise == 1  # Ghost, and the noise alone
+    assert law.variance([sum(law.alpha) * b for b in law.beta[-1]]) == 1  # LAI
 
 
 @pytest.mark.equation("noise-energy-floor")
 def test_exact_counterexample_noise_of_any_energy_can_cancel():
-    shared = [Fraction(1000), Fraction(-1000)]
-    noise = [-value for value in shared]
-    assert [x + y for x, y in zip(shared, noise, strict=True)] == [0, 0]
-    assert sum(y**2 for y in noise) / 2 == 10**6
+    """Let the two similarities oppose each other in every outcome: Ghost does not vary at all."""
+    law = products_of(-1, (Fraction(3, 7), Fraction(4, 7)), (Fraction(-1, 3), Fraction(2)), (1000, 1000))
+    admit("noise-energy-floor", law)
+    energy = sum(a**2 * law.variance(row) for a, row in zip(law.alpha, law.noise, strict=True))
+    assert law.variance(law.weighted(law.beta)) == 0
+    assert energy == 4 * 1000**2
 
 
 @pytest.mark.equation("variance-depth-growth")
 def test_exact_counterexample_the_variance_grows_ever_more_slowly():
     """Layers of width one, J = 0 or 1 with equal chances; z and j draw their own; last gradients 1."""
     variances = []
-    for layers in (1, 2, 3):
-        draws = list(product((0, 1), repeat=2 * (layers - 1)))
-        scores, rows = [], []
-        for draw in draws:
-            betas, beta = [Fraction(1)], Fraction(1)
-            for left, right in zip(draw[::2], draw[1::2], strict=True):
-                beta *= left * right
-                betas.append(beta)
-            rows.append(betas)
-            scores.append(sum(betas))
-        count = len(draws)
-        means = [sum(column) / count for column in zip(*rows, strict=True)]
-        covariance = [
-            [sum((row[i] - means[i]) * (row[k] - means[k]) for row in rows) / count for k in range(layers)]
-            for i in range(layers)
-        ]
-        assert all(entry >= 0 for line in covariance for entry in line)  # what the paper assumes
-        variances.append(sum(map(sum, covariance)))
+    for below in (0, 1, 2):
+        masks = list(product((0, 1), repeat=below))
+        outcomes = [(Fraction(1, len(masks) ** 2), m, n, 1, 1) for m in masks for n in masks]
+        law = Law(outcomes, alpha=(1,) * (below + 1), means=(HALF,) * below, signals=(1, 1))
+        admit("variance-depth-growth", law)
+        variances.append(law.variance(law.weighted(law.noise)))
     assert variances == [0, Fraction(3, 16), Fraction(87, 256)]
     assert variances[2] - variances[1] < variances[1] - variances[0]
 
@@ -181,7 +217,34 @@ def test_exact_counterexample_the_variance_grows_ever_more_slowly():
 @pytest.mark.equation("unit-gain")
 def test_exact_counterexample_kept_lengths_and_a_printed_gain_of_a_half():
     """From one output to two units by the column (3/5, 4/5): every gradient keeps its length."""
-    column = (Fraction(3, 5), Fraction(4, 5))
-    square = sum(entry**2 for entry in column)
-    assert square == 1  # neither explodes nor vanishes
-    assert square / 2 == Fraction(1, 2)  # the printed gain, over d_l = 2
+    operator = Operator([[Fraction(3, 5)], [Fraction(4, 5)]])
+    admit("unit-gain", operator)
+    trace = sum(row[0] ** 2 for row in operator.rows)
+    assert trace / len(operator.rows) == HALF  # the printed gain divides by d_l
+
+
+@pytest.mark.parametrize(
+    ("slug", "example"),
+    [
+        ("app-abs-gap", Chain((((2,),), ((2,),)), ((1,), (1,)), ((1,), (1,)), rho=HALF, bound=Fraction(1))),
+        (
+            "app-abs-gap",
+            Chain((((1,),), ((HALF,),)), ((1,), (1,)), ((1,), (-1,)), rho=HALF, bound=Fraction(1)),
+        ),
+        (
+            "app-rel-gap",
+            Chain((((1,),), ((HALF,),)), ((1,), (1,)), ((1,), (1,)), HALF, Fraction(1), Fraction(2)),
+        ),
+        ("app-ghost-var", Law([(HALF, (0,), (0,), g, h) for g, h in FLIPPED], (1, 1), (1,), (0, 1))),
+        (
+            "lai-lower-variance",
+            products_of(2, (Fraction(6, 7), Fraction(1, 7)), (Fraction(4, 3), -1), (-1, 2)),
+        ),
+        ("unit-gain", Operator([[1], [1]])),
+        ("optimizer-preconditioning", Moments((1, 2), [(1, 1)], decay=HALF)),
+        ("noise-energy-floor", extremal(HALF, 2)),
+    ],
+)
+def test_what_violates_a_stated_hypothesis_is_not_admitted(slug, example):
+    with pytest.raises(AssertionError, match=r"violates|is about"):
+        admit(slug, example)

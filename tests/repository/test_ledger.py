@@ -191,6 +191,12 @@ BREAKS = {
         "is odd",
         "lai_core.sums.half: its docstring does not say ':eq:`wrong`. The text assumes: :math:`x` is real.'",
     ),
+    "what the paper states given apart for nothing": (
+        "docs/equations.toml",
+        'verdict = "exact"\ngiven = "none"',
+        'verdict = "exact"\ngiven = "none"\nprinted = "$x$ is real"',
+        "half: only a statement that needs assumptions",
+    ),
     "verdict mistyped": ("docs/equations.toml", '"exact"', '"true"', "half: verdict 'true' is none of"),
     "kind mistyped": ("docs/equations.toml", '"identity"', '"lemma"', "half: kind 'lemma' is none of"),
     "source mistyped": ("docs/equations.toml", '"display"', '"figure"', "wrong: source"),

@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic")
 SOURCES = ("equation", "display", "assumption", "text", "new")
 KINDS = ("definition", "identity", "bound", "claim", "assumption")
-FIELDS = {"title", "source", "place", "kind", "verdict", "given", "attained", "corrected", "reason"}
+REQUIRED = {"title", "source", "place", "kind", "verdict", "given"}
+FIELDS = REQUIRED | {"printed", "attained", "corrected", "reason"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
 _MATHEMATICS = re.compile(r"\$([^$]+)\$")
@@ -43,6 +44,7 @@ class Entry:
     kind: str
     verdict: str
     given: str
+    printed: str = ""
     attained: bool = False
     corrected: tuple[str, ...] = ()
     reason: str = ""
@@ -118,6 +120,8 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
         yield f'{slug}: does not say what is assumed; "none" if nothing is'
     if entry.attained and entry.kind != "bound":
         yield f"{slug}: only a bound can be attained"
+    if entry.printed and entry.verdict != "needs assumptions":
+        yield f"{slug}: only a statement that needs assumptions says apart which of them the paper states"
     if entry.reason and entry.source != ("text",):
         yield f"{slug}: only a claim in running text may carry a reason instead of a proof"
     if entry.verdict == "false as printed" and not entry.corrected:
@@ -173,10 +177,22 @@ def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tup
 
 def hypotheses(entry: Entry) -> str:
     """Say what is assumed: by the statement, or by the text where that does not make it true."""
-    if entry.given == "none":
-        return "No assumption."
     printed = entry.verdict in {"false as printed", "schematic"}
+    if entry.given == "none":
+        return "The text states no assumption." if printed else "No assumption."
     return f"{'The text assumes' if printed else 'Assume'}: {entry.given}."
+
+
+def assumed(entry: Entry) -> list[str]:
+    """List the hypotheses of a statement, one by one."""
+    return [] if entry.given == "none" else entry.given.split("; ")
+
+
+def stated(entry: Entry) -> list[str] | None:
+    """List the hypotheses that the paper states where it prints what then fails; None where nothing fails."""
+    if entry.verdict == "false as printed":
+        return assumed(entry)
+    return entry.printed.split("; ") if entry.printed else None
 
 
 def assumptions(slugs: Iterable[str], entries: Mapping[str, Entry]) -> list[str]:

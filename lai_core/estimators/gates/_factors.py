@@ -70,8 +70,8 @@ def gate_factors(
     \|W^{(t+1)}_{:,i}\|^2 \phi'(s^{(t)}_{z,i}) \phi'(s^{(t)}_{j,i})`, the normalised trace of
     :math:`J_z^\top J_j`.
 
-    Assume: a chain; given activations, gates, column norms **and the last gradients**, the directions of
-    the columns are uniform and independent over layers.
+    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
+    directions of the columns are uniform and independent over layers.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def gate_step_error(
     \|N - \tfrac{\mathrm{tr} N}{d_{t+1}} I\|_2\, \|g^{(t+1)}_z\|\, \|g^{(t+1)}_j\|` with
     :math:`N = W^{(t+1)} \mathrm{Diag}(\phi'_z \phi'_j) W^{(t+1)\top}`.
 
-    Assume: a chain, fixed weights.
+    Assume: a chain of layers; fixed weights.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ def gate_lai_kernel(
     that are uniform on the sphere and independent from layer to layer. It needs each pair of samples:
     no summary of the validation side replaces them.
 
-    Assume: a chain; given activations, gates, column norms **and the last gradients**, the directions of
-    the columns are uniform and independent over layers.
+    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
+    directions of the columns are uniform and independent over layers.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def gate_lai_scores(
 
     Implements :eq:`gate-corrected`, summed over validation samples.
 
-    Assume: a chain; given activations, gates, column norms **and the last gradients**, the directions of
-    the columns are uniform and independent over layers.
+    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
+    directions of the columns are uniform and independent over layers.
 
     Parameters
     ----------

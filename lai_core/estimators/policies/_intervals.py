@@ -44,8 +44,8 @@ def score_intervals(
     :eq:`part-variance`. Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i
     \mu` and variance :math:`n_i \sigma^2`.
 
-    :eq:`empirical-bernstein`. Assume: the :math:`m` parts are independent and of one law, in :math:`[-b,
-    b]`, with :math:`b` known before the draw.
+    :eq:`empirical-bernstein`. Assume: the :math:`m` parts are independent and of one law; the parts lie in
+    :math:`[-b, b]`; :math:`b` is known before the draw.
 
     Parameters
     ----------
