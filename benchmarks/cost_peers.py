@@ -18,7 +18,7 @@ def run() -> None:
     Raises
     ------
     SystemExit
-        If opacus is not installed, if its scores are not Ghost's, or if ours take more than `CHEAPER` says.
+        If opacus is not installed, if its scores are not Ghost's, or if one takes more than `CHEAPER` says.
     """
     if not cost_torch.peer_installed():
         raise SystemExit("cost peers: opacus is not installed here: `make peers` installs it apart")
@@ -29,9 +29,11 @@ def run() -> None:
     cost_torch.show(figures)
     failed = []
     for name, methods in figures.ratios.items():
-        theirs = methods[peer_torch.METHOD]
-        for ours, key in CHEAPER:
-            if not methods[ours][key] <= theirs[key]:
-                failed.append(f"{name} {ours} {key} {methods[ours][key]:.3f} > the peer's {theirs[key]:.3f}")
+        peer = methods[peer_torch.METHOD]
+        for method, key in CHEAPER:
+            if not methods[method][key] <= peer[key]:
+                failed.append(
+                    f"{name} {method} {key} {methods[method][key]:.3f} > the peer's {peer[key]:.3f}"
+                )
     packages = ("torch", "transformers", "opacus")
     report.close("cost-peers", figures.ratios, CHEAPER, failed, packages=packages)

@@ -72,18 +72,18 @@ def ownership(
 def ownership_proof(statement: Statement, steps: Steps) -> None:
     """Add a loss, its own or another; move one weight; let two losses cancel."""
     part = statement.part
-    F, S, d, w, mine, s = sp.symbols("F S d w w_0 s", real=True)  # both gradients so far, in one coordinate
+    F, S, d, w, w0, s = sp.symbols("F S d w w_0 s", real=True)  # both gradients so far, in one coordinate
 
     def left(once: Any, second: Any) -> Any:
-        return part.own * second - mine**part.first * once
+        return part.own * second - w0**part.first * once
 
-    steps.identity("its own loss", left(F + d, S + mine * d), left(F, S))
-    foreign = (w + part.sign * -mine) * d
+    steps.identity("its own loss", left(F + d, S + w0 * d), left(F, S))
+    foreign = (w + part.sign * -w0) * d
     steps.identity("another loss", left(F + d, S + w * d), left(F, S) + foreign)
-    change = (w + s - mine) * d - (w - mine) * d if part.others else -s * F
+    change = (w + s - w0) * d - (w - w0) * d if part.others else -s * F
     steps.identity("another loss's weight", change, s * d)
     other = sp.Symbol("v", real=True)
-    pair = (w - mine) * (other - mine) * d - part.hides * (other - mine) * (w - mine) * d
+    pair = (w - w0) * (other - w0) * d - part.hides * (other - w0) * (w - w0) * d
     steps.identity("two losses that cancel", pair, 0)
     steps.base(statement, statement.depths)
 

@@ -37,8 +37,8 @@ def recursion(*, norms: int = 2, square: int = 1) -> Statement:
     def arguments(depth: int) -> tuple:
         return vector("g", 2), vector("h", 2), sp.Symbol("v", positive=True)
 
-    def layer(P, Q, v, theirs, ours, both):
-        new_norms = v**2 * (theirs * ours * P + norms * both * Q)
+    def layer(P, Q, v, active_z, active_j, both):
+        new_norms = v**2 * (active_z * active_j * P + norms * both * Q)
         return new_norms, v**2 * (both * P + (both + square * both**2) * Q)
 
     def claim(depth: int) -> tuple[Equal, ...]:
@@ -77,12 +77,12 @@ def recursion_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one unit's similarity", expect(x * y, w, v), v * a * b)
     steps.identity("its square", expect(x**2 * y**2, w, v), unit)
 
-    theirs, ours, both = sp.symbols("n_z n_j n", nonnegative=True)
-    old, new = layer(P, Q, v, theirs, ours, both), layer(P, Q, v, theirs + 1, ours + 1, both + 1)
-    steps.identity("norms, a unit more", new[0] - old[0], v**2 * (theirs + ours) * P + unit)
+    active_z, active_j, both = sp.symbols("n_z n_j n", nonnegative=True)
+    old, new = layer(P, Q, v, active_z, active_j, both), layer(P, Q, v, active_z + 1, active_j + 1, both + 1)
+    steps.identity("norms, a unit more", new[0] - old[0], v**2 * (active_z + active_j) * P + unit)
     steps.identity("square, a unit more", new[1] - old[1], 2 * v**2 * both * Q + unit)
-    alone = layer(P, Q, v, theirs + 1, ours, both)
-    steps.identity("norms, a unit for z alone", alone[0] - old[0], v**2 * ours * P)
+    alone = layer(P, Q, v, active_z + 1, active_j, both)
+    steps.identity("norms, a unit for z alone", alone[0] - old[0], v**2 * active_j * P)
     steps.identity("square, a unit for z alone", alone[1] - old[1], sp.Integer(0))
 
     n = sp.Symbol("n", positive=True)

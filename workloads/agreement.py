@@ -21,11 +21,11 @@ def traces(pair: Pair) -> tuple[list[lai.Trace], list[lai.Trace]]:
     def traced(params: Any, batch: Any) -> lai.Trace:
         return lai_jax.trace(pair.apply, params, pair.jax_loss, *batch, gradients="all")
 
-    ours = [
+    by_torch = [
         lai_torch.trace(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), gradients="all")
         for batch in pair.batches
     ]
-    return ours, [traced(pair.params, tuple(map(jnp.asarray, batch))) for batch in pair.batches]
+    return by_torch, [traced(pair.params, tuple(map(jnp.asarray, batch))) for batch in pair.batches]
 
 
 def estimates(validation: lai.Trace, training: lai.Trace) -> list[Any]:
@@ -43,9 +43,9 @@ def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         pair = build()
-    ours, theirs = traces(pair)
-    errors = [_difference(*both) for sides in zip(ours, theirs, strict=True) for both in _arrays(*sides)]
-    errors += map(_difference, estimates(*ours), jax.jit(estimates)(*theirs))
+    by_torch, by_jax = traces(pair)
+    errors = [_difference(*both) for sides in zip(by_torch, by_jax, strict=True) for both in _arrays(*sides)]
+    errors += map(_difference, estimates(*by_torch), jax.jit(estimates)(*by_jax))
     batch = tuple(map(jnp.asarray, pair.batches[0]))
     covered = lai_jax.coverage(pair.apply, pair.params, pair.jax_loss, *batch)
     return {
@@ -55,14 +55,14 @@ def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _arrays(ours: lai.Trace, theirs: lai.Trace) -> list[tuple[Any, Any]]:
+def _arrays(by_torch: lai.Trace, by_jax: lai.Trace) -> list[tuple[Any, Any]]:
     """Pair the arrays of the records that LAI sees, in the order in which the model uses them."""
     left, right = (
-        [record for record in trace.layers if hasattr(record, "activations")] for trace in (ours, theirs)
+        [record for record in trace.layers if hasattr(record, "activations")] for trace in (by_torch, by_jax)
     )
     pairs = []
-    for mine, other in zip(left, right, strict=True):
-        pairs += [(mine.activations, other.activations), (mine.output_gradients, other.output_gradients)]
+    for one, other in zip(left, right, strict=True):
+        pairs += [(one.activations, other.activations), (one.output_gradients, other.output_gradients)]
     return pairs
 
 

@@ -32,8 +32,8 @@ def error(case: Case, exact: list[Tensor | None]) -> float:
     pairs = [(p.grad, one) for p, one in zip(trainable, exact, strict=True)]
     largest = max(float(one.abs().max()) for _, one in pairs if one is not None)
     zero = torch.zeros(())
-    sides = ((zero if mine is None else mine, zero if one is None else one) for mine, one in pairs)
-    return max(float((mine - one).abs().max()) for mine, one in sides) / largest
+    both = ((zero if found is None else found, zero if one is None else one) for found, one in pairs)
+    return max(float((found - one).abs().max()) for found, one in both) / largest
 
 
 def batches(case: Case, steps: int) -> list[tuple[Any, Any, Tensor]]:

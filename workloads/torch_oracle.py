@@ -1,4 +1,4 @@
-"""What torch itself says: one backward pass per sample, no code of ours."""
+"""What torch itself says: one backward pass per sample, no code of this project."""
 
 from typing import Any
 

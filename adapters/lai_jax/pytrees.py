@@ -38,9 +38,9 @@ def register_record(kind: Kind) -> Kind:
     ... @dataclass(frozen=True, eq=False, repr=False)
     ... class MyTrace(lai.LayerTrace):
     ...     pass
-    >>> mapped = jax.tree.map(jnp.shape, MyTrace(jnp.ones((2, 3)), jnp.ones((2, 1)), name="mine"))
+    >>> mapped = jax.tree.map(jnp.shape, MyTrace(jnp.ones((2, 3)), jnp.ones((2, 1)), name="first"))
     >>> mapped.name, mapped.activations, mapped.output_gradients
-    ('mine', (2, 3), (2, 1))
+    ('first', (2, 3), (2, 1))
     """
     _register(kind, tuple(kind.array_fields), kind.static_fields())
     return kind

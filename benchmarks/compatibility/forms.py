@@ -28,7 +28,7 @@ class Operation:
         The suite's values of the differentiable ones.
     indexed
         Whether there are others that are no floats: an operation may read memory by them unchecked, so
-        that it is never called with theirs and others' shapes at odds.
+        that it is never called with values of one call and shapes of another.
     module
         What holds further parameters.
     """

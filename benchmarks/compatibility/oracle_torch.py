@@ -1,4 +1,4 @@
-"""What torch itself says: one forward and one backward pass per sample, no code of ours."""
+"""What torch itself says: one forward and one backward pass per sample, no code of this project."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -54,10 +54,10 @@ def test_the_first_step_keeps_what_lai_by_hand_keeps(backend):
         odds = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         return received, odds / odds.sum(axis=1, keepdims=True) - np.eye(10)[samples.labels[rows]]
 
-    ours, gradients = parts(DIGITS.training, ROWS[0])
-    theirs, their_gradients = parts(DIGITS.validation, slice(None))
-    alpha = sum(1 + b @ a.T for a, b in zip(ours, theirs, strict=True))
-    expected = (alpha * (their_gradients @ gradients.T)).sum(axis=0)
+    training, gradients = parts(DIGITS.training, ROWS[0])
+    validation, validation_gradients = parts(DIGITS.validation, slice(None))
+    alpha = sum(1 + b @ a.T for a, b in zip(training, validation, strict=True))
+    expected = (alpha * (validation_gradients @ gradients.T)).sum(axis=0)
     by_name = {method.name: method for method in METHODS}
     scores, kept = _learner(backend, by_name["lai"]).step(ROWS[0])
     assert np.allclose(scores, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())

@@ -61,10 +61,10 @@ def ghost_part(function, params, loss, batch, names):
     return rows @ rows.T
 
 
-def slopes(ours, ghost):
+def slopes(lai_part, ghost):
     """Fit, through zero, the slope of Ghost's part on LAI's over all pairs of different samples."""
     found = []
-    for x, y in zip(ours, ghost, strict=True):
+    for x, y in zip(lai_part, ghost, strict=True):
         off = ~np.eye(len(x), dtype=bool)
         found.append((x[off] @ y[off]) / (x[off] @ x[off]))
     return np.array(found)
@@ -133,19 +133,19 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positi
     hidden = np.tanh(np.asarray(batch[0] @ params["w"] + params["b"]))
     outputs = hidden @ np.asarray(params["o"])
     g = 2 * (outputs - np.asarray(batch[1])[:, None, None]) * np.arange(1, 5)
-    ours = []
+    lai_part = []
     for a, bias in ((np.asarray(batch[0]), 1), (hidden, 0)):
         if positions == "tokens":
             pairs = np.einsum("zti,jsi->ztjs", a, a) + bias, np.einsum("zti,jsi->ztjs", g, g)
-            ours.append((pairs[0] * pairs[1]).sum((1, 3)))
+            lai_part.append((pairs[0] * pairs[1]).sum((1, 3)))
         elif positions == "mean":
-            ours.append((a.mean(1) @ a.mean(1).T + bias) * (g.mean(1) @ g.mean(1).T))
+            lai_part.append((a.mean(1) @ a.mean(1).T + bias) * (g.mean(1) @ g.mean(1).T))
         else:
             flat = [one.reshape(6, -1) for one in (a, g)]
-            ours.append((flat[0] @ flat[0].T + 7 * bias) * (flat[1] @ flat[1].T))
+            lai_part.append((flat[0] @ flat[0].T + 7 * bias) * (flat[1] @ flat[1].T))
     ghost = [ghost_part(model, params, spread, batch, names) for names in ("wb", "o")]
     found = summarize(model, params, spread, *batch, estimator="calibrated_lai", positions=positions)
-    np.testing.assert_allclose(found.layer_weights, slopes(ours, ghost), rtol=1e-9)
+    np.testing.assert_allclose(found.layer_weights, slopes(lai_part, ghost), rtol=1e-9)
     sketch = lai_jax.draw_sketch(jax.random.key(0), 4, 2)
     sketched = summarize(
         model, params, spread, *batch, estimator="calibrated_lai", positions=positions, sketch=sketch
@@ -153,7 +153,7 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positi
     np.testing.assert_allclose(sketched.layer_weights, found.layer_weights)  # fitted to exact products
     update = lai_jax.curated_update(model, spread, TX, estimator="calibrated_lai")
     report = update(params, TX.init(params), found, *batch)[2]
-    expected = sum(w * part.sum(0) for w, part in zip(slopes(ours, ghost), ours, strict=True))
+    expected = sum(w * part.sum(0) for w, part in zip(slopes(lai_part, ghost), lai_part, strict=True))
     np.testing.assert_allclose(report.scores, expected, rtol=1e-8)
 
 

@@ -45,19 +45,19 @@ def test_a_step_scores_by_exact_inner_products_and_follows_the_kept_gradient(app
         static_argnums=1,
     )
     update = lai_jax.curated_update(apply, squares, TX, estimator="exact", policy=HALF, **how)
-    theirs = gradients(apply, params, squares, validation).sum(0)
-    ours = gradients(apply, params, squares, batch)
+    of_validation = gradients(apply, params, squares, validation).sum(0)
+    of_batch = gradients(apply, params, squares, batch)
     for chunk in (None, 3):
         given = summarize(params, chunk)
         after, _, report = update(params, TX.init(params), given, *batch)
-        np.testing.assert_allclose(report.scores, ours @ theirs, rtol=1e-9)
+        np.testing.assert_allclose(report.scores, of_batch @ of_validation, rtol=1e-9)
         assert int(given.side.samples) == 7
     moved = [
         (old - new).ravel()
         for old, new in zip(jax.tree.leaves(params), jax.tree.leaves(after), strict=True)
         if jnp.issubdtype(old.dtype, jnp.floating)
     ]
-    np.testing.assert_allclose(jnp.concatenate(moved), ours.T @ report.weights, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(jnp.concatenate(moved), of_batch.T @ report.weights, rtol=1e-8, atol=1e-9)
     np.testing.assert_array_equal(after["steps"], params["steps"])
     np.testing.assert_allclose(report.losses, squares(apply(params, batch[0]), batch[1]), rtol=1e-12)
     assert update._cache_size() == 1
@@ -65,15 +65,15 @@ def test_a_step_scores_by_exact_inner_products_and_follows_the_kept_gradient(app
 
 def test_samples_that_are_not_finite_count_for_nothing_on_both_sides():
     params, validation, batch = parameters(), data(6, seed=1), data(5)
-    theirs = gradients(chain, params, squares, tuple(part[1:] for part in validation)).sum(0)
-    ours = gradients(chain, params, squares, batch)
+    of_validation = gradients(chain, params, squares, tuple(part[1:] for part in validation)).sum(0)
+    of_batch = gradients(chain, params, squares, batch)
     broken = validation[0].at[0].set(jnp.nan), validation[1]
     given = lai_jax.summarize(chain, params, squares, *broken, estimator="exact")
     assert int(given.side.samples) == 5
     inputs = batch[0].at[2, 1].set(jnp.inf)
     update = lai_jax.curated_update(chain, squares, TX, estimator="exact")
     after, _, report = update(params, TX.init(params), given, inputs.at[2, 2].set(jnp.nan), batch[1])
-    expected = np.array(ours @ theirs)
+    expected = np.array(of_batch @ of_validation)
     expected[2] = np.nan
     np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
     assert not report.skipped
@@ -107,8 +107,8 @@ def test_what_no_trace_follows_is_scored():
     report = lai_jax.curated_update(solving, squares, TX, estimator="exact")(
         params, TX.init(params), given, *batch
     )[2]
-    theirs, ours = (gradients(solving, params, squares, side) for side in (validation, batch))
-    np.testing.assert_allclose(report.scores, ours @ theirs.sum(0), rtol=1e-9)
+    of_validation, of_batch = (gradients(solving, params, squares, side) for side in (validation, batch))
+    np.testing.assert_allclose(report.scores, of_batch @ of_validation.sum(0), rtol=1e-9)
 
 
 def test_the_validation_side_of_another_estimator_is_refused():

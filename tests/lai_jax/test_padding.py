@@ -67,7 +67,7 @@ def test_scores_do_not_depend_on_padding(estimator, positions, rows):
 
 def test_torch_and_jax_agree_on_a_mask():
     inputs, targets = padded(6, 1, FURTHER)
-    ours = lai_jax.trace(apply, PARAMS, loss, inputs, targets, valid=inputs["kept"])
+    by_jax = lai_jax.trace(apply, PARAMS, loss, inputs, targets, valid=inputs["kept"])
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -82,8 +82,8 @@ def test_torch_and_jax_agree_on_a_mask():
     batch = {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}
     model, labels = Model(), torch.from_numpy(np.array(targets))
     each = torch.nn.CrossEntropyLoss(reduction="none")
-    theirs = lai_torch.trace(model, each, batch, labels, valid=batch["kept"])
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
+    by_torch = lai_torch.trace(model, each, batch, labels, valid=batch["kept"])
+    for one, other in zip(by_jax.layers, by_torch.layers, strict=True):
         np.testing.assert_array_equal(one.valid, other.valid)
         np.testing.assert_allclose(one.activations, other.activations, rtol=1e-12)
 

@@ -54,7 +54,7 @@ def test_curated_steps_agree(name, estimator, options):
         estimator=NAMED[estimator](**options),
         generator=torch.Generator().manual_seed(1),
     )
-    weights, theirs = curator.score(*map(torch.from_numpy, batch))
+    weights, by_torch = curator.score(*map(torch.from_numpy, batch))
     drawn = curator.state_dict()["scorer"].get("sketch")
     sketch = None
     if drawn is not None:
@@ -71,17 +71,17 @@ def test_curated_steps_agree(name, estimator, options):
     )
     given = jax.jit(summarize)(*map(jnp.asarray, validation))
     update = lai_jax.curated_update(pair.apply, pair.jax_loss, TX, estimator=estimator)
-    ours = update(pair.params, TX.init(pair.params), given, *map(jnp.asarray, batch))[2]
-    np.testing.assert_allclose(ours.scores, theirs.scores.numpy(), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(ours.weights, weights.numpy(), rtol=1e-12)
+    by_jax = update(pair.params, TX.init(pair.params), given, *map(jnp.asarray, batch))[2]
+    np.testing.assert_allclose(by_jax.scores, by_torch.scores.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(by_jax.weights, weights.numpy(), rtol=1e-12)
     if estimator == "calibrated_lai":
-        np.testing.assert_allclose(given.layer_weights, theirs.layer_weights.numpy(), rtol=1e-9)
+        np.testing.assert_allclose(given.layer_weights, by_torch.layer_weights.numpy(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_routes_agree(name):
     pair = PAIRS[name]()
     batch = pair.batches[0]
-    theirs = lai_torch.routes(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), sketches=[2])
-    ours = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])
-    assert ours == theirs
+    by_torch = lai_torch.routes(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), sketches=[2])
+    by_jax = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])
+    assert by_jax == by_torch

@@ -132,12 +132,12 @@ def test_a_shuffling_loader_goes_by_torchs_seed_and_shuffles_anew():
     assert not torch.allclose(one[0], one[2])  # another epoch of the loader, in another order
 
 
-@pytest.mark.parametrize(("mine", "other"), [("lai", "ghost"), ("exact", "lai")])
-def test_a_state_of_another_estimator_is_refused_whole(mine, other):
+@pytest.mark.parametrize(("own", "other"), [("lai", "ghost"), ("exact", "lai")])
+def test_a_state_of_another_estimator_is_refused_whole(own, other):
     model = network()
-    saved, curator = (curated(model, data(9), estimator=name) for name in (other, mine))
+    saved, curator = (curated(model, data(9), estimator=name) for name in (other, own))
     saved.step(*data(6))
-    with pytest.raises(ValueError, match=f"state: expected that of a curator with estimator '{mine}', got"):
+    with pytest.raises(ValueError, match=f"state: expected that of a curator with estimator '{own}', got"):
         curator.load_state_dict(saved.state_dict())
     assert curator.steps == 0
 

@@ -40,8 +40,8 @@ def oracle_weights(layers):
     for a, g in layers:
         pairs = [(i, j) for i in range(len(a)) for j in range(len(a)) if i != j]
         ghost = np.array([(a[i] @ a[j]) * (g[i] @ g[j]) for i, j in pairs])
-        ours = np.array([(a[i] @ a[j]) * (last[i] @ last[j]) for i, j in pairs])
-        weights.append((ghost @ ours) / (ours @ ours))
+        lai_part = np.array([(a[i] @ a[j]) * (last[i] @ last[j]) for i, j in pairs])
+        weights.append((ghost @ lai_part) / (lai_part @ lai_part))
     return np.array(weights)
 
 
@@ -50,9 +50,9 @@ def test_scores_are_lai_with_weights_fitted_on_a_batch_of_the_validation_set():
     _, report = curated(model, validation).score(*batch)
     rows = [0, 2, 5, 8, 11, 14, 17]  # a batch's worth of the twenty, at equal distances
     weights = oracle_weights(explicit(model, validation[0][rows], validation[1][rows]))
-    theirs, ours = explicit(model, *validation), explicit(model, *batch)
-    kernels = [w * a @ b.T for w, (a, _), (b, _) in zip(weights, theirs, ours, strict=True)]
-    expected = (sum(kernels) * (theirs[-1][1] @ ours[-1][1].T)).sum(0)
+    sides = explicit(model, *validation), explicit(model, *batch)
+    kernels = [w * a @ b.T for w, (a, _), (b, _) in zip(weights, *sides, strict=True)]
+    expected = (sum(kernels) * (sides[0][-1][1] @ sides[1][-1][1].T)).sum(0)
     np.testing.assert_allclose(report.layer_weights.numpy(), weights, rtol=1e-10)
     np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
     assert weights[-1] == pytest.approx(1.0)
@@ -92,9 +92,9 @@ def test_samples_that_are_not_finite_are_not_calibrated_on():
 def slopes(kernels):
     """Fit, through zero, the slope of each second kernel on the first over all pairs of different samples."""
     found = []
-    for ours, ghost in kernels:
-        off = ~np.eye(len(ours), dtype=bool)
-        found.append((ghost[off] @ ours[off]) / (ours[off] @ ours[off]))
+    for lai_part, ghost in kernels:
+        off = ~np.eye(len(lai_part), dtype=bool)
+        found.append((ghost[off] @ lai_part[off]) / (lai_part[off] @ lai_part[off]))
     return np.array(found)
 
 
@@ -123,21 +123,21 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positi
     kernels = []
     for layer, a in ((model[0], inputs.numpy()), (model[2], hidden.numpy())):
         if positions == "tokens":
-            ours = np.einsum(
+            lai_part = np.einsum(
                 "ztjs,ztjs->zj", np.einsum("zti,jsi->ztjs", a, a) + 1, np.einsum("zti,jsi->ztjs", g, g)
             )
         elif positions == "mean":
-            ours = (a.mean(1) @ a.mean(1).T + 1) * (g.mean(1) @ g.mean(1).T)
+            lai_part = (a.mean(1) @ a.mean(1).T + 1) * (g.mean(1) @ g.mean(1).T)
         else:
             flat = [one.reshape(6, -1) for one in (a, g)]
-            ours = (flat[0] @ flat[0].T + 7) * (flat[1] @ flat[1].T)
-        kernels.append((ours, per_sample(model, spread, (inputs, targets), list(layer.parameters()))))
+            lai_part = (flat[0] @ flat[0].T + 7) * (flat[1] @ flat[1].T)
+        kernels.append((lai_part, per_sample(model, spread, (inputs, targets), list(layer.parameters()))))
     curator = lai_torch.Curator(
         model, spread, None, (inputs, targets), estimator=lai_torch.CalibratedLAI(positions=positions)
     )
     _, report = curator.score(inputs, targets)
     np.testing.assert_allclose(report.layer_weights.numpy(), slopes(kernels), rtol=1e-9)
-    weighted = sum(w * ours for w, (ours, _) in zip(slopes(kernels), kernels, strict=True))
+    weighted = sum(w * lai_part for w, (lai_part, _) in zip(slopes(kernels), kernels, strict=True))
     np.testing.assert_allclose(report.scores.numpy(), weighted.sum(0), rtol=1e-9)
     assert report.positions == positions
 

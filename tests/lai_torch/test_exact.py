@@ -42,8 +42,10 @@ def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
 def test_validation_is_chunked_exactly():
     model, validation, training = network(), data(13), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
-    torch.testing.assert_close(found, theirs @ mine.sum(0))
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+    )
+    torch.testing.assert_close(found, of_training @ of_validation.sum(0))
 
 
 class Doubled(torch.autograd.Function):
@@ -73,11 +75,13 @@ def test_where_forward_mode_is_missing_another_way_is_named(twice, method):
 
     model, validation, training = Custom().double(), data(7), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+    )
     assert found.method == method
     assert found.reason.startswith("forward: Doubled: You must implement the jvp function")
     assert ("double backward: not differentiable twice" in found.reason) == (not twice)
-    torch.testing.assert_close(found.scores, theirs @ mine.sum(0), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
 
 
 def test_the_operation_without_a_forward_mode_is_named():
@@ -91,8 +95,10 @@ def test_the_operation_without_a_forward_mode_is_named():
 
     model, validation, training = Distances().double(), data(7), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
-    torch.testing.assert_close(found.scores, theirs @ mine.sum(0), rtol=1e-10, atol=1e-10)
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+    )
+    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
     assert found.method == "reverse"
     assert "double backward: the derivative for '_cdist_backward' is not implemented" in found.reason
     assert "forward: Trying to use forward AD with _cdist_forward that does not support it" in found.reason
@@ -132,9 +138,9 @@ def test_a_recurrent_net_that_trace_refuses_is_scored():
 
     model = Recurrent().double()
     sides = [(torch.randn(n, 3, 4, dtype=torch.float64), torch.randint(3, (n,))) for n in (6, N)]
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
+    of_validation, of_training = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
     found = lai_torch.exact_scores(model, LOSS, *sides)
-    torch.testing.assert_close(found, theirs @ mine.sum(0), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
 
 
 OPTIMIZERS = {
@@ -295,8 +301,8 @@ def test_the_midpoint_of_a_summed_loss_takes_the_summed_step():
     with torch.no_grad():
         for p in middle.parameters():
             p -= 0.05 * p.grad
-    mine = per_sample_gradients(middle, LOSS, *validation, 7).sum(0)
-    expected = per_sample_gradients(model, LOSS, *training, N) @ mine
+    of_validation = per_sample_gradients(middle, LOSS, *validation, 7).sum(0)
+    expected = per_sample_gradients(model, LOSS, *training, N) @ of_validation
     found = lai_torch.exact_scores(
         model, LOSS, validation, training, at="midpoint", learning_rate=0.1, reduction="sum"
     )

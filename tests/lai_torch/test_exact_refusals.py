@@ -79,8 +79,10 @@ def test_a_loss_that_holds_weights_for_this_batch_alone_is_scored():
     model = Net()
     validation = data(N)
     found = lai_torch.exact_scores(model, lambda o, t: LOSS(o, t) * weights, validation, training)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, N) for side in (validation, training))
-    torch.testing.assert_close(found, weights * (theirs @ (weights[:, None] * mine).sum(0)))
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, N) for side in (validation, training)
+    )
+    torch.testing.assert_close(found, weights * (of_training @ (weights[:, None] * of_validation).sum(0)))
     assert plain.shape == found.shape
 
 
@@ -125,8 +127,8 @@ def test_tensors_of_inference_mode_are_scored_and_parameters_of_it_named():
         sides = data(9), data(N)
         found, frozen = lai_torch.exact_scores(model, LOSS, *sides), Net()
     sides = [tuple(tensor.clone() for tensor in side) for side in sides]
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
-    torch.testing.assert_close(found, theirs @ mine.sum(0))
+    of_validation, of_training = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
+    torch.testing.assert_close(found, of_training @ of_validation.sum(0))
     with pytest.raises(ValueError, match=r"parameter 'body\.weight' was made in inference mode"):
         lai_torch.exact_scores(frozen, LOSS, data(9), data(N))
 
@@ -141,9 +143,9 @@ def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_oth
     inputs[1] = torch.nan
     inputs[4] = 0.0  # the root of nothing has a finite value, and no slope
     found = lai_torch.exact_scores(model, rooted, validation, (inputs, targets), explain=True)
-    mine = per_sample_gradients(model, rooted, *validation, 9)
-    theirs = per_sample_gradients(model, rooted, inputs, targets, N)
-    expected = theirs @ mine.sum(0)
+    of_validation = per_sample_gradients(model, rooted, *validation, 9)
+    of_training = per_sample_gradients(model, rooted, inputs, targets, N)
+    expected = of_training @ of_validation.sum(0)
     assert torch.isnan(found.scores).tolist() == [j in {1, 4} for j in range(N)]
     torch.testing.assert_close(found.scores, expected, equal_nan=True)
 
@@ -164,11 +166,11 @@ def test_what_thaws_or_is_hooked_after_a_proof_is_seen(estimator):
     curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator, refresh=100)
 
     def check():
-        mine, theirs = (
+        of_validation, of_training = (
             per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
         )
         report = curator.score(*training)[1]
-        torch.testing.assert_close(report.scores, theirs @ mine.sum(0))
+        torch.testing.assert_close(report.scores, of_training @ of_validation.sum(0))
         return report.method
 
     assert check() == check() == "forward"
@@ -206,8 +208,10 @@ def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
     model, validation, training = Net(), data(9), data(N)
     monkeypatch.setitem(directional.METHODS, "forward", broken)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
-    torch.testing.assert_close(found.scores, theirs @ mine.sum(0))
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+    )
+    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0))
     assert found.method == "double backward"
     assert found.reason.startswith("forward: off by ")
 
@@ -236,8 +240,10 @@ def test_a_force_on_the_inputs_is_scored_and_is_nobodys_parameter():
 
     model, validation, training = Force(), data(9), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    mine, theirs = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training))
-    torch.testing.assert_close(found.scores, theirs @ mine.sum(0))
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
+    )
+    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0))
     assert found.method == "double backward"
 
 

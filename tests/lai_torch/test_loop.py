@@ -16,8 +16,8 @@ from tests.lai_torch.support import LOSS, curated, data, network, sgd
 
 
 def same(left, right):
-    for mine, theirs in zip(left.parameters(), right.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
+    for before, after in zip(left.parameters(), right.parameters(), strict=True):
+        assert torch.equal(before, after)
 
 
 def test_exact_and_midpoint_estimators_are_the_exact_scores():
@@ -116,8 +116,7 @@ def test_accumulated_steps_are_one_step_on_their_mean():
     optimizer = sgd(twin)
     (sum(LOSS(twin(x), y).mean() for x, y in parts) / 3).backward()
     optimizer.step()
-    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
 def test_a_dropped_micro_batch_leaves_the_others_gradient():
@@ -130,8 +129,7 @@ def test_a_dropped_micro_batch_leaves_the_others_gradient():
     optimizer = sgd(twin)
     (LOSS(twin(part[0]), part[1]).mean() / 2).backward()
     optimizer.step()
-    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
 def test_a_grad_scaler_changes_no_score_and_no_step():
@@ -166,8 +164,7 @@ def test_a_compiled_model_is_curated():
         left = lai_torch.Curator(compiled, LOSS, sgd(model), validation).step(*batch)
         right = lai_torch.Curator(twin, LOSS, sgd(twin), validation).step(*batch)
         torch.testing.assert_close(left.scores, right.scores)
-    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
 def test_scoring_is_as_if_it_had_not_happened():

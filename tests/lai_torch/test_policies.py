@@ -30,10 +30,10 @@ def test_a_policy_sees_what_its_signature_names():
 
 def test_what_a_partial_has_given_is_not_given_again():
     def policy(scores, step):
-        assert step == "mine"
+        assert step == "chosen"
         return lai.keep_positive(scores)
 
-    curated(network(), data(9), policy=functools.partial(policy, step="mine")).step(*data(6))
+    curated(network(), data(9), policy=functools.partial(policy, step="chosen")).step(*data(6))
 
 
 def test_a_policy_that_needs_something_else_is_refused():

@@ -140,8 +140,8 @@ def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
     for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
         owner.load_state_dict(state)
     assert stepped(resumed[2], batches, SAVED) == expected[SAVED:]
-    for mine, theirs in zip(resumed, whole, strict=True):
-        assert plain(mine.state_dict()) == plain(theirs.state_dict())
+    for half, uninterrupted in zip(resumed, whole, strict=True):
+        assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
 
 
 @pytest.mark.parametrize(

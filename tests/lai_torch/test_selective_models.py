@@ -274,5 +274,4 @@ def test_several_final_layers_need_a_name():
         for twin, backward in zip(twins, ("selective", "kept"), strict=True)
     ]
     torch.testing.assert_close(reports[0].scores, reports[1].scores)
-    for mine, theirs in zip(*(twin.parameters() for twin in twins), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(*(list(twin.parameters()) for twin in twins))

@@ -146,14 +146,14 @@ def test_nothing_is_left_behind(backward, fails_at):
         with pytest.raises(KeyError, match="the model's own"):
             lai_torch.selfcheck(model, LOSS, *batch, backward=backward)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(p.grad is mine for p, mine in zip(model.parameters(), kept, strict=True))
+    assert all(p.grad is held for p, held in zip(model.parameters(), kept, strict=True))
     after = (model.state_dict(), kept, [module.training for module in model.modules()])
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
     model, batch = Noisy().double(), data()
-    model.body.weight.grad = mine = torch.ones_like(model.body.weight)
+    model.body.weight.grad = held = torch.ones_like(model.body.weight)
     state, calls = torch.get_rng_state(), float(model.calls)
 
     def broken(self, value, rows):
@@ -163,7 +163,7 @@ def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
     monkeypatch.setattr(SampleAxis, "kept", broken)
     with pytest.raises(RuntimeError, match="broken"):
         lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
-    assert model.body.weight.grad is mine
+    assert model.body.weight.grad is held
     assert model.head.weight.grad is None
     assert torch.equal(torch.get_rng_state(), state)
     assert float(model.calls) == calls

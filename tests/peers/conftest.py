@@ -1,4 +1,4 @@
-"""Warnings that the peers' ways of working raise, and that say nothing about ours."""
+"""Warnings that the peers' ways of working raise, and that say nothing about this project's."""
 
 import warnings
 from collections.abc import Iterator

@@ -43,7 +43,7 @@ def test_our_own_refusal_is_told_from_a_crash_and_from_a_wrong_number():
     assert verdict(lambda: lai.keep_top(torch.ones(3), 2.0)) == "refused"
     assert verdict(lambda: lai.keep_top(None, 0.5)) in {"refused", "crash"}
     assert verdict(lambda: torch.ones(2) @ torch.ones(3)) == "crash"
-    assert verdict(lambda: int("x")) == "crash"  # a ValueError, and not ours
+    assert verdict(lambda: int("x")) == "crash"  # a ValueError, and not this library's
     assert verdict(lambda: 0.1) == "wrong"
     assert verdict(lambda: float("nan")) == "wrong"
     assert verdict(lambda: 1e-9) == "exact"

@@ -1,4 +1,4 @@
-"""What a page typesets as the paper's is the paper's: its displays word for word, all else marked as ours."""
+"""What a page typesets as the paper's is the paper's: its displays word for word, all else marked."""
 
 import re
 import tomllib

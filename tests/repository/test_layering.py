@@ -85,7 +85,7 @@ def borrowed(path: Path, text: str) -> list[str]:
 
 
 def engine_of(path: Path, text: str) -> list[str]:
-    """Name what a file of an adapter imports of the core's private packages; `_adapters` is theirs."""
+    """Name what a file of an adapter imports of the core's private packages; `_adapters` is for adapters."""
     named = [
         name
         for node in ast.walk(ast.parse(text))

@@ -1,7 +1,7 @@
 """The noise and variance bounds on generated networks, for the thorough run.
 
 Jacobians are the networks' own: ``Diag(gates) W'`` of every sample. Their mean over a batch is the
-systematic part; where a bound is about independent noise, layers and both samples draw theirs
+systematic part; where a bound is about independent noise, layers and both samples draw their own
 independently from the batch.
 """
 

@@ -48,20 +48,20 @@ def stepped(
     derivative of that step, per unit of the largest learning rate, in the batch's gradient.
     """
     names = {id(parameter): name for name, parameter in function.parameters().items()}
-    mine = [
+    stepped = [
         (names[id(parameter)], parameter, group)
         for group in optimizer.param_groups
         for parameter in group["params"]
         if id(parameter) in names and names[id(parameter)] in gradients
     ]
-    if not mine:
+    if not stepped:
         msg = "optimizer: expected one that steps on parameters of the model, got one that holds none of them"
         raise ValueError(msg)
-    clipped, unclip = _clip({name: gradients[name] for name, _, _ in mine}, max_norm)
+    clipped, unclip = _clip({name: gradients[name] for name, _, _ in stepped}, max_norm)
     after = {**point, **_take(optimizer, names, point, clipped)}
     moved = [
         _Moved(name, point[name], group, optimizer.state.get(parameter, {}), clipped[name])
-        for name, parameter, group in mine
+        for name, parameter, group in stepped
     ]
     largest = max((float(group["lr"]) for group in optimizer.param_groups), default=0.0)
 

@@ -13,7 +13,7 @@ class OwnAutocast(TorchFunctionMode):
     """Watches a forward pass that is called outside autocast; at the end warns if one was inside.
 
     What is scored is the function that trains, so that it is left as it is: the model computes in few
-    digits, the products of what it computed have all of theirs.
+    digits, the products of what it computed have all of them.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ LOSSES = (
 
 
 class Curated:
-    """What makes a Trainer train on the samples of each step that help: `class Mine(Curated, MyTrainer)`.
+    """Makes a Trainer train on the samples of a step that help: `class CuratedTrainer(Curated, MyTrainer)`.
 
     Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules.
 

@@ -23,19 +23,21 @@ def trace(n, t, widths, outputs):
     n=SIZES, m=SIZES, t=st.one_of(st.none(), SIZES), outputs=SIZES, widths=st.lists(st.tuples(SIZES, SIZES))
 )
 def test_costs_are_those_of_the_products(n, m, t, outputs, widths):
-    ours, theirs = trace(n, t, widths, outputs), trace(m, t, widths, outputs)
+    training, validation = trace(n, t, widths, outputs), trace(m, t, widths, outputs)
     positions, read = t or 1, sum(d for d, _ in widths) + 3
-    assert summary_cost(ours, "lai") == n * positions * outputs * read
-    assert summary_cost(ours, "lai", positions="mean") == n * outputs * read
-    assert summary_cost(ours, "lli") == n * positions * outputs * 3
+    assert summary_cost(training, "lai") == n * positions * outputs * read
+    assert summary_cost(training, "lai", positions="mean") == n * outputs * read
+    assert summary_cost(training, "lli") == n * positions * outputs * 3
     matrices = [*widths, (3, outputs)]
-    assert summary_cost(ours, "ghost") == n * positions * sum(d * d_out for d, d_out in matrices)
-    assert pairwise_cost(theirs, ours, "lai") == m * n * positions**2 * (read + outputs)
-    assert pairwise_cost(theirs, ours, "lai", positions="mean") == m * n * (read + outputs)
-    assert pairwise_cost(theirs, ours, "lai", positions="flatten") == m * n * positions * (read + outputs)
-    assert pairwise_cost(theirs, ours, "lli") == m * n * positions**2 * (3 + outputs)
+    assert summary_cost(training, "ghost") == n * positions * sum(d * d_out for d, d_out in matrices)
+    assert pairwise_cost(validation, training, "lai") == m * n * positions**2 * (read + outputs)
+    assert pairwise_cost(validation, training, "lai", positions="mean") == m * n * (read + outputs)
+    assert pairwise_cost(validation, training, "lai", positions="flatten") == m * n * positions * (
+        read + outputs
+    )
+    assert pairwise_cost(validation, training, "lli") == m * n * positions**2 * (3 + outputs)
     both = m * n * positions**2 * sum(d + d_out for d, d_out in matrices)
-    assert pairwise_cost(theirs, ours, "ghost") == both
+    assert pairwise_cost(validation, training, "ghost") == both
 
 
 def test_what_has_no_cost_is_refused():

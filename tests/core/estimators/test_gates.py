@@ -103,11 +103,11 @@ def test_scores_without_oneself(backend, seed):
 @given(seed=seeds)
 def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
     rng = np.random.default_rng(seed)
-    weight, theirs, ours = (rng.standard_normal(size) for size in ((4, 3), (2, 3), (3, 3)))
+    weight, slopes_z, slopes_j = (rng.standard_normal(size) for size in ((4, 3), (2, 3), (3, 3)))
     norms = squared_column_norms(backend.array(weight))
-    found = gate_factors(backend.array(theirs), backend.array(ours), norms, width=4)
+    found = gate_factors(backend.array(slopes_z), backend.array(slopes_j), norms, width=4)
     for z, j in np.ndindex(2, 3):
-        left, right = (slopes[:, None] * weight.T for slopes in (theirs[z], ours[j]))
+        left, right = (slopes[:, None] * weight.T for slopes in (slopes_z[z], slopes_j[j]))
         assert backend.numpy(found)[z, j] == pytest.approx(np.trace(left.T @ right) / 4, rel=1e-9)
 
 
@@ -170,7 +170,7 @@ def test_ghost_on_average_over_column_directions(seed, rows):
 
 @pytest.mark.equation("gate-corrected")
 def test_counterexample_columns_with_a_preferred_direction():
-    """Both columns along the first axis, gradients along the second: Ghost's lower layer is 0, ours 1."""
+    """Both columns along the first axis, gradients along the second: below, 0 for Ghost, 1 here."""
     one, weight = np.ones((1, 1)), np.array([[1.0, 1.0], [0.0, 0.0]])
     g = np.array([[0.0, 1.0]])
     layers = [lai.LayerTrace(one, g @ weight), lai.LayerTrace(np.zeros((1, 2)), g)]
@@ -199,13 +199,13 @@ def test_it_is_ghost_in_linear_networks_of_scaled_orthogonal_layers(backend, see
 @given(seed=seeds)
 def test_one_steps_error_is_within_its_bound(backend, seed):
     rng = np.random.default_rng(seed)
-    weight, theirs, ours = (rng.standard_normal(size) for size in ((3, 4), (5, 4), (5, 4)))
+    weight, slopes_z, slopes_j = (rng.standard_normal(size) for size in ((3, 4), (5, 4), (5, 4)))
     g, h = rng.standard_normal((2, 5, 3))
-    inputs = [backend.array(array) for array in (weight, theirs, ours, g, h)]
+    inputs = [backend.array(array) for array in (weight, slopes_z, slopes_j, g, h)]
     errors, bounds = (backend.numpy(side) for side in gate_step_error(*inputs))
     for index in range(5):
-        below = [s * (v @ weight) for s, v in ((theirs[index], g[index]), (ours[index], h[index]))]
-        gamma = np.sum(weight**2 * theirs[index] * ours[index]) / 3
+        below = [s * (v @ weight) for s, v in ((slopes_z[index], g[index]), (slopes_j[index], h[index]))]
+        gamma = np.sum(weight**2 * slopes_z[index] * slopes_j[index]) / 3
         assert errors[index] == pytest.approx(
             abs(below[0] @ below[1] - gamma * (g[index] @ h[index])), rel=1e-8
         )

@@ -50,11 +50,11 @@ def listed_scores(sides, positions, sketches, weights=None):
     """Return LAI's scores under each sketch, `(sketches, n)`."""
     scores = []
     for sketch in sketches:
-        theirs, ours = (
+        validation, training = (
             [*side[:-1], replace(side[-1], output_gradients=side[-1].output_gradients @ sketch.T)]
             for side in sides
         )
-        scores.append(explicit.lai_kernel(theirs, ours, positions, weights).sum(0))
+        scores.append(explicit.lai_kernel(validation, training, positions, weights).sum(0))
     return np.array(scores)
 
 
@@ -155,9 +155,9 @@ def test_the_chance_to_share_a_group_counts_the_padding(d, seed):
 
 def bound(sides, width):
     """Return (|M|^2 + tr M^2) / width of each training sample, M built entry by entry."""
-    theirs = sum(np.outer(g, a) for g, a in positions_of(sides[0]))
-    ours = [positions_of([replace(layer, **rows(layer, j)) for layer in sides[1]]) for j in range(2)]
-    products = [theirs @ sum(np.outer(a, g) for g, a in sample) for sample in ours]
+    validation = sum(np.outer(g, a) for g, a in positions_of(sides[0]))
+    training = [positions_of([replace(layer, **rows(layer, j)) for layer in sides[1]]) for j in range(2)]
+    products = [validation @ sum(np.outer(a, g) for g, a in sample) for sample in training]
     return np.array([(np.sum(M * M) + np.trace(M @ M)) / width for M in products])
 
 

@@ -67,7 +67,7 @@ def _read_by_sample(eqn: Any, data: Value, indices: Value, outside: list[int]) -
 
 
 def row_column(eqn: Any, values: Sequence[Value]) -> tuple[int, int] | None:
-    """Return which column of the indices counts the samples, and along which axis of theirs; None if none."""
+    """Return which column of the indices counts the samples, and along which of their axes; None if none."""
     data, indices = values[:2]
     numbers = eqn.params["dimension_numbers"]
     samples = data.sample_axis
