@@ -13,7 +13,7 @@ for every value and inside every compiler.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxtyping import Float
@@ -24,18 +24,37 @@ from lai_core._engine.namespace import Array, DType, Namespace, cast, itemsize, 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where and how to compute: the namespace, the accumulation type, the bytes for temporaries."""
+    """Where and how to compute: the namespace, the accumulation type, the bytes for temporaries.
+
+    `memory_budget` is the caller's, as errors name it; of its equal `parts` this work has one.
+    """
 
     xp: Namespace
     dtype: DType
     memory_budget: int
+    parts: int = 1
+
+    def half(self) -> "Workspace":
+        """Return one half, for work beside which as much again is alive."""
+        return replace(self, parts=2 * self.parts)
+
+    def budget_of(self, entries: int) -> int:
+        """Return the budget of which this work's part holds so many numbers."""
+        return entries * itemsize(self.xp, self.dtype) * self.parts
+
+    def holds(self, entries: int) -> bool:
+        """Whether so many numbers fit."""
+        return self.budget_of(entries) <= self.memory_budget
+
+    def too_small(self, what: str, entries: int) -> ValueError:
+        """Build the error of a step that cannot do with less."""
+        return over_budget(what, self.budget_of(entries), self.memory_budget, "raise it")
 
     def fit(self, entries: int, most: int, what: str) -> int:
         """Return how many units of `entries` numbers each fit the budget, at most `most`."""
-        needed = entries * itemsize(self.xp, self.dtype)
-        if needed > self.memory_budget:
-            raise over_budget(what, needed, self.memory_budget, "raise it")
-        return min(most, self.memory_budget // needed)
+        if not self.holds(entries):
+            raise self.too_small(what, entries)
+        return min(most, self.memory_budget // self.budget_of(entries))
 
     def fit_both(
         self, entries: Callable[[int, int], int], rows: int, columns: int, what: str
@@ -49,14 +68,13 @@ class Workspace:
         """
         # A block of r x c pairs keeps r c products alive, and what both sides' samples are laid out as. Each
         # cut halves one side: what fits is found in log2(rows) + log2(columns) steps, by shapes alone.
-        size = itemsize(self.xp, self.dtype)
-        while entries(rows, columns) * size > self.memory_budget:
+        while not self.holds(entries(rows, columns)):
             if rows > 1:
                 rows = (rows + 1) // 2
             elif columns > 1:
                 columns = (columns + 1) // 2
             else:
-                raise over_budget(what, entries(1, 1) * size, self.memory_budget, "raise it")
+                raise self.too_small(what, entries(1, 1))
         return rows, columns
 
 

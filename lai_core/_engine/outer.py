@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import over_budget
 from lai_core._engine.factors import by_group, of_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, itemsize, matmul
+from lai_core._engine.namespace import Array, cast, matmul
 from lai_core._engine.pairs import Factors, scaled
 
 
@@ -36,8 +35,7 @@ class OuterGradient(Factors):
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of every sample's gradient with a `total`."""
-        entries = self.factor_entries() + 3 * self.positions * self.height
-        chunks = spans(self.samples, self._chunk(entries, work))
+        chunks = spans(self.samples, self._chunk(self._along_entries(), work))
         parts = [self._along(direction, chunk, work) for chunk in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
@@ -70,6 +68,10 @@ class OuterGradient(Factors):
             pulled = pulled + offset * self.constant
         return pulled
 
+    def _along_entries(self) -> int:
+        """Numbers that one sample takes in `along`: its factors, and what the columns make of the total."""
+        return self.factor_entries() + 3 * self.positions * self.height
+
     def _chunk(self, entries: int, work: Workspace) -> int:
         """How many samples fit the budget, at `entries` numbers each."""
         return work.fit(entries, self.samples, "one sample's positions")
@@ -89,13 +91,15 @@ class OuterGradient(Factors):
         """Return the inner products with the summed `validation` gradient, in parts that fit the budget."""
         # Scores are sums over the summed gradient's entries: where it is too large, its two halves are summed
         # and multiplied one after the other, each cut again until it fits. Alive are the sum, one chunk's
-        # share of it while the two are added, and as much again for the factors.
-        needed = 4 * self.total_entries() * itemsize(work.xp, work.dtype)
-        if needed <= work.memory_budget:
-            half = replace(work, memory_budget=work.memory_budget // 2)
+        # share of it while the two are added, and as much again for the factors of a sample or more.
+        half, factors = work.half(), self._along_entries()
+        if isinstance(validation, OuterGradient):
+            factors = max(factors, validation.factor_entries())
+        needed = max(4 * self.total_entries(), 2 * factors)
+        if work.holds(needed):
             return self.along(validation.total(half), half)
         if not isinstance(validation, OuterGradient) or self._is_one_row():
-            raise over_budget("one row of a summed gradient", needed, work.memory_budget, "raise it")
+            raise work.too_small("one row of a summed gradient", needed)
         halves = zip(self._halves(), validation._halves(), strict=True)
         first, second = (own.scores(other, work) for own, other in halves)
         return first + second

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import built, by_group, by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, is_array, itemsize, matmul
+from lai_core._engine.namespace import Array, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
@@ -95,19 +95,20 @@ class Factors(ParameterGradient):
         """Yield the inner products, built or by pairs of positions, whichever the shapes make cheaper.
 
         Pairs of positions cost `n_val n t t' (d_in + d_out)` multiply-adds. Building the gradients
-        costs `(n_val t + n t' + n_val n) d_out d_in / groups`; they are built a few rows at a time. They
-        are built too where the positions of one pair of samples would not fit the budget.
+        costs `(n_val t + n t' + n_val n) d_out d_in / groups`; they are built a few rows at a time. Where
+        the budget does not hold both, the one that needs less is taken.
         """
         pair, own, other = self._pair_entries(training), self.factor_entries(), training.factor_entries()
         # A pair by positions: sum_tt' <a_zt, a_jt'> <g_zt, g_jt'>, d_in + d_out multiply-adds a term.
         # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
         # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
-        fits = (pair + own + other) * itemsize(work.xp, work.dtype) <= work.memory_budget
-        building = self._built_cost(training) < self.pairwise_cost(training) or not fits
+        products, rows = pair + own + other, 1 + 2 * self.widest + own + other
+        cheaper = self._built_cost(training) < self.pairwise_cost(training)
+        building = cheaper if work.holds(max(products, rows)) else rows < products
         if not building:
-            pair_rows = training.samples * training.positions, self.samples * self.positions
+            counts = training.samples * training.positions, self.samples * self.positions
             one, two = (
-                side.side_by_side(rows, work) for side, rows in zip((self, training), pair_rows, strict=True)
+                side.side_by_side(count, work) for side, count in zip((self, training), counts, strict=True)
             )
             if len(one.columns) == len(two.columns) == 1 < len(self.columns):
                 yield from one.blocks(two, work)
@@ -167,19 +168,20 @@ class Factors(ParameterGradient):
         """Return the inner product of sample j's gradient with sample j's of `training`.
 
         By pairs of positions, `n t t' (d_in + d_out)` multiply-adds, or built a few rows at a time,
-        `n (t + t') d_out d_in / groups`, whichever is cheaper; built too where one pair of samples'
-        positions would not fit the budget.
+        `n (t + t') d_out d_in / groups`, whichever is cheaper; where the budget does not hold both, the
+        one that needs less.
         """
         t, u = self.positions, training.positions
         factors, pair = self.factor_entries() + training.factor_entries(), self._pair_entries(training)
-        building = (t + u + 1) * self.total_entries() < t * u * (self.width + self.height)
-        fits = (factors + pair) * itemsize(work.xp, work.dtype) <= work.memory_budget
-        if fits and not building:
+        cheaper = (t + u + 1) * self.total_entries() < t * u * (self.width + self.height)
+        row = 3 * self.widest
+        building = cheaper if work.holds(factors + max(pair, row)) else row < pair
+        if not building:
             n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
             parts = [self._paired_positions(training, chunk, work) for chunk in spans(self.samples, n)]
         else:
             rows, n = work.fit_both(
-                lambda rows, n: n * (factors + 3 * rows * self.widest),
+                lambda rows, n: n * (factors + rows * row),
                 self.height // self.groups,
                 self.samples,
                 "one pair of samples",
@@ -218,8 +220,7 @@ class Factors(ParameterGradient):
         if self.groups > 1 or blocks == 1 or not all(map(is_array, self.columns)):  # patches are not
             return self
         entries = self.samples * self.positions * sum(int(block.shape[2]) for block in self.columns)
-        held = 4 * entries * itemsize(work.xp, work.dtype)
-        if entries * rows > FEW * blocks or held > work.memory_budget:
+        if entries * rows > FEW * blocks or not work.holds(4 * entries):
             return self
         scales = self.scales or (None,) * len(self.columns)
         columns = [scaled(block, scale) for block, scale in zip(self.columns, scales, strict=True)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, Namespace, add_rows, cast, device_of, itemsize, matmul
+from lai_core._engine.namespace import Array, Namespace, add_rows, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 
 
@@ -82,7 +82,7 @@ class ReadGradient:
     def _scattered(self, work: Workspace) -> Array | None:
         """Return the gradient of the table by a namespace's own sum over ids, where it has one that fits."""
         n, t, d = self.gradients.shape
-        if (4 * n * t + self.rows) * d * itemsize(work.xp, work.dtype) > work.memory_budget:
+        if not work.holds((4 * n * t + self.rows) * d):
             return None
         return add_rows(work.xp, self.rows, *self.flat(work))
 
@@ -137,7 +137,7 @@ class TableGradient(ParameterGradient):
         """Yield the inner products over all pairs of uses, in blocks that fit the budget."""
         # Alive for a pair of uses: ids that are compared, products, those of equal ids, sums; of each side
         # its entries as they come, trained and transposed, or a layer's factors.
-        half = replace(work, memory_budget=max(work.memory_budget // 2, 1))
+        half = work.half()
         pair = 2 + 4 * self._longest() * training._longest()
         own, other = self._factor_entries(), training._factor_entries()
         rows, columns = half.fit_both(
@@ -209,7 +209,7 @@ class TableGradient(ParameterGradient):
         if not isinstance(validation, TableGradient):
             return super().scores(validation, work)
         # Half of the budget for the sum, the parts that it is joined of and a use's share; half for the rest.
-        half = replace(work, memory_budget=max(work.memory_budget // 2, 1))
+        half = work.half()
         columns = half.fit(4 * self.reads[0].rows, self.width, "one column of the summed gradient")
         found: Any = 0.0
         for span in spans(self.width, columns):

@@ -248,7 +248,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a budget too small to score": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=8),
         ValueError,
-        "memory_budget: expected at least 136 bytes for one pair of samples, got 8; raise it",
+        "memory_budget: expected at least 120 bytes for one pair of samples, got 8; raise it",
     ),
     "a budget that is no number": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=1e9),

@@ -5,13 +5,11 @@ times the columns at position t. Signs s add :math:`s_i s_k M_{ik}` for every tw
 :math:`M = \sum_t u_t g_t^\top`, and the variance is :math:`\sum_{i \ne k} (M_{ik}^2 + M_{ik} M_{ki})`.
 """
 
-from dataclasses import replace
-
 from jaxtyping import Float
 
 from lai_core._engine.factors import by_group
 from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cast, itemsize, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, matmul
 from lai_core._engine.outer import OuterGradient
 
 
@@ -37,7 +35,7 @@ def sketch(
 ) -> Float[Array, "n width"]:
     """Add the signed entries of every row up in `width` groups, as many rows at once as fit."""
     xp, (count, outputs) = work.xp, rows.shape
-    most = max(work.fit(4 * -(-outputs // width) * width, count, "one position's outputs"), 1)
+    most = work.fit(4 * -(-outputs // width) * width, count, "one position's outputs")
     parts = [
         xp.sum(grouped(xp, cast(xp, rows[part, ...], work.dtype) * signs, permutation, width), axis=-1)
         for part in spans(count, most)
@@ -59,7 +57,7 @@ def spread(
     numbers each, the positions share the signs.
     """
     xp, t, size = work.xp, training.positions * training.height // outputs, -(-outputs // width)
-    half = replace(work, memory_budget=max(work.memory_budget // 2, 1))
+    half = work.half()
     if isinstance(validation, OuterGradient) and _is_summed(validation, training, work):
         validation = validation.total(half)
     # Alive for each sample: u and g as they are, permuted, laid out by groups (6 t width size), its factors
@@ -91,7 +89,7 @@ def spread(
 
 def _is_summed(validation: OuterGradient, training: OuterGradient, work: Workspace) -> bool:
     """Whether the summed validation gradient fits and is the cheaper way."""
-    fits = 4 * training.total_entries() * itemsize(work.xp, work.dtype) <= work.memory_budget
+    fits = work.holds(4 * training.total_entries())
     return fits and validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training)
 
 

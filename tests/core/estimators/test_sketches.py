@@ -222,6 +222,21 @@ def test_a_summary_gives_the_same_variance(backend):
 
 
 @pytest.mark.parametrize(
+    ("samples", "budget", "message"),
+    [
+        (0, 2**20, "output_gradients: expected every axis to have at least one entry, got shape (0, 6)"),
+        (3, 0, "memory_budget: expected a positive number of bytes, got 0"),
+        (3, 127, "memory_budget: expected at least 192 bytes for one position's outputs, got 127; raise it"),
+    ],
+)
+def test_a_sketch_of_nothing_or_in_no_room_is_refused(samples, budget, message):
+    """Four times the six outputs of a position, of eight bytes."""
+    side = lai.Trace([lai.LayerTrace(np.ones((samples, 2)), np.ones((samples, 6)))])
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        sketch_outputs(side, np.ones(6), np.arange(6), width=3, memory_budget=budget)
+
+
+@pytest.mark.parametrize(
     ("layout", "budget"),
     [(SIX_OUTPUTS, 6000), (SIX_OUTPUTS, 2**15), (THIRTY_OUTPUTS, 9000), (THIRTY_OUTPUTS, 2**17)],
     ids=["rows cut", "samples cut", "no summed gradient", "a summed gradient"],

@@ -1,0 +1,306 @@
+"""What gradients answer, against gradients built entry by entry, from the fewest bytes to enough."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core._engine.gradients import (
+    ParameterGradient,
+    VectorGradient,
+    Workspace,
+    column_sums,
+    inner_products,
+)
+from lai_core._engine.namespace import namespace_of
+from lai_core._engine.outer import OuterGradient
+from lai_core.records._table import ReadGradient, TableGradient
+
+XP = namespace_of({"numpy": np.ones(1)})
+DRAWS = np.random.default_rng(0)
+
+
+def work(numbers: float = 2.0**20) -> Workspace:
+    """Return room for so many numbers of eight bytes."""
+    return Workspace(XP, np.dtype(np.float64), int(8 * numbers))
+
+
+@dataclass
+class Case:
+    """Two sides' gradients of one parameter, and the same built: `(samples, entries)`."""
+
+    validation: ParameterGradient
+    training: ParameterGradient
+    built: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def kernel(self) -> np.ndarray:
+        return self.built[0] @ self.built[1].T
+
+
+def matrix(rows: np.ndarray, blocks: list[np.ndarray], constant: Any, scales: Any, groups: int) -> np.ndarray:
+    """Add up `rows_t columns_t^T` one entry after the other; a scale is a factor of its block."""
+    n, t, height = rows.shape
+    scales = scales or [1.0] * len(blocks)
+    found = []
+    for block, scale in zip(blocks, scales, strict=True):
+        high, wide = height // groups, block.shape[2] // groups
+        entries = np.zeros((n, height, wide))
+        for sample, position, row, column in np.ndindex(n, t, height, wide):
+            entry = block[sample, position, row // high * wide + column]
+            entries[sample, row, column] += rows[sample, position, row] * entry * scale
+        found.append(entries.reshape(n, -1))
+    if constant is not None:
+        found.append(rows.sum(1) * constant)
+    return np.concatenate(found, axis=1)
+
+
+def outer(
+    samples: int, positions: int, height: int, widths: tuple[int, ...], **options: Any
+) -> tuple[OuterGradient, np.ndarray]:
+    rows = DRAWS.normal(size=(samples, positions, height))
+    blocks = [DRAWS.normal(size=(samples, positions, width)) for width in widths]
+    gradient = OuterGradient(rows, tuple(blocks), **options)
+    return gradient, matrix(rows, blocks, gradient.constant, gradient.scales, gradient.groups)
+
+
+def pair(one: tuple[Any, np.ndarray], two: tuple[Any, np.ndarray]) -> Case:
+    return Case(one[0], two[0], (one[1], two[1]))
+
+
+def vector(samples: int, width: int) -> tuple[VectorGradient, np.ndarray]:
+    values = DRAWS.normal(size=(samples, width))
+    return VectorGradient(values), values
+
+
+def table(samples: int, reads: tuple[int, ...], layers: tuple[int, ...], rows: int = 5, width: int = 3):
+    """Return a table that is read at some positions of each use, and a layer's matrix at some others."""
+    used, tied = [], []
+    found = np.zeros((samples, rows, width))
+    for positions in reads:
+        ids, gradients = (
+            DRAWS.integers(-1, rows + 1, (samples, positions)),
+            DRAWS.normal(size=(samples, positions, width)),
+        )
+        used.append(ReadGradient(ids, gradients, rows, 2))
+        for sample, position in np.ndindex(samples, positions):
+            if 0 <= ids[sample, position] < rows and ids[sample, position] != 2:
+                found[sample, ids[sample, position]] += gradients[sample, position]
+    for positions in layers:
+        gradient, dense = outer(samples, positions, rows, (width,))
+        tied.append(gradient)
+        found += dense.reshape(found.shape)
+    return TableGradient(tuple(used), tuple(tied)), found.reshape(samples, -1)
+
+
+def convolution(samples: int) -> tuple[ParameterGradient, np.ndarray]:
+    """Return a kernel of 3 on maps of 2 channels and length 5, padded by 1 before, with a stride of 2."""
+    maps, gradients = DRAWS.normal(size=(samples, 2, 5)), DRAWS.normal(size=(samples, 3, 2))
+    trace = lai.ConvolutionTrace(maps, gradients, kernel=(3,), stride=(2,), padding=((1, 0),))
+    padded = np.concatenate([np.zeros((samples, 2, 1)), maps], axis=2)
+    found = np.zeros((samples, 3, 3, 2))
+    for sample, place, row, offset, channel in np.ndindex(samples, 2, 3, 3, 2):
+        found[sample, row, offset, channel] += (
+            gradients[sample, row, place] * padded[sample, channel, 2 * place + offset]
+        )
+    return trace.parameter_gradients(work())["weight"], found.reshape(samples, -1)
+
+
+SCALED = {"constant": 0.5, "scales": (2.0, -1.0)}
+CASES = {
+    "a vector": pair(vector(3, 4), vector(5, 4)),
+    "one position": pair(outer(3, 1, 4, (3,)), outer(5, 1, 4, (3,))),
+    "positions": pair(outer(3, 2, 6, (7,)), outer(5, 3, 6, (7,))),
+    "equal positions": pair(outer(3, 2, 6, (7,)), outer(5, 2, 6, (7,))),
+    "many positions": pair(outer(3, 11, 2, (3,)), outer(5, 13, 2, (3,))),
+    "blocks": pair(outer(3, 2, 4, (2, 3), constant=1.0), outer(5, 2, 4, (2, 3), **SCALED)),
+    "blocks at many positions": pair(
+        outer(3, 11, 2, (2, 3), constant=1.0), outer(5, 13, 2, (2, 3), **SCALED)
+    ),
+    "groups": pair(outer(3, 2, 4, (6,), groups=2), outer(5, 3, 4, (6,), groups=2)),
+    "groups at many positions": pair(outer(3, 11, 4, (6,), groups=2), outer(5, 13, 4, (6,), groups=2)),
+    "a convolution": pair(convolution(3), convolution(5)),
+    "a table": pair(table(3, (2, 3), ()), table(5, (2, 3), ())),
+    "a table that is a layer's matrix": pair(table(3, (2,), (2,)), table(5, (2,), (2,))),
+}  # fmt: skip
+"""Lengths are different where they may be, so that none stands in for another."""
+
+
+def first(gradient: Any, count: int) -> Any:
+    """Keep the first samples."""
+    if isinstance(gradient, VectorGradient):
+        return VectorGradient(gradient.values[:count])
+    if isinstance(gradient, TableGradient):
+        return gradient._part(slice(0, count))
+    columns = tuple(block[:count, ...] for block in gradient.columns)
+    return replace(gradient, rows=gradient.rows[:count], columns=columns)
+
+
+COSTS = {
+    "a vector": (3 * 4, 3 * 5 * 4),
+    "one position": (3 * 4 * 3, 3 * 5 * (4 + 3)),
+    "positions": (3 * 2 * 42, 3 * 2 * 5 * 3 * (6 + 7)),
+    "equal positions": (3 * 2 * 42, 3 * 2 * 5 * 2 * (6 + 7)),
+    "many positions": (3 * 11 * 6, 3 * 11 * 5 * 13 * (2 + 3)),
+    "blocks": (3 * 2 * 24, 3 * 2 * 5 * 2 * (4 + 2 + 3 + 1)),
+    "blocks at many positions": (3 * 11 * 12, 3 * 11 * 5 * 13 * (2 + 2 + 3 + 1)),
+    "groups": (3 * 2 * 12, 3 * 2 * 5 * 3 * (4 + 6)),
+    "groups at many positions": (3 * 11 * 12, 3 * 11 * 5 * 13 * (4 + 6)),
+    "a convolution": (3 * 2 * 18, 3 * 2 * 5 * 2 * (3 + 6)),
+    "a table": (3 * (2 + 3) * 3 + 15, 3 * 5 * (2 + 3) ** 2 * (3 + 1)),
+    "a table that is a layer's matrix": (
+        3 * 2 * 3 + 3 * 2 * 15 + 15,
+        3 * 5 * (2 * 2 + 2 * 2 + 2 * 2) * (3 + 1) + 3 * 2 * 5 * 2 * (5 + 3),
+    ),
+}
+"""Multiply-adds of the sum and of all pairs: samples, positions, then numbers of a position."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_costs_are_counted_from_shapes(name):
+    validation, training = CASES[name].validation, CASES[name].training
+    assert (validation.samples, training.samples) == (3, 5)
+    assert validation.total_entries() == CASES[name].built[0].shape[1]
+    assert (validation.total_cost(), validation.pairwise_cost(training)) == COSTS[name]
+
+
+ANSWERS: dict[str, tuple[Callable[[Case, Workspace], Any], Callable[[Case], np.ndarray]]] = {
+    "kernel": (lambda c, w: inner_products(c.validation, c.training, w), lambda c: c.kernel),
+    "diagonal": (
+        lambda c, w: c.validation.paired(first(c.training, 3), w),
+        lambda c: np.diag(c.kernel[:, :3]),
+    ),
+    "total and along": (
+        lambda c, w: c.training.along(c.validation.total(w), w),
+        lambda c: c.kernel.sum(0),
+    ),
+    "scores": (lambda c, w: c.training.scores(c.validation, w), lambda c: c.kernel.sum(0)),
+    "column sums": (lambda c, w: column_sums(c.validation, c.training, w), lambda c: c.kernel.sum(0)),
+}
+
+
+def refusals(call: Callable[[int], Any], budget: int = 1) -> Iterator[int]:
+    """Give the bytes that one error after the other asks for, until they are enough."""
+    while (message := refusal(call, budget)) is not None:
+        asked = re.match(r"memory_budget: expected at least (\d+) bytes for .*, got (\d+); raise it", message)
+        needed, got = map(int, asked.groups())
+        assert got == budget < needed
+        yield needed
+        budget = needed
+
+
+def refusal(call: Callable[[int], Any], budget: int) -> str | None:
+    try:
+        call(budget)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_budget_that_is_not_refused_gives_the_same_numbers(name, answer):
+    """An error names the caller's own bytes, and as many as its step needs; more bytes are never refused."""
+    case, (compute, expected) = CASES[name], ANSWERS[answer]
+
+    def answered(budget: int) -> np.ndarray:
+        return compute(case, Workspace(XP, np.dtype(np.float64), budget))
+
+    least = max([1, *refusals(answered)])
+    for step in range(8):
+        np.testing.assert_allclose(
+            answered(math.ceil(least * 1.4**step)), expected(case), rtol=1e-12, atol=1e-12
+        )
+    if least > 1:
+        with pytest.raises(ValueError, match=f"at least {least} bytes"):
+            answered(least - 1)
+
+
+STAIRS = {
+    ("a vector", "kernel"): "9:15 14:9 19:6 29:3 38:2 47:1",
+    ("one position", "kernel"): "19:30 31:18 43:12 67:6 99:4 131:2",
+    ("one position", "diagonal"): "19:6 38:4 57:2",
+    ("one position", "total and along"): "19:7 21:6 38:4 57:3 95:2",
+    ("one position", "scores"): "14:32 16:28 24:14 30:12 44:8 48:6 76:4 114:3 190:2",
+    ("positions", "kernel"): "80:270 94:135 95:30 164:18 233:12 371:6 547:4 723:2",
+    ("positions", "diagonal"): "86:36 95:6 190:4 285:2",
+    ("positions", "total and along"): "93:6 186:4 279:3 465:2",
+    ("positions", "scores"): "66:42 90:28 96:26 108:24 114:14 120:12 186:6 372:4 558:3 930:2",
+    ("equal positions", "kernel"): "67:270 72:30 118:18 164:12 256:6 382:4 508:2",
+    ("equal positions", "diagonal"): "72:6 144:4 216:2",
+    ("equal positions", "total and along"): "62:7 78:6 124:4 186:3 310:2",
+    ("equal positions", "scores"): "44:48 60:32 64:30 72:28 84:14 120:12 152:8 168:6 248:4 372:3 620:2",
+    ("many positions", "kernel"): "127:90 133:45 205:27 277:18 421:9 487:6 553:3",
+    ("many positions", "diagonal"): "129:12 258:8 387:4 414:2",
+    ("many positions", "total and along"): "143:7 165:6 286:4 429:3 715:2",
+    ("many positions", "scores"): "182:14 264:12 286:7 330:6 572:4 858:3 1430:2",
+    ("blocks", "kernel"): "35:375 41:195 48:45 82:27 116:18 184:9 200:12 208:6 326:4 444:2",
+    ("blocks", "diagonal"): "37:48 48:9 96:6 144:3",
+    ("blocks", "total and along"): "38:14 42:12 76:8 114:6 190:4 200:3",
+    (
+        "blocks",
+        "scores",
+    ): "28:60 32:56 36:52 40:42 44:28 48:26 60:24 72:18 76:13 84:12 152:8 228:6 380:4 400:3",
+    (
+        "blocks at many positions",
+        "kernel",
+    ): "127:195 133:105 196:99 205:63 265:60 277:42 403:39 421:21 466:20 487:14 529:13 553:7",
+    ("blocks at many positions", "diagonal"): "129:24 258:16 387:8 414:4",
+    ("blocks at many positions", "total and along"): "143:14 165:12 286:8 429:6 715:4 1300:3",
+    (
+        "blocks at many positions",
+        "scores",
+    ): "182:28 198:26 260:21 264:18 286:14 330:12 572:8 858:6 1430:4 2600:3",
+    ("groups", "kernel"): "63:90 75:45 118:27 161:18 242:12 247:9 273:6 321:3",
+    ("groups", "diagonal"): "68:12 110:6 220:4 330:2",
+    ("groups", "total and along"): "66:6 132:4 198:3 330:2",
+    ("groups", "scores"): "42:28 48:24 66:12 132:6 264:4 396:3 660:2",
+    ("groups at many positions", "kernel"): "253:90 265:45 408:27 551:18 837:9 964:6 1091:3",
+    ("groups at many positions", "diagonal"): "258:12 516:8 774:4 828:2",
+    ("groups at many positions", "total and along"): "286:7 330:6 572:4 858:3 1430:2",
+    ("groups at many positions", "scores"): "182:28 264:24 286:14 330:12 572:7 660:6 1144:4 1716:3 2860:2",
+    ("a convolution", "kernel"): "25:405 29:270 33:135 38:189 40:60 70:36 100:24 160:12 270:8 380:4",
+    ("a convolution", "diagonal"): "26:54 40:12 80:8 120:4",
+    ("a convolution", "total and along"): "28:21 30:18 56:12 84:9 140:6",
+    ("a convolution", "scores"): "24:63 36:54 40:39 48:30 56:21 60:18 112:12 168:9 280:6",
+    ("a table", "kernel"): "268:60 440:36 612:24 956:12 1432:8 1908:4",
+    ("a table", "total and along"): "157:19 158:17 198:15 212:13 225:12 267:10",
+    ("a table", "scores"): "314:19 316:17 396:15 424:13 450:12 534:10",
+    ("a table that is a layer's matrix", "kernel"): "164:105 264:63 364:42 564:21 808:14 1052:8",
+    ("a table that is a layer's matrix", "total and along"): "118:14 138:13 150:12 158:10 198:8 230:7",
+    ("a table that is a layer's matrix", "scores"): "236:14 276:13 300:12 316:10 396:8 460:7",
+}
+"""The fewest numbers of room, and where more of it takes fewer products: `room:products`.
+
+A pair of samples takes 5 numbers for each pair of positions and group, or 1 and two rows of the gradients
+that are built; its sides' factors beside. One position: 5 + 7 + 7 = 19, and all 3 x 5 pairs
+15 * 5 + 3 * 7 + 5 * 7 = 131. "positions": 1 + 2 * 7 + 26 + 39 = 80, and by pairs 30 + 26 + 39 = 95. A sum
+takes its entries four times, or twice the factors of a sample and what its columns make of the sum: of one
+row of "one position" 4 * 3 = 12 or 2 * ((1 + 3) + 3) = 14.
+"""
+
+
+@pytest.mark.parametrize(("name", "answer"), STAIRS)
+def test_more_room_takes_fewer_products(name, answer, monkeypatch):
+    import array_api_compat.numpy as namespace
+
+    calls = []
+    for product in ("matmul", "take"):
+        own = getattr(namespace, product)
+        monkeypatch.setattr(namespace, product, lambda *a, own=own, **k: calls.append(1) or own(*a, **k))
+
+    def products(room: int) -> int:
+        calls.clear()
+        ANSWERS[answer][0](CASES[name], work(room))
+        return len(calls)
+
+    steps = [tuple(map(int, step.split(":"))) for step in STAIRS[name, answer].split()]
+    assert [(room, products(room)) for room, _ in steps] == steps
+    before = [count for _, count in steps[:-1]]
+    assert [products(room - 1) for room, _ in steps[1:]] == before
+    assert products(2**30) == steps[-1][1]
