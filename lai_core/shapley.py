@@ -282,7 +282,7 @@ def midpoint_error_bound(
     check_number("hessian_lipschitz", hessian_lipschitz, at_least=0.0)
     xp = xp_of(gradients)
     own = xp.sum(gradients * gradients, axis=-1)
-    others = xp.sum(gradients, axis=0, keepdims=True) - gradients
+    others = xp.sum(gradients, axis=0) - gradients
     # Let D = sum_{i before j} g_i + t g_j be what precedes, t uniform in [0, 1]. Taylor about the middle of
     # the step leaves at most mu eta^2 |g_j| E|D - G/2|^2 / 2. The indicators of "i before j" have variance
     # 1/4 and covariance 1/12, and t has variance 1/12, so that

@@ -156,7 +156,7 @@ def certain_sign(
     """
     xp = xp_of(kernel)
     size = xp.abs(kernel)
-    helps, hurts = (xp.sum((size + part) * 0.5, axis=0) for part in (kernel, -kernel))
+    helps, hurts = (xp.sum(size + part, axis=0) for part in (kernel, -kernel))  # 2 P and 2 N
     return xp.logical_or(low * helps > high * hurts, low * hurts > high * helps)
 
 

@@ -65,8 +65,8 @@ def used_gradient(xp: Namespace, theta: Array, gradient: Array, adam: Adam) -> F
 
 
 def _clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tuple[Any, Any, Any]:
-    """Return the norm, whether clipping is active, and the factor of the gradient; `(1,)` each."""
-    norm = xp.sqrt(xp.sum(gradient * gradient, axis=0, keepdims=True))
+    """Return the norm, whether clipping is active, and the factor of the gradient."""
+    norm = xp.sqrt(xp.sum(gradient * gradient))
     active = norm + float(adam.norm_epsilon) > float(max_norm)
     padded = xp.where(active, norm + float(adam.norm_epsilon), xp.ones_like(norm) * float(max_norm))
     return norm, active, float(max_norm) / padded
@@ -80,7 +80,7 @@ def clipped_backwards(xp: Namespace, cotangent: Array, gradient: Array, adam: Ad
     # d clip(g) / dg = f I - f / (|g| (|g| + e)) g g' : symmetric, so that it is its own transpose;
     #                      |---- shrink ----|
     norm, active, factor = _clipping(xp, gradient, adam.max_norm, adam)
-    radial = xp.sum(gradient * cotangent, axis=0, keepdims=True)
+    radial = xp.sum(gradient * cotangent)
     shrink = factor / (xp.where(active, norm, xp.ones_like(norm)) * (norm + float(adam.norm_epsilon)))
     shrink = xp.where(active, shrink, xp.zeros_like(norm))
     return factor * cotangent - shrink * radial * gradient

@@ -92,7 +92,7 @@ def jacobian_noise_variance(
     xp = xp_of(validation_mean)
     noise_j = dot(xp, validation_mean, apply(xp, training_covariance, validation_mean))  # u' S_j u
     noise_z = dot(xp, training_mean, apply(xp, validation_covariance, training_mean))  # w' S_z w
-    both = validation_covariance * xp.matrix_transpose(training_covariance)  # of which the sum is tr(S_z S_j)
+    both = validation_covariance * training_covariance  # of which the sum is tr(S_z S_j), S_j being symmetric
     return noise_j + noise_z + xp.sum(both, axis=(-2, -1))
 
 

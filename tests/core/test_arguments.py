@@ -19,8 +19,7 @@ from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
 
 
-@checked
-def everything(
+def _everything(
     rows: Float[Array, "n p"],
     labels: Integer[Array, " n"],
     chain: Sequence[Float[Array, "... d e"]],
@@ -35,10 +34,20 @@ def everything(
     return rows, labels, chain, law, low, rho, name
 
 
-@checked
-def named(edges: Mapping[str, Float[Array, "_ _"]], square: Float[Array, "d d"], /):
+def _named(edges: Mapping[str, Float[Array, "_ _"]], square: Float[Array, "d d"], /):
     """Return what came."""
     return edges, square
+
+
+@pytest.fixture
+def everything():
+    """Read the annotations anew in each test."""
+    return checked(_everything)
+
+
+@pytest.fixture
+def named():
+    return checked(_named)
 
 
 CHAPTERS = [
@@ -85,14 +94,14 @@ GOOD = (
         (4, np.ones(3), ValueError, "low: expected shape (p=2,) or (n=3, p=2), got (3,)"),
     ],
 )
-def test_what_does_not_fit_is_named(place, value, error, message):
+def test_what_does_not_fit_is_named(everything, place, value, error, message):
     arguments = list(GOOD)
     arguments[place] = value
     with pytest.raises(error, match=f"^{re.escape(message)}"):
         everything(*arguments)
 
 
-def test_an_axis_named_twice_is_one_length():
+def test_an_axis_named_twice_is_one_length(named):
     edges = {"a": np.ones((1, 2)), "b": np.ones((3, 4))}
     assert named(edges, np.ones((2, 2)))[0].keys() == edges.keys()
     with pytest.raises(ValueError, match=r"^square: expected shape \(d, d\), got \(2, 3\)$"):
@@ -109,14 +118,14 @@ def test_an_axis_named_twice_is_one_length():
         (np.ones(1), ValueError, "rho: expected shape (), got (1,)"),
     ],
 )
-def test_a_constant_is_a_number_or_an_array_without_axes(rho, error, message):
+def test_a_constant_is_a_number_or_an_array_without_axes(everything, rho, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         everything(*GOOD, rho=rho)
     assert everything(*GOOD, rho=2)[5] == 2.0
     assert everything(*GOOD, rho=np.asarray(2.0))[5].shape == ()
 
 
-def test_arrays_are_read_in_one_type_and_what_is_no_array_as_it_comes():
+def test_arrays_are_read_in_one_type_and_what_is_no_array_as_it_comes(everything):
     narrow = [array.astype("float16") for array in GOOD[2]]
     rows, labels, chain, law, low, rho, name = everything(
         GOOD[0].astype("float32"), GOOD[1], narrow, *GOOD[3:], name="x"
@@ -128,14 +137,14 @@ def test_arrays_are_read_in_one_type_and_what_is_no_array_as_it_comes():
     assert (read[0].dtype.name, read[5].dtype.name) == ("float32", "float32")  # a constant widens nothing
 
 
-def test_python_says_what_is_missing_too_much_or_unknown():
+def test_python_says_what_is_missing_too_much_or_unknown(everything):
     for arguments, options in (
         (GOOD[:4], {}),
         ((*GOOD, 1), {}),
         (GOOD, {"low": GOOD[4]}),
         (GOOD, {"sigma": 1}),
     ):
-        with pytest.raises(TypeError, match=r"^everything\(\)"):
+        with pytest.raises(TypeError, match=r"^_everything\(\)"):
             everything(*arguments, **options)
 
 
@@ -169,9 +178,9 @@ def test_arrays_are_given_by_position_and_options_by_keyword(module):
             assert parameter.kind is parameter.POSITIONAL_ONLY or not array, function.__name__
 
 
-def test_the_signature_and_the_documentation_are_the_functions_own():
+def test_the_signature_and_the_documentation_are_the_functions_own(everything):
     assert list(inspect.signature(everything).parameters)[:3] == ["rows", "labels", "chain"]
-    assert (everything.__name__, everything.__doc__) == ("everything", "Return what came.")
+    assert (everything.__name__, everything.__doc__) == ("_everything", "Return what came.")
 
 
 @checked

@@ -54,3 +54,57 @@ def test_the_standard_error_of_sampled_orders():
     )
     assert mean.tolist() == [-1.0, -1.0]
     np.testing.assert_allclose(error**2, 1 / 12, rtol=1e-12)  # four deviations of 1/2, over 4 x 3
+
+
+@pytest.mark.equation("false-discovery-rate")
+@pytest.mark.parametrize("dependence", ["arbitrary", "positive"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_sample_is_dropped_from_its_adjusted_p_value_on(dependence, n):
+    parts = np.random.default_rng(n).standard_normal((4, n)) - 0.5
+    p_values = stats.ttest_1samp(parts, 0.0, alternative="less").pvalue
+    method = {"arbitrary": "by", "positive": "bh"}[dependence]
+    adjusted = stats.false_discovery_control(p_values, method=method)
+    for sample in np.flatnonzero(adjusted < 0.999):
+        for rate, kept in ((adjusted[sample] * (1 - 1e-6), True), (adjusted[sample] * (1 + 1e-6), False)):
+            weights = lai.drop_harmful(parts, rate=float(rate), dependence=dependence)
+            assert (weights[sample] > 0) == kept
+
+
+@pytest.mark.equation("false-discovery-rate")
+def test_a_p_value_that_is_its_limit_rejects():
+    assert lai.drop_harmful(np.array([[1.0], [-1.0]]), rate=0.5).tolist() == [0.0]
+
+
+@pytest.mark.equation("false-discovery-rate")
+def test_a_sample_that_is_not_finite_makes_no_other_one_easier_to_drop():
+    """Of two samples the p-values are .2 and none; the limits are .15 and .3 at a rate of .3."""
+    parts = np.array([[0.0], [-1.0], [0.0], [-1.0]]) - 0.02
+    p_value = stats.ttest_1samp(parts[:, 0], 0.0, alternative="less").pvalue
+    parts = np.hstack([parts, np.full((4, 1), np.nan)])
+    for rate, kept in ((1.5 * p_value, 1.0), (2.01 * p_value, 0.0)):
+        assert lai.drop_harmful(parts, rate=float(rate), dependence="positive").tolist() == [kept, 0.0]
+
+
+@pytest.mark.equation("empirical-bernstein")
+@given(halves((3, 1), -4, 1))
+def test_bernsteins_p_value_is_where_the_interval_ends_at_zero(parts):
+    """The root of `score + sqrt(2 m v) x + 14 m b x^2 / (3 (m - 1))`; the limit of one test is the rate."""
+    score, root, linear = parts.sum(), np.sqrt(6 * parts.var(ddof=1)), 14.0 * 0.25 * 3 / (3 * 2)
+    x = (-root + np.sqrt(root**2 - 4 * linear * min(score, 0.0))) / (2 * linear)
+    p_value = 2 * np.exp(-(x**2))
+    for rate, kept in ((p_value * (1 - 1e-6), True), (p_value * (1 + 1e-6), False)):
+        if rate <= 1:
+            assert (lai.drop_harmful(parts, rate=float(rate), bound=0.25)[0] > 0) == kept
+
+
+@pytest.mark.equation("empirical-bernstein")
+def test_bernsteins_test_drops_no_sample_that_helps():
+    """However little: a score of 1/2 with a spread beside which the bound is small."""
+    parts = np.tile([[0.0095], [-0.0095]], (300, 1)) + 0.5 / 600
+    assert lai.drop_harmful(parts, rate=0.9, bound=0.01).tolist() == [1.0]
+
+
+def test_quantiles_at_the_middle_and_of_a_million_degrees_of_freedom():
+    assert upper_quantile(0.5, 3) == 0.0
+    for tail in (1e-9, 0.025, 0.3):
+        assert upper_quantile(tail, 10**6) == pytest.approx(stats.t.isf(tail, 10**6), rel=1e-9)

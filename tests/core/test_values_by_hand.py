@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
-from lai_core import assumptions, bounds, optimizers, propagation
+from lai_core import assumptions, bounds, influence, optimizers, propagation, shapley
 
 
 @pytest.mark.equation("jacobian-noise-bound")
@@ -138,3 +138,56 @@ def test_alignment_that_stays_the_same_is_not_more_and_one_use_of_a_named_matrix
     report = assumptions.measure_assumptions(lai.Trace(layers), lai.Trace(layers), tolerance=0.0)
     assert float(report.excess) == 0.0
     assert bool(report.non_expansive_holds)
+
+
+@pytest.mark.equation("self-exclusion")
+def test_votes_are_those_of_validation_samples_for_each_training_sample():
+    """Columns, not rows: a kernel under a preconditioner of one side need not be symmetric."""
+    own, others = influence.self_votes(np.array([[4.0, 1.0, 0.0], [2.0, 9.0, 5.0], [3.0, 0.0, 7.0]]))
+    assert (own.tolist(), others.tolist()) == ([4.0, 9.0, 7.0], [5.0, 1.0, 5.0])
+
+
+@pytest.mark.equation("descent-meaning")
+def test_the_certified_rate_of_small_gradients_and_of_none():
+    gradients = np.array([[0.5, 0.0], [0.0, 0.0]])
+    rates = influence.certified_learning_rate(np.array([-0.5, 0.0]), gradients, smoothness=2.0)
+    assert rates.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.equation("app-relative-conservative")
+def test_the_relative_bound_multiplies_norms():
+    """C_a^2 / alpha = 8; the norms' products are 6 and 12 over a beta of 9; rho^2 + rho^4 = 5/16."""
+    bound = bounds.relative_conservative_bound(
+        np.array([[4.0], [5.0]]),
+        np.array([2.0, 4.0]),
+        np.array([3.0]),
+        rho=0.5,
+        C_a=2.0,
+        alpha_bar=0.5,
+        depth=3,
+    )
+    assert bound[0] == 8 * (2 + 18 / 9 * 5 / 16)
+
+
+@pytest.mark.equation("jacobian-noise-variance")
+def test_moments_of_a_gradient_with_a_dead_entry():
+    """The Jacobian is 1 or 3 times the identity: a mean of 2 and a variance of 1 for each unit squared."""
+    laws = [(np.stack([np.eye(2), 3 * np.eye(2)]), np.array([0.5, 0.5]))]
+    mean, covariance = propagation.propagated_moments(laws, np.array([0.0, 5.0]))
+    assert (mean.tolist(), covariance.tolist()) == ([0.0, 10.0], [[0.0, 0.0], [0.0, 25.0]])
+
+
+@pytest.mark.equation("layer-gradients")
+def test_a_network_of_one_layer_has_one_similarity():
+    found = propagation.layer_similarities([np.array([1.0, 2.0])], [np.array([3.0, 4.0])])
+    assert found.tolist() == [11.0]
+
+
+def test_as_many_players_as_are_said_are_enumerated(monkeypatch):
+    assert shapley.MOST_PLAYERS == 16
+    monkeypatch.setattr(shapley, "MOST_PLAYERS", 2)
+    start, gradients = np.zeros(1), np.array([[1.0], [2.0], [3.0]])
+    values = shapley.one_step_shapley(lambda at: at[0], start, gradients[:2], learning_rate=1.0)
+    assert values.tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="expected at most 2 samples to enumerate, got 3"):
+        shapley.one_step_shapley(lambda at: at[0], start, gradients, learning_rate=1.0)

@@ -38,12 +38,16 @@ def replace(place: Place, root: Path, alive: Functions) -> bool:
     source = path.read_bytes()
     start, end = place.span
     tree = compile(source[:start] + place.new.encode() + source[end:], str(path), "exec")
-    mutated = _codes(tree).get(place.scope)
-    changed = alive.get((str(path), place.scope), [])
-    for function in changed:
-        if mutated is not None and function.__code__.co_freevars == mutated.co_freevars:
-            function.__code__ = mutated
-    return bool(mutated and changed) or _imported(tree, path, alive)
+    inner = f"{place.scope}.<locals>."  # what a decorator made before lives on
+    changed = False
+    for name, code in _codes(tree).items():
+        if name != place.scope and (not name.startswith(inner) or name.endswith(">")):
+            continue
+        for function in alive.get((str(path), name), []):
+            changed = True
+            if function.__code__.co_freevars == code.co_freevars:
+                function.__code__ = code
+    return changed or _imported(tree, path, alive)
 
 
 def _codes(code: types.CodeType) -> dict[str, types.CodeType]:

@@ -155,3 +155,19 @@ def test_the_regret_is_within_the_certified_one_and_attains_it(backend, rows):
         regret = best - scores[approximation > 0].sum()
         assert regret <= backend.numpy(bound) + 1e-12
         assert not attained or regret == pytest.approx(float(backend.numpy(bound)))
+
+
+@pytest.mark.equation("block-factors", "top-layer-certificate")
+def test_by_how_much_each_bound_is_rounded_up():
+    """Of ones, which are exact: a unit of rounding for each operation that may round, and the next number."""
+    eps = np.finfo(float).eps
+    ones = np.ones
+    found = {
+        1: bounds.layer_norm_factor(ones(3), ones(1))[0],
+        2: bounds.residual_factor(np.zeros(1))[0] + eps,
+        2 + 2 * 3: bounds.missing_layers_bound(ones((2, 3, 1)), ones((2, 3)), ones((2, 1)))[0] / 6,
+        8 + 8 * 4: bounds.layer_factors(np.eye(2), ones((1, 2)))[0],
+        8 + 8 * 6: bounds.layer_factors(np.eye(2, 3), ones((1, 3)))[0],
+    }
+    for operations, bound in found.items():
+        assert bound == pytest.approx(1 + (operations + 1) * eps, abs=eps / 2), operations

@@ -185,3 +185,11 @@ def test_the_range_of_ghost_over_lai_guarantees_the_cosine_on_networks(family, s
         guarantee = bounds.cosine_guarantee(low=low.min(), high=high.max())
         cosine = case.ghost[0] @ case.lai[0] / np.linalg.norm(case.ghost[0]) / np.linalg.norm(case.lai[0])
         assert at_most(guarantee, cosine)
+
+
+@pytest.mark.equation("rank-pearson")
+def test_a_radicand_of_zero_guarantees_nothing():
+    """1 + 1 / CV^2 = 8 / 2, and quotients between 1 and 3 have (tau / lambda)^2 = 1/4."""
+    approximate = np.array([2.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    assert bounds.pearson_guarantee(approximate, low=1.0, high=3.0) == -1.0
+    assert bounds.pearson_guarantee(approximate, low=1.0, high=2.9) > 0.0

@@ -129,6 +129,10 @@ def test_paths_add_up_to_the_operator(backend, seed, skips):
         (lambda j: propagation.layer_jacobian(j, j[:, :2]), "derivatives: expected shape"),
         (lambda j: propagation.separating_operator({(2, 1): j}, layer=1, last=2), "keys .k, t. with k < t"),
         (
+            lambda j: propagation.separating_operator({(2, 2): j[:, :2]}, layer=1, last=2),
+            "keys .k, t. with k < t",
+        ),
+        (
             lambda j: propagation.separating_operator({(1, 2): j}, layer=0, last=2),
             "expected a path from layer 0",
         ),
@@ -149,3 +153,71 @@ def test_what_is_no_list_of_arrays_is_refused():
         propagation.backward_operator(np.ones((2, 2)))
     with pytest.raises(TypeError, match=r"jacobians\[0\]: expected a real floating dtype"):
         propagation.backward_operator([np.ones((2, 2), dtype=int)])
+
+
+def leading(seed, *shapes):
+    """Draw matrices for two validation and three training samples whose leading axes broadcast."""
+    rng = np.random.default_rng(seed)
+    axes = ((), (3,), (2, 1), (2, 3))
+    return [rng.standard_normal((*axes[(seed + k) % 4], *shape)) for k, shape in enumerate(shapes)]
+
+
+def one(array, place, trailing):
+    """Take what an array has for one pair of samples."""
+    whole = np.broadcast_to(array, (2, 3, *array.shape[array.ndim - trailing :]))
+    return whole[place]
+
+
+CHAIN, TOP = ((2, 3), (3, 4)), (4,)
+EACH = {
+    "vjp_recursion": (lambda a, b, g: propagation.vjp_recursion([a, b], g)[0], (*CHAIN, TOP)),
+    "backward_operator": (lambda a, b: propagation.backward_operator([a, b]), CHAIN),
+    "separating_operator": (
+        lambda a, b, c: propagation.separating_operator({(0, 1): a, (1, 2): b, (0, 2): c}, layer=0, last=2),
+        (*CHAIN, (2, 4)),
+    ),
+    "first_order_perturbation": (
+        lambda a, b, c, d: propagation.first_order_perturbation([a, b], [c, d]),
+        CHAIN * 2,
+    ),
+    "telescoping_perturbation": (
+        lambda a, b, c, d: propagation.telescoping_perturbation([a, b], [c, d]),
+        CHAIN * 2,
+    ),
+    "gradient_decomposition": (
+        lambda a, b, c, d, g, x: propagation.gradient_decomposition([a, b], [c, d], g, x)[3],
+        (*CHAIN * 2, TOP, TOP),
+    ),
+    "similarity_operator": (
+        lambda a, b, c, d: propagation.similarity_operator([a, b], [c, d]),
+        CHAIN * 2,
+    ),
+    "trace_gain": (lambda a, b: propagation.trace_gain([a, b]), CHAIN),
+    "isotropic_gain": (lambda a, b: propagation.isotropic_gain([a, b]), CHAIN),
+    "layer_similarities": (lambda g, h: propagation.layer_similarities([g], [h])[0], (TOP, TOP)),
+    "similarity_decomposition": (
+        lambda m, c, g, h: propagation.similarity_decomposition(m, c, g, h)[1],
+        ((4, 4), (), TOP, TOP),
+    ),
+    "remainder_terms": (
+        lambda a, b, c, d, e, f, k, g, h: propagation.remainder_terms([a, b], [c, d], [e, f], k, g, h)[3],
+        (*CHAIN * 3, (), TOP, TOP),
+    ),
+    "printed_remainder": (
+        lambda a, b, c, d, e, f, k, g, h: propagation.printed_remainder(
+            [a, b], [c, d], [e, f], k, (g, h), (h, g)
+        ),
+        (*CHAIN * 3, (), TOP, TOP),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", EACH)
+def test_leading_axes_are_so_many_samples(name, seed):
+    function, shapes = EACH[name]
+    arrays = leading(seed, *shapes)
+    found = np.asarray(function(*arrays))
+    for place in np.ndindex(2, 3):
+        alone = np.asarray(function(*(one(a, place, len(s)) for a, s in zip(arrays, shapes, strict=True))))
+        np.testing.assert_allclose(one(found, place, alone.ndim), alone, rtol=1e-9, atol=1e-12)

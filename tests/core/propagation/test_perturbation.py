@@ -182,6 +182,7 @@ def test_search_finds_counterexamples_to_the_printed_norm_bound():
     ("call", "message"),
     [
         (lambda m: propagation.telescoping_perturbation([m], [m, m]), "deviations: expected 1 matrices"),
+        (lambda m: propagation.first_order_perturbation([m], [m, m]), "deviations: expected 1 matrices"),
         (lambda m: propagation.first_order_perturbation([m], [m[:1]]), r"deviations\[0\]: expected shape"),
         (
             lambda m: propagation.perturbation_norm_bound(m[0], m[0, :1]),
