@@ -1,4 +1,4 @@
-"""Options that are numbers: each end of what is taken, just inside and just outside, and the defaults."""
+"""Numbers at their ends: what an option takes and what it is by default, and where an assumption holds."""
 
 import inspect
 import re
@@ -202,3 +202,31 @@ def test_sixteen_units_of_the_precision_are_forgiven_as_rounding(dtype):
 )
 def test_defaults(function, option, default):
     assert inspect.signature(function).parameters[option].default == default
+
+
+def report(**margins):
+    """Make a report of these margins, with a tolerance of 1/4; an assumption without one holds well."""
+    scalars = {"rho": 0.5, "C_a": 2.0, "alpha_bar": 1.0, "smallest_alpha": 1.0, "smallest_cosine": 1.0}
+    layers = dict.fromkeys(("layer_rates", "layer_inputs", "layer_cosines"), np.ones(1))
+    values = {**scalars, "excess": 0.0, "opposing_share": 0.0, **margins}
+    return assumptions.AssumptionReport(
+        **{k: np.asarray(v) for k, v in values.items()}, **layers, tolerance=0.25
+    )
+
+
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment", "non-expansive")
+@pytest.mark.parametrize(
+    ("assumption", "margin", "holds", "fails"),
+    [
+        ("decay_holds", "rho", 0.999, 1.0),
+        ("activations_bounded", "C_a", 1e100, np.inf),
+        ("alignment_holds", "smallest_cosine", -0.25, -0.251),
+        ("non_expansive_holds", "excess", 0.25, 0.251),
+        ("embeddings_agree", "smallest_alpha", -1.0, -1.001),  # 1/4 of the largest squared norm, 4
+    ],
+)
+def test_where_an_assumption_ceases_to_hold(assumption, margin, holds, fails):
+    assert getattr(report(**{margin: holds}), assumption)
+    assert not getattr(report(**{margin: fails}), assumption)
+    assert report(**{margin: holds}).describe().count("holds") == 5
+    assert report(**{margin: fails}).describe().count("fails") == 1
