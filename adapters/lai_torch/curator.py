@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._curation.checks import (
     check_counts,
-    check_groups,
     check_kinds,
     check_micro_batches,
     check_model,
@@ -20,13 +19,21 @@ from lai_torch._curation.checks import (
     check_seen,
     check_together,
     check_trains,
+    checked_updater,
+    counted,
 )
 from lai_torch._curation.devices import naming_devices
 from lai_torch._curation.doubts import expected_count, is_pure
 from lai_torch._curation.outcome import gathered_groups, reported, weigh
 from lai_torch._curation.passes.base import Forward, Pass
 from lai_torch._curation.passes.choice import Passes
-from lai_torch._curation.processes.checks import check_alike, check_spread
+from lai_torch._curation.processes.checks import (
+    check_alike,
+    check_call,
+    check_options,
+    check_spread,
+    settings,
+)
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scorers.choice import scorer
@@ -38,7 +45,7 @@ from lai_torch._model.batch import Loss, count
 from lai_torch._model.preserve import alone
 from lai_torch.options import Estimator, Kept, with_defaults
 from lai_torch.options.policies import Policy, applies, wants
-from lai_torch.report import Report, check_ids
+from lai_torch.report import Report
 
 
 class Curator:
@@ -167,20 +174,26 @@ class Curator:
         group: Any = None,
     ) -> None:
         check_kinds(model, loss, generator)
-        estimator, generator = with_defaults(estimator), own_stream() if generator is None else generator
+        generator = own_stream() if generator is None else generator
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
         self._group, model = self._engine.group, self._engine.model
-        check_model(model)
-        self._validation = Validation(validation, share, generator)
-        check_together(estimator, self._validation, optimizer, backward)
-        check_parts(estimator, self._validation)
-        check_counts(warmup, refresh, accumulate, max_norm)
-        check_optimizer(optimizer, model, {"accumulate": (accumulate, 1), "max_norm": (max_norm or 0, 0)})
-        check_policy(policy)
-        check_seen(policy, self._validation)
-        check_spread(self._engine, estimator, self._validation, backward, training)
-        check_alike(self._engine, model, self._validation.source)
+        with self._group.agreed():
+            estimator = with_defaults(estimator)
+            check_model(model)
+            self._validation = Validation(validation, share, generator)
+            check_together(estimator, self._validation, optimizer, backward)
+            check_parts(estimator, self._validation)
+            check_counts(warmup, refresh, accumulate, max_norm)
+            check_optimizer(optimizer, model, {"accumulate": (accumulate, 1), "max_norm": (max_norm or 0, 0)})
+            check_policy(policy)
+            check_seen(policy, self._validation)
+            check_spread(self._engine, estimator, self._validation, backward, training)
+        options = {"estimator": estimator, "warmup": warmup, "refresh": refresh, "accumulate": accumulate}
+        options |= {"max_norm": max_norm, "backward": backward, "balance": training.balance}
+        options |= {"what the policy asks for": sorted(wants(policy))}
+        check_options(self._engine, options | settings(optimizer) | self._validation.told())
+        check_alike(self._engine, model, self._validation)
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = estimator, warmup
@@ -235,15 +248,14 @@ class Curator:
         Report
             Scores, weights, what was kept and dropped, the loss.
         """
-        updater = self._updater
-        if updater is None:
-            msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
-            raise ValueError(msg)
-        batch, curated = paired(inputs, targets), self._curates()
-        check_trains(self.model, self._scorer.loss)
         with self._undo() as undo:
             self._doubts.begin(later=False)
-            samples = self._counted(batch, groups, ids)
+            with self._group.agreed():
+                updater = checked_updater(self._updater)
+                batch, curated = paired(inputs, targets), self._curates()
+                check_trains(self.model, self._scorer.loss)
+                samples = counted(batch, groups, ids)
+            self._meet("step", curated)
             named = gathered_groups(self._group, groups)
 
             def attempt() -> tuple[Scored | None, Update, str]:
@@ -280,8 +292,10 @@ class Curator:
         """
         with self._undo():
             self._doubts.begin(later=False)
-            batch = paired(inputs, targets)
-            samples = self._counted(batch, groups)
+            with self._group.agreed():
+                batch = paired(inputs, targets)
+                samples = counted(batch, groups)
+            self._meet("score")
             named = gathered_groups(self._group, groups)
             scored = self._score([batch], samples, self._passes.kept, steps=False)[1]
             weights = self._weigh(scored, [batch], samples, named)
@@ -318,10 +332,12 @@ class Curator:
             with self._group.agreed():
                 pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
+                curated = self._curates()
+            self._meet("weigh", curated)
             own = None if groups is None else torch.cat(list(groups))
             sizes = [count(*pair) for pair in pairs]
             named = gathered_groups(self._group, own)
-            samples, kept, curated = sum(sizes), self._passes.kept, self._curates()
+            samples, kept = sum(sizes), self._passes.kept
             scored = self._score(pairs, samples, kept, steps=True, curated=curated)[1]
             weights = self._weigh(scored, pairs, samples, named)
             report = self._untrained(scored, weights, named)
@@ -404,13 +420,11 @@ class Curator:
         """Say whether the next step scores its batch."""
         return self.steps >= self.warmup and applies(self.policy, self.steps)
 
-    def _counted(self, batch: Batch, groups: Any, ids: Any = None) -> int:
-        """Check what came with a batch, on all processes or on none, and count it."""
-        with self._group.agreed():
-            samples = count(*batch)
-            check_ids(ids, samples)
-            check_groups(groups, samples)
-            return samples
+    def _meet(self, call: str, curated: bool = True) -> None:
+        """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
+        waiting, rates = (0, []) if self._updater is None else (self._updater.batches, self._updater.rates())
+        counts = {"steps": self.steps, "the summary's age": self._summaries.served, "curated": int(curated)}
+        check_call(self._engine, call, counts | {"accumulated batches": waiting}, rates)
 
     def _score(
         self, batches: list[Batch], samples: int, chosen: Pass, *, steps: bool, curated: bool = True

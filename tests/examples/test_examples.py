@@ -1,6 +1,8 @@
 """Every example runs, and shows what it says."""
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,19 @@ def test_an_example_shows_what_it_says(name):
     assert SHOWS[name](*runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]())
 
 
+@pytest.mark.slow
+def test_a_corpus_is_scored_alike_by_one_process_and_two():
+    command = [
+        sys.executable,
+        str(EXAMPLES / "score_corpus.py"),
+    ]  # it forks, which JAX's threads do not outlive
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    harmful, alike = done.stdout.splitlines()
+    assert alike == "scores of 1 and 2 processes are the same"
+    assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
+
+
 def test_every_example_is_run():
-    elsewhere = {"trl_sft"}  # in test_trl_trainer.py
+    elsewhere = {"trl_sft", "score_corpus"}  # in test_trl_trainer.py, and above
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SHOWS) | elsewhere

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.process_differences import DIFFERENCES
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
 from workloads.torch_processes import (
     CASES,
     ENGINES,
@@ -26,7 +28,6 @@ from workloads.torch_processes import (
 
 pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 BOUND = 1e-12
-PROCESSES = 2
 QUICK = [
     ("keep_positive", "ddp"),
     ("keep_top: one of all", "ddp"),
@@ -46,40 +47,6 @@ QUICK = [
 REST = [
     (case, engine) for case, made in CASES.items() for engine in made.engines if (case, engine) not in QUICK
 ]
-
-
-def curated(rank, model=None, validation=None, loss=LOSS, **options):
-    """Return a curator of two processes and this one's rows of a batch."""
-    model = network() if model is None else model
-    options.setdefault("group", dist.group.WORLD)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    validation = batch(12, 1) if validation is None else validation
-    curator = lai_torch.Curator(model, loss, optimizer, validation, **options)
-    inputs, targets = batch(8, 2)
-    return curator, (inputs[rank::PROCESSES], targets[rank::PROCESSES])
-
-
-def stepped(rank, given=None, **options):
-    """Take one step; where it raises, what is trained is to be as before."""
-    curator, part = curated(rank, **options)
-    before = [parameter.detach().clone() for parameter in curator.model.parameters()]
-    try:
-        return curator.step(*part, **(given or {}))
-    except BaseException:
-        assert all(map(torch.equal, before, curator.model.parameters()))
-        assert curator.steps == 0
-        raise
-
-
-def raises_on_one(rank, error):
-    """Return what raises on process 1 alone."""
-
-    def raising(*_):
-        if rank == 1:
-            raise error
-        return torch.full((2 * 4,), 0.1)
-
-    return raising
 
 
 def a_policy_raises(rank):
@@ -230,6 +197,7 @@ ERRORS = {
     whole_has_shards: "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'",
     a_wrapper_that_does_nothing: "ValueError: model: expected its wrapper to average gradients over the 2",
     balance_has_other_shapes: "ValueError: balance: expected the processes' batches to have the same shape",
+    **DIFFERENCES,
 }
 
 
@@ -306,7 +274,7 @@ def everything(rank, cases):
     for work in [*ERRORS, *FOUND]:
         try:
             found[work.__name__] = work(rank)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             found[work.__name__] = (
                 f"{type(error).__name__}: {error}\n{''.join(getattr(error, '__notes__', []))}"
             )

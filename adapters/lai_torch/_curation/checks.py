@@ -11,11 +11,13 @@ import lai_core as lai
 from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, check_count
 from lai_torch.options.policies import SEEN, wants
+from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 """Classes of torch that spread batches or parameters, and that nothing here sees through."""
@@ -253,6 +255,22 @@ def check_groups(groups: Any, samples: int) -> None:
     if groups.is_floating_point() or groups.is_complex():
         msg = f"groups: expected whole numbers, got {groups.dtype}"
         raise TypeError(msg)
+
+
+def counted(batch: Any, groups: Any, ids: Any = None) -> int:
+    """Return how many samples a batch has, after checking what came with it."""
+    samples = count(*batch)
+    check_ids(ids, samples)
+    check_groups(groups, samples)
+    return samples
+
+
+def checked_updater(updater: Updater | None) -> Updater:
+    """Return what steps, if anything does."""
+    if updater is None:
+        msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
+        raise ValueError(msg)
+    return updater
 
 
 def checked_weights(weights: Any, finite: Tensor, doubts: Doubts) -> Tensor:

@@ -47,13 +47,13 @@ class SummaryCache:
         self._summary: Any = None
         self.keeps_losses = keeps_losses
         self.losses: Tensor | None = None
-        self._served = self._drawn = 0
+        self.served = self._drawn = 0
         self._warned, self._largest = False, 0
 
     @property
     def age(self) -> int:
         """How many steps ago the summary was made."""
-        return max(self._served - 1, 0)
+        return max(self.served - 1, 0)
 
     def get(self, size: int, step: int | None, *, again: bool = False) -> Any:
         """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old.
@@ -66,13 +66,13 @@ class SummaryCache:
         if again:
             return self._summary
         self._largest = max(self._largest, step or 0)  # the last batch of an epoch may be short
-        old = self._served >= self.refresh
+        old = self.served >= self.refresh
         if self._summary is None or old or not self.scorer.fits(self._summary):
             repeated = self._summary is not None and old
             self._make(size)
             if repeated and step is not None and not self._warned:
                 self._warn_of_cost(self._largest)
-        self._served += 1
+        self.served += 1
         return self._summary
 
     def _make(self, size: int) -> None:
@@ -97,7 +97,7 @@ class SummaryCache:
             if self._summary is None:
                 raise
             self.scorer.load_state(before)
-            ago = f"{self._served} step{'s' * (self._served > 1)} ago"
+            ago = f"{self.served} step{'s' * (self.served > 1)} ago"
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
         except Exception as error:
             told = _on_validation(error)
@@ -105,7 +105,7 @@ class SummaryCache:
                 raise
             raise told from error
         else:
-            self._served = 0
+            self.served = 0
 
     def _warn_of_cost(self, samples: int) -> None:
         """Warn where validation costs more than all of a curated step on a batch of `samples`."""
@@ -124,11 +124,11 @@ class SummaryCache:
 
     def state(self) -> dict[str, Any]:
         """Return summary and age, as tensors and plain values."""
-        return {"summary": packed(self._summary), "served": self._served, "losses": self.losses}
+        return {"summary": packed(self._summary), "served": self.served, "losses": self.losses}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
-        self._summary, self._served = unpacked(state["summary"]), state["served"]
+        self._summary, self.served = unpacked(state["summary"]), state["served"]
         self.losses = state["losses"]
 
 

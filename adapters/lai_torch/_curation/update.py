@@ -119,6 +119,11 @@ class Updater:
             return None
         return bool(self.doubts.settle(torch.isfinite(number))[0])
 
+    def rates(self) -> list[float]:
+        """Return the learning rates that are plain numbers, which the host knows."""
+        rates = (group.get("lr") for group in self.optimizer.param_groups)
+        return [rate for rate in rates if isinstance(rate, float)]
+
     def _gradients(self) -> list[Tensor]:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
         return [gradient for gradient in held if gradient is not None]
@@ -134,11 +139,12 @@ class Updater:
             undo.hold_parameters()
             if self.max_norm is not None:
                 clip(self._gradients(), self.max_norm)
-        if self.scaler is not None:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        elif finite:
-            self.optimizer.step()
+        with self.engine.group.agreed():
+            if self.scaler is not None:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            elif finite:
+                self.optimizer.step()
         return finite
 
 

@@ -67,6 +67,11 @@ class Validation:
         """Whether each batch is scored against itself."""
         return isinstance(self.source, str)
 
+    def told(self) -> dict[str, Any]:
+        """Return what is to be alike on processes that share a batch: the kind of source, and its share."""
+        kind = self.source if self.is_batch else "a summary" if self.is_summary else "a loader"
+        return {"validation": "a set" if isinstance(self.source, tuple) else kind, "share": self.share}
+
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
 

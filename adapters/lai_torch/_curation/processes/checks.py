@@ -1,5 +1,8 @@
 """What several processes cannot do, said by name on each of them before anything runs."""
 
+import re
+import zlib
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -9,6 +12,10 @@ from lai_torch._curation.processes.group import digest
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import tensors
 from lai_torch.options import Estimator, Kept
+
+CALLS = ("step", "score", "weigh")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""What the text of a function says that is another on each process."""
 
 
 def check_spread(
@@ -59,7 +66,21 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_alike(engine: Engine, model: nn.Module, validation: Any) -> None:
+def check_options(engine: Engine, options: dict[str, Any]) -> None:
+    """Raise on every process unless each was given the same options."""
+    here = {name: ADDRESS.sub("", repr(value)) for name, value in options.items()}
+    told = engine.group.objects(here)
+    for name, first in told[0].items():
+        for rank, given in enumerate(told):
+            if given.get(name) != first:
+                msg = (
+                    f"{name}: expected the same on every process, got {first} on process 0 and "
+                    f"{given.get(name)} on process {rank}; make the curator alike on all of them"
+                )
+                raise ValueError(msg)
+
+
+def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
     """Raise on every process unless what should be the same on each is."""
     if engine.group.size == 1:
         return
@@ -70,10 +91,56 @@ def check_alike(engine: Engine, model: nn.Module, validation: Any) -> None:
             "or load the same state"
         )
         raise ValueError(msg)
-    given = tensors(validation) if isinstance(validation, tuple) else []
+    given, same = [], ""
+    if isinstance(validation.source, tuple):
+        given, same = (
+            tensors(validation.source),
+            "(inputs, targets) on every process, which each trace a part of",
+        )
+    elif validation.is_summary:
+        given, same = tensors(_parts(validation.source)), "summary on every process"
     if not engine.group.alike(digest(given)):
         msg = (
-            "validation: expected the same (inputs, targets) on every process, which each trace a part of, "
-            "got others; pass the whole set on each, or a loader that gives each process its own part"
+            f"validation: expected the same {same}, got others; pass the whole set on each, or a loader that "
+            "gives each process its own part"
         )
         raise ValueError(msg)
+
+
+def _parts(value: Any) -> Any:
+    """Return nested dataclasses, such as summaries, as lists of what they hold."""
+    if is_dataclass(value):
+        return [_parts(getattr(value, field.name)) for field in fields(value)]
+    return [_parts(part) for part in value] if isinstance(value, tuple | list) else value
+
+
+def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[float]) -> None:
+    """Raise on every process unless each makes the same call, with a model and a curator in the same state.
+
+    Else one would wait for numbers that another never sends, or models would drift apart.
+    """
+    if engine.group.size == 1:
+        return
+    trained = bytes(parameter.requires_grad for parameter in engine.model.parameters())
+    marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
+    here = {"which call this is": CALLS.index(call), **counts}
+    differing = engine.group.differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
+    if differing:
+        own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}
+        words = [f"{name} ({own[name]} here)" if name in own else name for name in differing]
+        msg = (
+            f"{call}: expected every process to be where the others are, but they differ in "
+            f"{', '.join(words)}; make the same calls on each, freeze the same parameters, set the same "
+            "learning rates, and load the same state_dict"
+        )
+        raise ValueError(msg)
+
+
+def settings(optimizer: Any) -> dict[str, Any]:
+    """Return what an optimizer is told beside its parameters, by name."""
+    groups = [] if optimizer is None else optimizer.param_groups
+    told: dict[str, Any] = {"optimizer": f"{type(optimizer).__name__} of {len(groups)} groups"}
+    for index, group in enumerate(groups):
+        each = {name: value for name, value in group.items() if "param" not in name}
+        told |= {f"optimizer.param_groups[{index}][{name!r}]": value for name, value in each.items()}
+    return told

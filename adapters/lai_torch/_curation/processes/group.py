@@ -2,7 +2,7 @@
 
 import builtins
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -10,6 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+KINDS = [*FLOATS, torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
+"""Types of what is gathered, by their number."""
 TOLD = "_on_every_process"
 """Attribute of errors that every process raises."""
 
@@ -49,6 +52,11 @@ class Alone:
         """Say whether every process has the same string."""
         del value
         return True
+
+    def differing(self, numbers: Mapping[str, int]) -> list[str]:
+        """Return the names of the numbers that are not the same on every process, under the same names."""
+        del numbers
+        return []
 
     def agreed(self) -> AbstractContextManager[None]:
         """Run a block that communicates with nobody; raise on every process if it raised on one."""
@@ -93,7 +101,14 @@ class Together(Alone):
 
     def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
         """Two small all-gathers: the lengths, then the vectors, filled up to the longest."""
-        lengths = self._listed(len(vector))
+        lengths, kinds = zip(*self._listed(len(vector), KINDS.index(vector.dtype)), strict=True)
+        if len(set(kinds)) > 1:
+            names = ", ".join(str(KINDS[kind]) for kind in sorted(set(kinds)))
+            msg = (
+                f"loss: expected numbers of one type on every process, got {names}; give each process's "
+                "inputs and targets the same types"
+            )
+            raise ValueError(msg)
         padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
         padded[: len(vector)] = vector
         parts = zip(self._all(padded), lengths, strict=True)
@@ -101,8 +116,10 @@ class Together(Alone):
         slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
         return torch.cat([row[:length] for row, length in parts]), slices
 
-    def _listed(self, number: int) -> list[int]:
-        listed: list[int] = torch.cat(self._all(torch.tensor([number], device=self.device))).tolist()
+    def _listed(self, *numbers: int) -> list[list[int]]:
+        listed: list[list[int]] = torch.stack(
+            self._all(torch.tensor(numbers, dtype=torch.int64, device=self.device))
+        ).tolist()
         return listed
 
     def _all(self, own: Tensor) -> list[Tensor]:
@@ -129,7 +146,15 @@ class Together(Alone):
     def alike(self, value: str) -> bool:
         """One all-gather of a checksum."""
         mark = zlib.crc32(value.encode())
-        return len(set(self._listed(mark))) == 1
+        return len({each for (each,) in self._listed(mark)}) == 1
+
+    def differing(self, numbers: Mapping[str, int]) -> list[str]:
+        """One all-reduce: where the largest is also the smallest, all are the same."""
+        own = torch.tensor([*numbers.values()], dtype=torch.int64, device=self.device)
+        both = torch.cat([own, -own])
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
+        most, least = both.tensor_split(2)
+        return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
@@ -146,7 +171,7 @@ class Together(Alone):
 
     def _of_all(self, error: BaseException | None) -> BaseException:
         """Return this process's error; of one that has none, the first of the others'."""
-        told = self.objects(None if error is None else (_builtin(error), str(error)))
+        told = self.objects(None if error is None else (_builtin(error), _text(error)))
         ranks = [rank for rank, one in enumerate(told) if one is not None]
         rank = ranks[0] if error is None else self.rank
         if error is None:
@@ -165,6 +190,13 @@ def _builtin(error: BaseException) -> str:
         if getattr(builtins, kind.__name__, None) is kind:
             return kind.__name__
     return "RuntimeError"
+
+
+def _text(error: BaseException) -> str:
+    """Return what an error says; of one that is none, such as an interruption, or says nothing, its name."""
+    if isinstance(error, Exception) and str(error):
+        return str(error)
+    return ": ".join(part for part in (type(error).__name__, str(error)) if part)
 
 
 def digest(tensors: Sequence[Tensor]) -> str:

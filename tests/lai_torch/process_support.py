@@ -1,0 +1,43 @@
+"""Curators of two processes, each with its own rows of a batch."""
+
+import lai_torch
+import torch
+import torch.distributed as dist
+
+from workloads.torch_processes import LOSS, batch, network
+
+PROCESSES = 2
+
+
+def curated(rank, model=None, validation=None, loss=LOSS, **options):
+    """Return a curator of two processes and this one's rows of a batch."""
+    model = network() if model is None else model
+    options.setdefault("group", dist.group.WORLD)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    validation = batch(12, 1) if validation is None else validation
+    curator = lai_torch.Curator(model, loss, optimizer, validation, **options)
+    inputs, targets = batch(8, 2)
+    return curator, (inputs[rank::PROCESSES], targets[rank::PROCESSES])
+
+
+def stepped(rank, given=None, **options):
+    """Take one step; where it raises, what is trained is to be as before."""
+    curator, part = curated(rank, **options)
+    before = [parameter.detach().clone() for parameter in curator.model.parameters()]
+    try:
+        return curator.step(*part, **(given or {}))
+    except BaseException:
+        assert all(map(torch.equal, before, curator.model.parameters()))
+        assert curator.steps == 0
+        raise
+
+
+def raises_on_one(rank, error):
+    """Return what raises on process 1 alone."""
+
+    def raising(*_):
+        if rank == 1:
+            raise error
+        return torch.full((2 * 4,), 0.1)
+
+    return raising
