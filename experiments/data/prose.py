@@ -24,9 +24,15 @@ def prose() -> str:
 
 
 @lru_cache(maxsize=1)
+def modules() -> list[str]:
+    """Return the source of some library modules, each by itself."""
+    return [inspect.getsource(module) for module in CODE]
+
+
+@lru_cache(maxsize=1)
 def code() -> str:
-    """Return the source of some library modules."""
-    return "\n".join(inspect.getsource(module) for module in CODE)
+    """Return them one after the other."""
+    return "\n".join(modules())
 
 
 def digest() -> str:

@@ -82,6 +82,8 @@ class Run:
         self.generator = torch.Generator().manual_seed(seed)
         self.progress = 0.0
         """The share of the epochs that are over."""
+        self.steps = max(1, len(self.labels) // task.batch)
+        """How many an epoch has."""
 
     def another(self, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return a network of the task from a seed, and its optimizer."""
@@ -151,6 +153,8 @@ class Outcome:
     """Those of plain training, as many epochs."""
     checks: float
     """Those of a pass over the validation set after each epoch, which stopping early takes."""
+    losses: dict[str, float]
+    """Mean losses at the end, of the test and the validation set."""
     kept_of_each: list[list[float]] = field(default_factory=list)
 
     def metrics(self) -> dict[str, float]:
@@ -164,7 +168,7 @@ class Outcome:
             "cost": ratio[-1],
             "kept": self.kept,
             "wrong of kept": self.wrong_of_kept,
-        }
+        } | self.losses
         return found if self.found is None else found | {"wrong labels found (AUC)": self.found}
 
 
@@ -181,7 +185,7 @@ def train(name: str, task: Task, seed: int) -> Outcome:
         accuracy(plain, task.validation)
     step = METHODS[name].start(run)
     order = np.random.default_rng((seed, 2))
-    steps, total = max(1, len(task.training[1]) // task.batch), len(run.labels)
+    steps, total = plain.steps, len(run.labels)
     participation, curves = torch.zeros(task.epochs, total), ([], [], [])
     for epoch in range(task.epochs):
         run.progress = epoch / task.epochs
@@ -203,6 +207,7 @@ def train(name: str, task: Task, seed: int) -> Outcome:
         found=_found(often, run.wrong),
         plain_operations=plain.meter.total * steps * task.epochs,
         checks=check.total * task.epochs,
+        losses={"test loss": mean_loss(run, task.test), "validation loss": mean_loss(run, task.validation)},
         kept_of_each=participation.tolist(),
     )
 
@@ -211,6 +216,12 @@ def accuracy(run: Run, batch: Batch) -> float:
     """Return the share of right answers."""
     with torch.no_grad():
         return float((run.model(batch[0]).argmax(1) == batch[1]).double().mean())
+
+
+def mean_loss(run: Run, batch: Batch) -> float:
+    """Return the mean loss, without a gradient."""
+    with torch.no_grad():
+        return float(LOSS(run.model(batch[0]), batch[1]).double().mean())
 
 
 def auc(signal: np.ndarray, wrong: np.ndarray) -> float:

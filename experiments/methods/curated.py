@@ -13,8 +13,11 @@ FORWARD = "a forward pass of batch and validation set"
 BACKWARD = "a pass forward and back of batch and validation set"
 
 
-def curated(estimator: Any, **options: Any) -> Any:
-    """Return the start of a curator's run that keeps the samples with a positive score."""
+def curated(estimator: Any, *, warm: float = 0.0, floor: float = 0.0, **options: Any) -> Any:
+    """Return the start of a curator's run that keeps the samples with a positive score.
+
+    It begins after a share `warm` of the epochs, and keeps a share `floor` of each class at least.
+    """
 
     def start(run: Run) -> Step:
         curator = lai_torch.Curator(
@@ -23,14 +26,16 @@ def curated(estimator: Any, **options: Any) -> Any:
             run.optimizer,
             run.task.validation,
             estimator=estimator,
-            policy=lai.keep_positive,
+            policy=lai_torch.GroupFloor(floor, lai.keep_positive) if floor else lai.keep_positive,
+            warmup=round(warm * run.task.epochs) * run.steps,
             **options,
         )
 
         def step(rows: Tensor) -> Tensor:
             with warnings.catch_warnings():  # what the validation set costs is what is measured
                 warnings.filterwarnings("ignore", message="refresh: ")
-                return curator.step(*run.batch(rows)).weights
+                inputs, labels = run.batch(rows)
+                return curator.step(inputs, labels, groups=labels if floor else None).weights
 
         return step
 
@@ -46,5 +51,14 @@ for name, costs, estimator, options in (
     ("midpoint", BACKWARD + ", twice", "midpoint", {}),
     ("Ghost, refresh 8", BACKWARD + " every 8 steps", "ghost", {"refresh": 8}),
     ("LAI, refresh 8", FORWARD + " every 8 steps", "lai", {"refresh": 8}),
+    ("LAI, half of each class", FORWARD, "lai", {"floor": 0.5}),
+    ("LAI, after a warm-up", FORWARD + " in two fifths of the steps", "lai", {"warm": 0.6}),
+    ("Ghost, after a warm-up", BACKWARD + " in two fifths of the steps", "ghost", {"warm": 0.6}),
+    (
+        "LAI, warm-up and half of each class",
+        FORWARD + " in two fifths of the steps",
+        "lai",
+        {"warm": 0.6, "floor": 0.5},
+    ),
 ):
     METHODS[name] = Method(name, "the validation set", costs, curated(estimator, **options))

@@ -1,10 +1,8 @@
 """One module a study; the registry of all of them."""
 
 from experiments.harness.study import Study
-from experiments.studies import cost, dynamics, fidelity, noisy_labels, pretraining
+from experiments.studies import cost, dynamics, fidelity, finetuning, noisy_labels, pretraining
 
-STUDIES: dict[str, Study] = {
-    study.name: study
-    for study in (fidelity.STUDY, pretraining.STUDY, noisy_labels.STUDY, cost.STUDY, dynamics.STUDY)
-}
-"""In the order of the paper's sections 5 and 6."""
+ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics)
+"""That of the paper's sections 5 and 6."""
+STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}

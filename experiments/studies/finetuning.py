@@ -1,0 +1,146 @@
+"""Fine-tuning (the paper's Table 2): a language model with a prediction layer, curated after a warm-up."""
+
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.data import archives, prose
+from experiments.figures import pictures
+from experiments.harness.statistics import Methods, compared, judged
+from experiments.harness.study import Found, Study, Unit
+from experiments.methods import train
+from experiments.studies.pretrained import fine_tuning
+
+NULL, ORACLE, STOPPED = "plain", "right labels only", "plain, stopped early"
+PRINTED = "LAI, after a warm-up"
+CURATED = (
+    PRINTED,
+    "Ghost, after a warm-up",
+    "LAI",
+    "Ghost",
+    "LAI, half of each class",
+    "LAI, warm-up and half of each class",
+)
+METHODS = (
+    NULL, ORACLE, "validation only", "training + validation", "random", "small loss", "RHO-loss", *CURATED,
+)  # fmt: skip
+MAIN = "GPT, clean"
+SETTINGS: dict[str, dict[str, Any]] = {
+    MAIN: {"text": "source code", "causal": True, "share": 0.0},
+    "GPT, 40% wrong": {"text": "source code", "causal": True, "share": 0.4},
+    "BERT, clean": {"text": "source code", "causal": False, "share": 0.0},
+    "BERT, film reviews, clean": {"text": "film reviews", "causal": False, "share": 0.0},
+}
+
+
+def config(size: str) -> dict[str, Any]:
+    """Return the settings; those of reviews where they have been fetched."""
+    if size == "quick":
+        return {"seeds": [0, 1], "epochs": 2, "training": 128, "reading": 5, "settings": [MAIN]}
+    held = [
+        name
+        for name, options in SETTINGS.items()
+        if options["text"] != "film reviews" or archives.fetched("vaderSentiment")
+    ]
+    return {"seeds": list(range(5)), "epochs": 5, "training": 960, "reading": 300, "settings": held}
+
+
+def units(config: dict[str, Any]) -> list[Unit]:
+    """Return one unit a seed, setting and method."""
+    return [
+        Unit(
+            f"{setting}-{name}".replace(", ", "-").replace(" ", "_").replace("%", ""),
+            seed,
+            partial(_run, name, setting, seed, config),
+        )
+        for seed in config["seeds"]
+        for setting in config["settings"]
+        for name in METHODS
+    ]
+
+
+def _run(name: str, setting: str, seed: int, config: dict[str, Any]) -> Found:
+    options = SETTINGS[setting] | {key: config[key] for key in ("epochs", "training", "reading")}
+    metrics = train(name, fine_tuning(seed, **options), seed).metrics()
+    found = {name: {f"{setting}: {metric}": value for metric, value in metrics.items()}}
+    if name == NULL:
+        found[STOPPED] = {f"{setting}: accuracy": metrics["stopped early"]}
+    return found
+
+
+def claims(methods: Methods) -> dict[str, dict[str, Any]]:
+    """Judge Table 2, and what its numbers could also come from."""
+    found = {}
+    for setting in SETTINGS:
+        if f"{setting}: accuracy" not in methods[NULL]:
+            continue
+        accuracy, held = (f"{setting}: {metric}" for metric in ("accuracy", "validation loss"))
+        ratios = zip(*(methods[name][held]["values"] for name in (PRINTED, NULL)), strict=True)
+        found |= {
+            f"{setting}: after the warm-up, at most half are kept": judged(
+                [(kept - 0.6) / 0.4 for kept in methods[PRINTED][f"{setting}: kept"]["values"]],
+                paper="half or fewer (Section 5.3)",
+                at_most=0.5,
+            ),
+            f"{setting}: LAI's validation loss is at most four fifths of plain training's": judged(
+                [one / other for one, other in ratios], paper="-20 to -50% (Table 2)", at_most=0.8
+            ),
+            f"{setting}: LAI is above plain training": compared(
+                methods, PRINTED, NULL, accuracy, paper="+0.006 to +0.014 (Table 2)"
+            ),
+        }
+        for name, other in (
+            (PRINTED, STOPPED),
+            (PRINTED, "training + validation"),
+            (PRINTED, "Ghost, after a warm-up"),
+            ("LAI", NULL),
+            ("LAI, half of each class", "LAI"),
+            ("LAI, warm-up and half of each class", NULL),
+        ):
+            found[f"{setting}: {name}: above {other}"] = compared(
+                methods, name, other, accuracy, paper="not compared"
+            )
+        found[f"{setting}: training + validation has a lower validation loss than LAI"] = compared(
+            methods, "training + validation", PRINTED, held, paper="not compared", sign=-1
+        )
+    return found
+
+
+def draw(record: dict[str, Any]) -> dict[str, Figure]:
+    """Draw accuracy in the main setting, best first."""
+    rows = {name: of[f"{MAIN}: accuracy"] for name, of in record["methods"].items()}
+    figure, (axes,) = pictures.figure(height=3.8)
+    pictures.intervals(axes, dict(sorted(rows.items(), key=lambda row: -row[1]["mean"])))
+    pictures.label(axes, xlabel="test accuracy, after equal steps")
+    return {"accuracy": figure}
+
+
+STUDY = Study(
+    name="finetuning",
+    title="Fine-tuning",
+    about="Table 2",
+    setting="""A small GPT that has learnt to tell the next character of Python's language reference, and a
+small BERT that has learnt to tell hidden ones, each with a new prediction layer: of which of two library
+modules is a piece of 32 characters (960 training, 100 clean validation, 1,000 test pieces, Adam)? The BERT
+also reads film reviews by words: did people like the film? As printed, training is plain for three epochs
+of five, then curated.""",
+    picture="Test accuracy by method, best first.",
+    config=config,
+    units=units,
+    claims=claims,
+    pictures=draw,
+    null=NULL,
+    oracle=ORACLE,
+    columns={
+        f"{MAIN}: accuracy": "GPT, clean",
+        f"{MAIN}: validation loss": "validation loss",
+        f"{MAIN}: test loss": "test loss",
+        f"{MAIN}: kept": "kept",
+        f"{MAIN}: cost": "cost",
+        "GPT, 40% wrong: accuracy": "GPT, 40% wrong",
+        "BERT, clean: accuracy": "BERT, clean",
+        "BERT, film reviews, clean: accuracy": "BERT, film reviews",
+    },
+    data={"prose": prose.digest},
+)
