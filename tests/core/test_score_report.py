@@ -6,6 +6,8 @@ import re
 import pyarrow as pa
 import pytest
 
+from matplotlib.figure import Figure
+
 from lai_core.storage.report import write_report
 
 
@@ -49,3 +51,81 @@ def test_a_column_of_ones_own_is_drawn_and_listed(tmp_path):
 def test_a_table_of_several_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected one row a sample, got 4 rows of 1 samples"):
         write_report(table(id=["one"] * 4), tmp_path / "page.html")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Give what is drawn instead of only its file."""
+    figures = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self) or save(self, *a, **k))
+    return figures
+
+
+@pytest.mark.parametrize("added", [0, 1, 2])
+def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_path, drawn, added):
+    """Two pictures a row, each 2.6 inches high, and none where a cell is left over."""
+    own = table()
+    for number in range(added):
+        own = own.append_column(f"own {number}", pa.array([0.1, 0.9, 0.5, 0.2]))
+    write_report(own, tmp_path / "page.html")
+    (figure,) = drawn
+    names = ["score: positive helps", "own loss", "gradient norm", "standard error of the score"]
+    names += [f"own {number}" for number in range(added)]
+    rows = math.ceil((len(names) + 1) / 2)
+    assert figure.get_size_inches().tolist() == pytest.approx([9, 2.6 * rows])
+    assert len(figure.axes) == 2 * rows
+    assert [axis.get_xlabel() for axis in figure.axes[: len(names)]] == names
+    for axis in figure.axes[: len(names)]:
+        assert (len(axis.patches), axis.get_yscale(), axis.get_ylabel()) == (60, "log", "samples")
+    scatter, *empty = figure.axes[len(names) :]
+    assert (scatter.get_xlabel(), scatter.get_ylabel()) == (names[1], names[0])
+    (points,), (line,) = scatter.collections, scatter.lines
+    assert points.get_offsets().tolist() == [[0.5, -4.0], [3.0, -1.0], [1.0, 2.0]]
+    assert (points.get_sizes().tolist(), points.get_rasterized()) == ([3], True)
+    assert (list(line.get_ydata()), line.get_linewidth()) == ([0.0, 0.0], 0.8)
+    assert [axis.axison for axis in empty] == [False] * len(empty)
+    assert [axis.axison for axis in figure.axes[: len(names) + 1]] == [True] * (len(names) + 1)
+
+
+def test_a_number_that_no_sample_has_is_not_drawn_and_one_that_some_have_is(tmp_path, drawn):
+    write_report(table(gradient_norm=[math.nan] * 4), tmp_path / "page.html")
+    assert [axis.get_xlabel() for axis in drawn[0].axes[:2]] == ["score: positive helps", "own loss"]
+    assert drawn[0].axes[2].get_xlabel() == "standard error of the score"
+    assert len(drawn[0].axes) == 4
+    page = (tmp_path / "page.html").read_text()
+    assert 'aria-label="Distributions: score, loss, standard error; and scores against losses"' in page
+    assert page.count("<svg") == 1
+    assert "<?xml" not in page
+
+
+def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path):
+    many = pa.table(
+        {
+            "id": range(30),
+            "score": [*(0.25 - number for number in range(28)), math.nan, 0.0],
+            "standard_error": [10.0] * 30,
+            "loss": [float(number) for number in range(30)],
+            "gradient_norm": [1.0] * 30,
+        }
+    )
+    write_report(many, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    words = " ".join(re.sub("<[^>]*>", " ", page).split())
+    assert "30 samples: 27 with a negative score (93.1%), 7 of them by more than two standard errors" in words
+    assert "errors; 1 whose score is not a number" in words
+    lowest, losses = (
+        re.findall(r"<tr><td>(\d+)</td>", part) for part in page.split("Largest own losses</h2>")
+    )
+    assert lowest == [str(number) for number in range(27, 7, -1)]
+    assert losses == ["29", *(str(number) for number in range(27, 8, -1))]
+    assert "Groups" not in page
+
+
+def test_no_harmful_sample_is_none(tmp_path):
+    good = pa.table(
+        {name: [1.0] for name in ("score", "standard_error", "loss", "gradient_norm")} | {"id": [0]}
+    )
+    write_report(good, tmp_path / "page.html")
+    words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
+    assert "1 samples: 0 with a negative score (0.0%), 0 of them by more" in words

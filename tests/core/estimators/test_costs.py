@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.estimators.costs import pairwise_cost, summary_cost
+from lai_core.estimators.costs import cost_ratio, list_routes, pairwise_cost, summary_cost
 
 SIZES = st.integers(1, 4)
 POSITIONS = st.one_of(st.none(), SIZES)
@@ -48,3 +48,78 @@ def test_what_has_no_cost_is_refused():
         pairwise_cost(one, one, "lai", positions="all")
     with pytest.raises(ValueError, match="positions"):
         pairwise_cost(one, trace(2, 2, [], 4), "lai", positions="flatten")
+
+
+@pytest.mark.parametrize(
+    ("widths", "passes", "numbers"),
+    [
+        ([1, 1], (1, 1), (2, 2)),
+        ([2, 3, 5], (2 * 3 + 3 * 5 + 3 * 5, 2 * 3 + 3 * 5), (2 + 3 + 3 + 5, 2 + 3 + 5)),
+        ([4, 3, 2, 1], (12 + 6 + 2 + 6 + 2, 12 + 6 + 2), (9 + 6, 9 + 1)),
+    ],
+)
+def test_a_chain_is_counted_layer_by_layer(widths, passes, numbers):
+    """Forward through every layer; back through all but the first; inputs, and outputs of all or the last."""
+    cost = cost_ratio(widths)
+    assert (cost.ghost_passes, cost.lai_passes) == passes
+    assert (cost.ghost_numbers, cost.lai_numbers) == numbers
+    assert (cost.passes_ratio, cost.numbers_ratio) == (passes[0] / passes[1], numbers[0] / numbers[1])
+
+
+@pytest.mark.parametrize(
+    ("widths", "error", "message"),
+    [
+        ([3], ValueError, "widths: expected the input's and at least one layer's, got 1 of them"),
+        ([3, True], TypeError, r"widths\[1\]: expected a whole number, got True"),
+        ([2.5, 3], TypeError, r"widths\[0\]: expected a whole number, got 2.5"),
+        ([3, 0], ValueError, r"widths\[1\]: expected a positive width, got 0"),
+    ],
+)
+def test_widths_that_no_chain_has_are_named(widths, error, message):
+    with pytest.raises(error, match=f"^{message}$"):
+        cost_ratio(widths)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_routes_by_hand(dtype):
+    """Two samples of five positions, inputs of 3 and 4 and seven outputs; a forward pass of 100."""
+    layers = [lai.LayerTrace(np.ones((2, 5, d), dtype), np.ones((2, 5, 7), dtype)) for d in (3, 4)]
+    found = list_routes(lai.Trace(layers), 100, sketches=[7, 3, 8, 1])
+    size = np.dtype(dtype).itemsize
+    whole = 7 * (3 + 4) * size  # the sum's numbers, whatever the number of samples
+    kept = 2 * 5 * (3 + 4 + 7) * size
+    assert [(route.positions, route.sketch, route.summary_bytes) for route in found] == [
+        ("tokens", None, whole), ("mean", None, whole), ("flatten", None, kept),
+        ("tokens", 1, whole // 7), ("tokens", 3, whole * 3 // 7),
+    ]  # fmt: skip
+    tokens = 2 * 5 * 7 * (3 + 4) / 100
+    pairs = 2 * 2 * 5 * (3 + 4 + 7) / 100
+    assert [route.forwards for route in found] == pytest.approx(
+        [tokens, tokens / 5, pairs, tokens / 7, tokens * 3 / 7]
+    )
+    assert [route.meaning.partition(";")[2].strip() for route in found[3:]] == [
+        "unbiased, of sketched output gradients"
+    ] * 2
+
+
+def test_routes_of_a_trace_without_positions_and_of_unequal_ones():
+    flat = list_routes(trace(3, None, [(2, 1)], 4), 10)
+    assert [(route.positions, route.forwards, route.summary_bytes) for route in flat] == [
+        ("tokens", 3 * 4 * 5 / 10, 4 * 5 * 8),
+        ("mean", 3 * 4 * 5 / 10, 4 * 5 * 8),
+        ("flatten", 3 * 3 * (5 + 4) / 10, 3 * (5 + 4) * 8),
+    ]
+    table = lai.EmbeddingTrace(np.zeros((3, 2), int), np.ones((3, 2, 2)), rows=5)
+    uneven = lai.Trace([table, lai.LayerTrace(np.ones((3, 6, 2))), trace(3, None, [], 4).layers[0]])
+    found = list_routes(uneven, 10, sketches=[2])
+    assert [(route.positions, route.sketch, route.summary_bytes) for route in found] == [
+        ("mean", None, 4 * (2 + 3) * 8),
+        ("flatten", None, 3 * (6 * 2 + 3 + 4) * 8),
+        ("mean", 2, 4 * (2 + 3) * 8 // 2),
+    ]
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.0, True, "2"])
+def test_widths_of_sketches_are_positive_whole_numbers(width):
+    with pytest.raises(ValueError, match=f"^sketches: expected positive whole numbers, got {width!r}$"):
+        list_routes(trace(3, None, [], 4), 10, sketches=[width])

@@ -1,0 +1,134 @@
+"""Tables of scores in parts: what is written, what goes on where it stopped, what is refused."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from lai_core.storage.tables import digest, read_scores, score_parts
+
+SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
+
+
+def score(samples):
+    """Score some of seven samples."""
+    chosen = [SCORES[sample] for sample in samples]
+    return {"score": chosen, "loss": [2.0 * sample for sample in samples]}
+
+
+def written(folder, **options):
+    asked = []
+
+    def watched(samples):
+        asked.append(list(samples))
+        return score(samples)
+
+    given = {"samples": 7, "rows": 3, "progress": False, **options}
+    score_parts(folder, {"estimator": "lai"}, watched, **given)
+    return asked
+
+
+def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path):
+    assert written(tmp_path / "a" / "b") == [[0, 1, 2], [3, 4, 5], [6]]
+    files = sorted(path.name for path in (tmp_path / "a" / "b").iterdir())
+    assert files == [*(f"part-00000{part}.parquet" for part in range(3)), "run.json"]
+    table = read_scores(tmp_path / "a" / "b")
+    assert table.column_names == ["id", "score", "loss", "rank"]
+    assert table["id"].to_pylist() == list(range(7))
+    np.testing.assert_array_equal(table["score"].to_numpy(), SCORES)
+    assert table["rank"].to_pylist() == [6, 2, None, 2, 4, 5, 1]
+    run = (tmp_path / "a" / "b" / "run.json").read_text()
+    assert json.loads(run) == {"samples": 7, "rows": 3, "estimator": "lai"}
+    assert run.splitlines()[1] == ' "samples": 7,'
+
+
+def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path):
+    written(tmp_path)
+    (tmp_path / "part-000001.parquet").unlink()
+    with pytest.raises(ValueError, match=r"expected 3 parts, 1 are missing \(part-000001.parquet first\)"):
+        read_scores(tmp_path)
+    (tmp_path / ".part-000001.parquet").write_text("left by one that was killed")
+    assert written(tmp_path) == [[3, 4, 5]]
+    assert written(tmp_path) == []
+    assert not list(tmp_path.glob(".part*"))
+
+
+def test_each_process_writes_its_own_parts(tmp_path):
+    assert written(tmp_path, process=(1, 2)) == [[3, 4, 5]]
+    assert written(tmp_path, process=(0, 2)) == [[0, 1, 2], [6]]
+    assert len(read_scores(tmp_path)) == 7
+
+
+def test_the_bar_counts_what_is_left(tmp_path, capsys):
+    written(tmp_path, process=(1, 2), progress=True)
+    assert "3/3" in capsys.readouterr().err
+    (tmp_path / "part-000001.parquet").unlink()
+    written(tmp_path, process=(0, 2))
+    written(tmp_path, progress=True)
+    shown = capsys.readouterr().err
+    assert "4/7" in shown
+    assert "7/7" in shown
+    written(tmp_path)
+    assert not capsys.readouterr().err
+
+
+def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path):
+    names, groups = list("abcdefg"), [0, 0, 0, 1, 1, 1, 1]
+    for checkpoint, factor in ("first", 1.0), ("second", 3.0):
+        score_parts(
+            tmp_path,
+            {},
+            lambda samples, factor=factor: {"score": [factor * number for number in samples]},
+            samples=7, rows=4, progress=False, checkpoint=checkpoint, ids=names, groups=groups,
+        )  # fmt: skip
+    table = read_scores(tmp_path)
+    assert table.column_names == ["id", "score", "group", "checkpoint", "rank"]
+    assert table["checkpoint"].to_pylist() == ["first"] * 7 + ["second"] * 7
+    assert table["rank"].to_pylist() == [*range(1, 8)] * 2
+    averaged = read_scores(tmp_path, average=True)
+    assert sorted(averaged.column_names) == ["group", "id", "rank", "score"]
+    assert averaged["id"].to_pylist() == names
+    assert averaged["score"].to_pylist() == [2.0 * number for number in range(7)]
+    assert averaged["group"].to_pylist() == groups
+    assert (
+        pq.read_table(tmp_path / "second" / "part-000000.parquet")["checkpoint"].to_pylist() == ["second"] * 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ids": "abc"}, "^ids: expected one per sample, 7, got 3$"),
+        ({"groups": "abcdefgh"}, "^groups: expected one per sample, 7, got 8$"),
+        (
+            {"rows": 4},
+            r"^rows: expected 3, with which the scores in .* were begun, got 4; pass another folder$",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, options, message):
+    written(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        written(tmp_path, **options)
+
+
+def test_settings_of_another_run_are_refused_whichever_has_more(tmp_path):
+    written(tmp_path)
+    for settings in ({"estimator": "ghost"}, {}, {"estimator": "lai", "positions": "mean"}):
+        with pytest.raises(ValueError, match=r"^(estimator|positions): expected '?(lai|None)'?, with which"):
+            score_parts(tmp_path, settings, score, samples=7, rows=3, progress=False)
+
+
+def test_no_run_is_named(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match="expected a folder that score_dataset wrote, found no run.json"
+    ):
+        read_scores(tmp_path)
+
+
+def test_arrays_are_told_apart_by_kind_and_bytes():
+    found = {digest([("a", b"1")]), digest([("b", b"1")]), digest([("a", b"2")]), digest([])}
+    assert len(found) == 4
+    assert digest(iter([("a", b"1")])) in found
