@@ -478,6 +478,14 @@ def test_the_way_out_that_a_summary_names_is_one():
 def test_a_batch_with_nan_is_the_same_batch_as_itself():
     broken = raw(np.full((4, 3), np.nan), np.ones((4, 2)))
     lai.check_same_batch(broken, broken)
+    for sides in ((broken, one()), (one(), broken)):
+        with pytest.raises(ValueError, match="expected the values of validation, got others"):
+            lai.check_same_batch(*sides)
+
+
+def test_batches_of_other_sizes_are_not_the_same():
+    with pytest.raises(ValueError, match="got 3 validation and 4 training samples"):
+        lai.check_same_batch(one(n=3), one())
 
 
 def test_one_side_may_hold_output_gradients_that_lai_does_not_look_at():

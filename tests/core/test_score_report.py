@@ -5,7 +5,6 @@ import re
 
 import pyarrow as pa
 import pytest
-
 from matplotlib.figure import Figure
 
 from lai_core.storage.report import write_report
@@ -55,10 +54,14 @@ def test_a_table_of_several_checkpoints_is_refused(tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Give what is drawn instead of only its file."""
+    """Give what is drawn, and save none of it."""
     figures = []
-    save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self) or save(self, *a, **k))
+
+    def kept(self, file, **options):
+        file.write("<?xml version='1.0'?><svg></svg>")
+        figures.append(self)
+
+    monkeypatch.setattr(Figure, "savefig", kept)
     return figures
 
 
@@ -99,7 +102,7 @@ def test_a_number_that_no_sample_has_is_not_drawn_and_one_that_some_have_is(tmp_
     assert "<?xml" not in page
 
 
-def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path):
+def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path, drawn):
     many = pa.table(
         {
             "id": range(30),
@@ -122,7 +125,7 @@ def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path):
     assert "Groups" not in page
 
 
-def test_no_harmful_sample_is_none(tmp_path):
+def test_no_harmful_sample_is_none(tmp_path, drawn):
     good = pa.table(
         {name: [1.0] for name in ("score", "standard_error", "loss", "gradient_norm")} | {"id": [0]}
     )

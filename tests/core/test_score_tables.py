@@ -123,7 +123,7 @@ def test_settings_of_another_run_are_refused_whichever_has_more(tmp_path):
 
 def test_no_run_is_named(tmp_path):
     with pytest.raises(
-        FileNotFoundError, match="expected a folder that score_dataset wrote, found no run.json"
+        FileNotFoundError, match=r"expected a folder that score_dataset wrote, found no run\.json"
     ):
         read_scores(tmp_path)
 

@@ -50,6 +50,17 @@ def replace(place: Place, root: Path, alive: Functions) -> bool:
     return changed or _imported(tree, path, alive)
 
 
+def _with_the_same_fields(kind: type) -> list[type]:
+    """List a class and those derived from it that repeat the defaults of its fields."""
+    same = [
+        each
+        for derived in kind.__subclasses__()
+        for each in _with_the_same_fields(derived)
+        if getattr(each, "__match_args__", None) == getattr(kind, "__match_args__", ())
+    ]
+    return [kind, *same]
+
+
 def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
     """List the functions of a module and of its classes by name."""
     found = {}
@@ -75,7 +86,7 @@ def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
     ]
     for name, value in vars(fresh).items():
         if isinstance(value, type) and value.__module__ == old.__name__:
-            pairs += [(vars(old)[name].__init__, value.__init__)]
+            pairs += [(kind.__init__, value.__init__) for kind in _with_the_same_fields(vars(old)[name])]
     changed = False
     for before, after in pairs:
         for name in ("__defaults__", "__kwdefaults__"):

@@ -103,9 +103,9 @@ CALLS = {
 """The fewest numbers of eight bytes, and where more of them take fewer products: `room:products`.
 
 Of a kernel of a chain's three layers a training sample has a column for each, and two in hand: with three
-validation samples 15 numbers. A position's sketch takes its six outputs four times, filled up to two in each of
-four groups: 32. The variance has half of the room, as the summed gradient is alive beside: of a sample of "one
-position" its factors 6 + 7, laid out by groups 6 * 8, and of a row of pairs 4 * 4: 77 = 154 / 2.
+validation samples 15 numbers. A position's sketch takes its six outputs four times, filled up to two in each
+of four groups: 32. The variance has half of the room, as the summed gradient is alive beside: of a sample of
+"one position" its factors 6 + 7, laid out by groups 6 * 8, and of a row of pairs 4 * 4: 77 = 154 / 2.
 """
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core.estimators.summaries import joined_summaries
 from tests.support.traces import LAYOUTS, Layout, batches, rows, trace
 
 ESTIMATORS = ("ghost", "lli", "lai", "lai-mean")
@@ -91,3 +92,44 @@ def test_flatten_is_summarized_where_the_last_layer_has_no_positions(backend):
     summary = lai.summarize(validation, "lai", positions="flatten")
     np.testing.assert_allclose(backend.numpy(lai.lai_scores(summary, training)), pairwise, rtol=1e-12)
     assert lai.fitting_positions(training) == ("mean", "flatten")
+
+
+def wide(samples):
+    draws = np.random.default_rng(samples)
+    return lai.Trace([lai.LayerTrace(draws.normal(size=(samples, 256)), draws.normal(size=(samples, 256)))])
+
+
+def test_a_summary_of_factors_and_one_that_is_summed_are_joined():
+    few, many = lai.summarize(wide(3), "lai"), lai.summarize(wide(130), "lai")
+    assert (few.factored, many.factored) == (True, False)
+    batch = wide(5)
+    expected = sum(lai.lai_scores(wide(samples), batch) for samples in (3, 130))
+    for both in (few + many, many + few):
+        assert not both.factored
+        np.testing.assert_allclose(lai.lai_scores(both, batch), expected, rtol=1e-10)
+    assert joined_summaries([few]).factored
+    np.testing.assert_allclose(lai.lai_scores(joined_summaries([few]), batch), lai.lai_scores(few, batch))
+
+
+def test_what_is_no_summary_is_not_added():
+    summary = lai.summarize(wide(3), "lai")
+    assert 0 + summary is summary
+    for other in (1, 0.0, None):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            other + summary
+        with pytest.raises(TypeError, match="unsupported operand"):
+            summary + other
+
+
+def test_a_sum_that_exceeds_its_budget_by_a_byte_is_refused():
+    summary = lai.summarize(wide(3), "lai")
+    needed = 256 * 256 * 8
+    assert not summary.summed(memory_budget=needed).factored
+    with pytest.raises(
+        ValueError, match=f"expected at least {needed} bytes for the summary, got {needed - 1}"
+    ):
+        summary.summed(memory_budget=needed - 1)
+    held = 3 * (256 + 256) * 8
+    assert lai.summarize(wide(3), "lai", memory_budget=held).factored
+    with pytest.raises(ValueError, match=f"expected at least {held} bytes for the summary, got {held - 1}"):
+        lai.summarize(wide(3), "lai", memory_budget=held - 1)
