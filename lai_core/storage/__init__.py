@@ -55,7 +55,7 @@ def save(path: str | PathLike[str], kept: Any) -> None:
     _file().write(Path(path), structure, arrays)
 
 
-def load(path: str | PathLike[str], asarray: Callable[..., Any] | None = None) -> Any:
+def load(path: str | PathLike[str], *, asarray: Callable[..., Any] | None = None) -> Any:
     """Read what `save` wrote, after checking that it is whole.
 
     Parameters

@@ -77,7 +77,7 @@ def test_what_one_namespace_saves_every_other_loads(tmp_path, writer, reader):
         GateTrace(trace, [trace.layers[3].activations]),
     )
     storage.save(tmp_path / "kept", kept)
-    same(kept, storage.load(tmp_path / "kept", reader.array))
+    same(kept, storage.load(tmp_path / "kept", asarray=reader.array))
 
 
 def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
@@ -96,7 +96,7 @@ def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
 def test_bfloat16_keeps_its_bits(tmp_path, reader):
     values = torch.randn(50).bfloat16()
     storage.save(tmp_path / "kept", [values])
-    (found,) = storage.load(tmp_path / "kept", reader)
+    (found,) = storage.load(tmp_path / "kept", asarray=reader)
     assert str(found.dtype).endswith("bfloat16")
     assert [float(value) for value in found] == values.tolist()
     assert storage.load(tmp_path / "kept")[0].dtype == np.float32
@@ -124,7 +124,7 @@ def test_a_summary_loaded_elsewhere_scores_alike(tmp_path):
     validation, training = (lai.Trace([lai.LayerTrace(*side)]) for side in sides)
     storage.save(tmp_path / "kept", lai.summarize(validation, "lai"))
     batch = lai.Trace([lai.LayerTrace(*map(torch.from_numpy, sides[1]))])
-    found = lai.lai_scores(storage.load(tmp_path / "kept", torch.asarray), batch)
+    found = lai.lai_scores(storage.load(tmp_path / "kept", asarray=torch.asarray), batch)
     np.testing.assert_allclose(found, lai.lai_scores(validation, training), rtol=1e-13)
 
 
@@ -142,7 +142,7 @@ def test_a_validation_side_of_jax_is_kept(tmp_path, estimator):
     sketch = {"sketch": lai_jax.draw_sketch(jax.random.key(0), 3, 2)} if estimator == "lai" else {}
     side = lai_jax.summarize(apply, params, loss, data, data[:, :3], estimator=estimator, **sketch)
     storage.save(tmp_path / "kept", side)
-    found = storage.load(tmp_path / "kept", jnp.asarray)
+    found = storage.load(tmp_path / "kept", asarray=jnp.asarray)
     assert jax.tree.structure(found) == jax.tree.structure(side)
     for pair in zip(*map(jax.tree.leaves, (found, side)), strict=True):
         np.testing.assert_array_equal(*pair)
@@ -183,7 +183,7 @@ def test_what_cannot_be_kept_is_named_with_its_place_before_anything_is_written(
 def test_a_type_that_the_namespace_would_change_is_refused(tmp_path):
     storage.save(tmp_path / "kept", np.ones(2))
     with pytest.raises(ValueError, match="expected asarray to keep the type float64, got float32"):
-        storage.load(tmp_path / "kept", lambda array: array.astype("float32"))
+        storage.load(tmp_path / "kept", asarray=lambda array: array.astype("float32"))
 
 
 def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):

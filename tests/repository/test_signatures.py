@@ -1,0 +1,86 @@
+"""How the public functions are called: arrays by position, options by keyword."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lai_jax
+import lai_torch
+from jaxtyping import Float
+
+import lai_core
+
+CHAPTERS = (
+    "assumptions",
+    "bounds",
+    "calibration",
+    "influence",
+    "optimizers",
+    "propagation",
+    "shapley",
+    "variance",
+)
+DATA = {"targets", "ids"}
+    found = [info.name for info in pkgutil.iter_modules(package.__path__)]
+    names = [name for name in found if not name.startswith("_")]
+
+
+def public(package: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Name the functions of a package, its public modules and classes; a dataclass's fields are its own."""
+    names = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+    for module in (package, *(importlib.import_module(f"{package.__name__}.{name}") for name in names)):
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if inspect.isclass(value):
+                fields = dataclasses.is_dataclass(value)
+                for key, member in vars(value).items():
+                    method = getattr(member, "__func__", member)
+                    called = not key.startswith("_") or (key == "__init__" and not fields)
+                    if called and inspect.isfunction(method):
+                        yield f"{module.__name__}.{name}.{key}", method
+            elif inspect.isfunction(value):
+                yield f"{module.__name__}.{name}", value
+
+
+FUNCTIONS = {
+    name: function for package in (lai_core, lai_torch, lai_jax) for name, function in public(package)
+}
+
+
+def misplaced(name: str, function: Callable[..., Any]) -> list[str]:
+    """Name the options that go by position and, in the theory, the arrays that go by keyword."""
+    theory = name.split(".")[:2] in [["lai_core", chapter] for chapter in CHAPTERS]
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        by_keyword = parameter.kind is parameter.KEYWORD_ONLY
+        option = parameter.default is not parameter.empty and parameter.name not in DATA
+        if option and not by_keyword:
+            found.append(f"{name}: option {parameter.name} by position")
+        if theory and by_keyword and not option and "Float[" in str(parameter.annotation):
+            found.append(f"{name}: array {parameter.name} by keyword")
+        bound = parameter.name in {"self", "cls"}
+        if theory and parameter.kind is parameter.POSITIONAL_OR_KEYWORD and not bound:
+            found.append(f"{name}: {parameter.name} by position and by keyword")
+    return found
+
+
+def test_arrays_go_by_position_and_options_by_keyword():
+    assert len(FUNCTIONS) > 200
+    assert not [line for name, function in FUNCTIONS.items() for line in misplaced(name, function)]
+
+
+def test_what_is_misplaced_is_named():
+    def bound(x, /, y, *, z: Float[Any, " n"], width=1):
+        return x, y, z, width
+
+    def scores(batch, normalize="kept"):
+        return batch, normalize
+
+    assert [line.split(": ")[1] for line in misplaced("lai_core.bounds.bound", bound)] == [
+        "y by position and by keyword",
+        "array z by keyword",
+    ]
+    assert misplaced("lai_torch.scores", scores) == ["lai_torch.scores: option normalize by position"]
