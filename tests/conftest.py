@@ -59,12 +59,12 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Try a twentieth of the examples on jax, which compiles every operation anew for every new shape."""
+    """Try a fortieth of the examples on jax, which compiles every operation anew for every new shape."""
     test, callspec = getattr(item, "obj", None), getattr(item, "callspec", None)
     chosen = getattr(test, "_hypothesis_internal_use_settings", None)
     if chosen is None or callspec is None or str(callspec.params.get("backend")) != "jax":
         return (yield)
-    fewer = settings(chosen, max_examples=min(chosen.max_examples, max(2, chosen.max_examples // 20)))
+    fewer = settings(chosen, max_examples=min(chosen.max_examples, max(2, chosen.max_examples // 40)))
     test._hypothesis_internal_use_settings = fewer
     try:
         return (yield)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,17 +11,24 @@ import lai_jax
 import numpy as np
 
 import lai_core as lai
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, WrongError, unfit
+from benchmarks.compatibility.verdicts import (
+    NEGLIGIBLE,
+    Errors,
+    Row,
+    UnfitError,
+    WrongError,
+    judged,
+    relative_error,
+    squares,
+)
 from workloads.jax_by_numpy import by_numpy, traced
 
 BOUND = 1e-6
-NEGLIGIBLE = 1e-4
-"""Beside the whole gradient; of a coarser type its rounding."""
-ROUNDINGS = 8192
-"""An inner product of gradients has thousands of terms."""
 LAYERS = ("embed/w", "head/w")
 """What LAI sees around what a case is about; the last one is the last layer."""
 Batch = tuple[Any, Any]
+
+__all__ = ["BOUND", "Case", "judge", "squares"]
 
 
 @dataclass
@@ -55,26 +63,14 @@ class Case:
         return self.loss(self.apply(params, inputs), targets)
 
 
-def squares(outputs: Any, targets: Any) -> Any:
-    """Half the squared distance."""
-    return ((outputs - targets) ** 2).sum(1) / 2
-
-
 def judge(case: Case) -> Row:
     """Return the verdicts on Ghost, the exact scores and LAI."""
-    try:
-        training, validation = gradients_of(case, case.training), gradients_of(case, case.validation)
-        _check(case, training, validation)
-    except UnfitError as problem:
-        return unfit(str(problem))
-    except Exception as problem:  # plain differentiation fails: nothing to compare with
-        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
-    row = Row()
-    row.add("ghost", lambda: _ghost(case, training, validation), case.bound)
-    row.add("exact", lambda: _exact(case, training, validation), case.bound)
-    if case.seen is not None:
-        row.add("lai", lambda: _lai(case), case.bound)
-    return row
+    return judged(case, gradients_of, _check, _errors)
+
+
+def _errors(case: Case, *sides: dict[str, Any]) -> Errors:
+    found: Errors = {"ghost": partial(_ghost, case, *sides), "exact": partial(_exact, case, *sides)}
+    return found if case.seen is None else found | {"lai": partial(_lai, case)}
 
 
 def gradients_of(case: Case, batch: Batch) -> dict[str, Any]:
@@ -173,11 +169,4 @@ def _lai(case: Case) -> float:
 
 
 def _error(found: Any, exact: Any, part: Any, bound: float) -> float:
-    """Return the largest error beside the largest entry of what the case is about, roundings apart.
-
-    An error of `bound` times the part is right; so is one of some roundings of the whole, which is that
-    beside `floor` times the whole.
-    """
-    floor = ROUNDINGS * float(np.finfo(exact.dtype).eps) / bound
-    scale = max(float(np.abs(part).max()), floor * float(np.abs(exact).max()))
-    return float(np.abs(found - exact).max()) / scale
+    return relative_error(found, exact, part, float(np.finfo(exact.dtype).eps), bound)

@@ -1,6 +1,7 @@
 """One torch case against what a loop over its samples gives."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import lai_torch
@@ -9,34 +10,32 @@ from torch import Tensor
 
 import lai_core as lai
 from benchmarks.compatibility.oracle_torch import BOUND, Case, Gradients, call, gradients_of, one
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, WarnedError, WrongError, unfit
+from benchmarks.compatibility.verdicts import (
+    NEGLIGIBLE,
+    Errors,
+    Row,
+    UnfitError,
+    WarnedError,
+    WrongError,
+    judged,
+    relative_error,
+    squares,
+)
 
-ROUNDINGS = 8192
-"""An inner product of gradients has thousands of terms."""
-NEGLIGIBLE = 1e-4
-"""Below this share of all gradients, those of a part are taken for zero."""
-
-
-def squares(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Half the squared distance."""
-    return ((outputs - targets) ** 2).sum(1) / 2
+__all__ = ["judge", "squares"]
 
 
 def judge(case: Case) -> Row:
     """Return the verdicts on Ghost, the exact scores and LAI."""
-    try:
-        training, validation = gradients_of(case, case.training), gradients_of(case, case.validation)
-        _check(case, training, validation)
-    except UnfitError as problem:
-        return unfit(str(problem))
-    except Exception as problem:  # plain autograd fails: nothing to compare with
-        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
-    row = Row()
-    row.add("ghost", lambda: _ghost(case, training, validation), case.bound)
-    row.add("exact", lambda: _exact(case, training, validation), case.bound)
+    return judged(case, gradients_of, _check, _errors)
+
+
+def _errors(case: Case, training: Gradients, validation: Gradients) -> Errors:
+    sides = case, training, validation
+    found: Errors = {"ghost": partial(_ghost, *sides), "exact": partial(_exact, *sides)}
     if training.last is not None and training.names == validation.names:
-        row.add("lai", lambda: _lai(case, training, validation), case.bound)
-    return row
+        found["lai"] = partial(_lai, *sides)
+    return found
 
 
 def _check(case: Case, training: Gradients, validation: Gradients) -> None:
@@ -117,11 +116,4 @@ def _batches(case: Case) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
 
 
 def _error(found: Tensor, exact: Tensor, part: Tensor, bound: float) -> float:
-    """Return the largest error beside the largest entry of what the case is about, roundings apart.
-
-    An error of `bound` times the part is right; so is one of some roundings of the whole, which is that
-    beside `floor` times the whole.
-    """
-    floor = ROUNDINGS * torch.finfo(exact.dtype).eps / bound
-    scale = max(float(part.abs().max()), floor * float(exact.abs().max()))
-    return float((found - exact).abs().max()) / scale
+    return relative_error(found, exact, part, torch.finfo(exact.dtype).eps, bound)

@@ -12,6 +12,13 @@ OWN = ("lai_core", "lai_torch", "lai_jax")
 """The packages whose own ValueError or TypeError is a refusal."""
 VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
 REASON_LENGTH = 300
+ROUNDINGS = 8192
+"""An inner product of gradients has thousands of terms."""
+NEGLIGIBLE = 1e-4
+"""Below this share of all gradients, those of a part are taken for zero."""
+
+
+Errors = dict[str, Callable[[], float]]
 
 
 class UnfitError(Exception):
@@ -69,6 +76,51 @@ class Row:
 def unfit(reason: str) -> Row:
     """Return the row of a case that asks nothing."""
     return Row("unfit", "unfit", "unfit", None, reason)
+
+
+def judged(
+    case: Any, gradients_of: Callable[..., Any], check: Callable[..., None], errors: Callable[..., Errors]
+) -> Row:
+    """Return the verdicts on a case's estimators, beside what plain differentiation says of its samples.
+
+    Parameters
+    ----------
+    case
+        With `training`, `validation` and `bound`, the largest relative error of a right answer.
+    gradients_of
+        Of a case and a batch: each sample's gradient.
+    check
+        Of the case and both sides' gradients: raises `UnfitError` where they ask nothing.
+    errors
+        Of the same: by estimator, what returns its relative error.
+    """
+    try:
+        sides = gradients_of(case, case.training), gradients_of(case, case.validation)
+        check(case, *sides)
+    except UnfitError as problem:
+        return unfit(str(problem))
+    except Exception as problem:  # plain differentiation fails: nothing to compare with
+        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
+    row = Row()
+    for estimator, error in errors(case, *sides).items():
+        row.add(estimator, error, case.bound)
+    return row
+
+
+def squares(outputs: Any, targets: Any) -> Any:
+    """Half the squared distance."""
+    return ((outputs - targets) ** 2).sum(1) / 2
+
+
+def relative_error(found: Any, exact: Any, part: Any, epsilon: float, bound: float) -> float:
+    """Return the largest error beside the largest entry of what the case is about, roundings apart.
+
+    An error of `bound` times the part is right; so is one of some roundings (`epsilon` each) of the whole,
+    which is that beside `floor` times the whole.
+    """
+    floor = ROUNDINGS * epsilon / bound
+    scale = max(float(abs(part).max()), floor * float(abs(exact).max()))
+    return float(abs(found - exact).max()) / scale
 
 
 def _of_exception(problem: Exception) -> tuple[str, str]:

@@ -24,8 +24,7 @@ CHAPTERS = (
     "variance",
 )
 DATA = {"targets", "ids"}
-    found = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    names = [name for name in found if not name.startswith("_")]
+"""What may be left out of a batch and is no option: targets that a mapping holds itself, the rows' names."""
 
 
 def public(package: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -150,10 +150,6 @@ def linear(d: int, out: int | None = None) -> nn.Linear:
     return nn.Linear(d, d if out is None else out).double()
 
 
-def over_time(module: nn.Module) -> nn.Module:
-    return Part(lambda p, h: p.inner(h.transpose(1, 2)).transpose(1, 2), inner=module.double())
-
-
 def clipped(gradient: Tensor) -> Tensor:
     return gradient.clamp(-0.02, 0.02)
 

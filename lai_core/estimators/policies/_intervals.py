@@ -187,6 +187,7 @@ def _step_up_limits(tests: int, rate: float, dependence: str) -> tuple[float, ..
 
 def _step_up(xp: Namespace, strength: Array, needed: Array) -> Bool[Array, " n"]:
     """Return which tests are the k strongest, for the largest k of which the weakest is strong enough."""
+    # The k-th strongest test against the k-th limit: the weakest that passes takes all stronger ones with it.
     ordered = xp.flip(xp.sort(strength))
     nothing = xp.full_like(ordered, inf)
     return strength >= xp.min(xp.where(ordered >= needed, ordered, nothing))
@@ -235,6 +236,7 @@ class _Bernstein:
         """The x^2 at which the upper end of the interval is 0, so that the p-value is 2 exp(-x^2)."""
         xp = self.xp
         below = xp.where(self.score < 0, -self.score, xp.zeros_like(self.score))
+        # root x + linear x^2 = below, by the root of the quadratic that subtracts nothing
         x = quotient(xp, 2.0 * below, self.root + xp.sqrt(self.root**2 + 4.0 * self.linear * below), 0.0)
         return x * x
 
@@ -278,6 +280,8 @@ def _bernstein(xp: Namespace, values: Array, bound: Array | float) -> _Bernstein
     score = xp.sum(values, axis=0)
     deviation = values - score / count
     variance = xp.sum(deviation * deviation, axis=0) / (count - 1)
+    # Maurer and Pontil: the mean of m values in an interval of length r = 2 bound is off by at most
+    # sqrt(2 V / m) x + 7 r / (3 (m - 1)) x^2, and the sum by m times that.
     linear = xp.zeros_like(score) + (count * 7.0 / (3.0 * (count - 1))) * 2.0 * bound
     return _Bernstein(xp, score, xp.sqrt(2.0 * count * variance), linear)
 

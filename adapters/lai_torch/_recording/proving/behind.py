@@ -54,6 +54,7 @@ def layers_in_disguise(
     if not names:
         return {}
     batch, plain = list(batch), None
+    # A vector that is only added multiplies nothing: of such ones alone the model need not run again.
     if recorder.every_layer or not all(_harmless(recorder, name) for name in names):
         plain = _Replay(recorder, batch, names)
         try:
@@ -99,8 +100,11 @@ class _Move:
         generator = torch.Generator().manual_seed(number)
         noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
         if self.round is not None:
+            # Codes are consecutive numbers in random order: those of two entries differ in one of the low
+            # `ROUNDS` bits, so that some round moves one of the two and not the other.
             code = number + torch.rand(value.shape, generator=generator).flatten().argsort().argsort()
             noise = noise * ((code >> self.round & 1) == int(self.second)).reshape(value.shape)
+        # In units of the tensor's own size; of a tensor of zeros, in ones.
         size = 1.0 + float(value.detach().abs().nan_to_num(0.0, 0.0, 0.0).double().mean())
         return (self.by * size * noise).to(value)
 
@@ -199,6 +203,8 @@ class _Replay(Recorder):
             return
         shape = torch.broadcast_shapes(own.shape, met[0].shape)
         sides = [one.detach().expand(shape) for one in (met[0], own)]
+        # The batch's side repeats along the axis of the rows, the parameter's does not, and both vary along
+        # that of the entries: each sample beside every row.
         (flat, varies) = ([not _repeats(one, axis) for axis in range(len(shape))] for one in sides)
         rows = any(b and not a for a, b in zip(flat, varies, strict=True))
         entries = any(b and a for a, b in zip(flat, varies, strict=True))
@@ -278,6 +284,7 @@ def _summed(plain: _Replay, run: Run, name: str) -> str | None:
 def _is_sum(at: Callable[[_Move, _Move], Tensor], value: Tensor) -> bool:
     still, moved, back, twice = _Move(), _Move(1.0), _Move(-1.0), _Move(2.0)
     halves = [(_Move(1.0, cut), _Move(1.0, cut, second=True)) for cut in range(ROUNDS)]
+    # Half of the type's digits: what rounding does is far below, what a moved entry does is far above.
     within = torch.finfo(value.dtype).eps ** 0.5
 
     def differ(left: Tensor, right: Tensor, *also: Tensor) -> Tensor:
@@ -285,13 +292,17 @@ def _is_sum(at: Callable[[_Move, _Move], Tensor], value: Tensor) -> bool:
         return ~((left - right).abs() <= within * size)
 
     def affine(move: Callable[[_Move], Tensor]) -> Tensor:
+        # f(1) + f(-1) = 2 f(0) where f has no even part, and f(2) - f(0) = 2 (f(1) - f(0)) where it has no
+        # odd part but the linear one.
         here, there = move(still), move(moved)
         even = differ(there + move(back), 2 * here, there)
         return ~(even | differ(move(twice) - here, 2 * (there - here), move(twice), here))
 
     def slope(weight: _Move) -> tuple[Tensor, Tensor]:
+        # y(w, h + dh) and y(w, h): their difference is how y depends on h.
         return at(weight, moved), at(weight, still)
 
+    # 1. affine in w, or in h
     linear = affine(lambda weight: at(weight, still)) | affine(lambda met: at(still, met))
     if not bool(linear.any()):
         return False
@@ -299,6 +310,7 @@ def _is_sum(at: Callable[[_Move, _Move], Tensor], value: Tensor) -> bool:
     several_own = torch.zeros_like(linear)
     here, there = slope(still)
     for one, other in halves:
+        # 2. each half of h, moved alone, changes y; 3. each half of w, moved alone, changes the slope in h
         base = at(moved, still)
         several_met |= differ(at(moved, one), base) & differ(at(moved, other), base)
         sides = [differ(a - b, here - there, a, b, here, there) for a, b in map(slope, (one, other))]

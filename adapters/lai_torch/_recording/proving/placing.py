@@ -55,6 +55,8 @@ class Places:
         largest = max(
             (magnitude(use.probe.gradient) for use in uses if use.probe.gradient is not None), default=0.0
         )
+        # The gradient of sum_j c_j loss_j: what goes into loss i alone receives c_i times its gradient of
+        # before, to the bit, since c_i is a power of two.
         weights = powers_of_two(values, self.recorder.dtypes)
         if (
             torch.float16 in self.recorder.dtypes and largest > 128.0
@@ -68,6 +70,7 @@ class Places:
                 continue
             within = rounding(first, precision=self.precision, largest=largest)
             sides = use.flat(first), use.flat(second)
+            # under sample axis a, entry i of the second is c_i times entry i of the first
             kept = [one for one in self.allowed[use] if own_rows(*sides, one, weights, within)]
             left = compared and use.kind == "operation"
             if not kept and not left and not one_sample_each(first, second, weights, within):
@@ -85,6 +88,7 @@ class Places:
         for use, moved in zip(self.recorder.uses, other.uses, strict=False):
             if use.kind not in {"direct", "operation"}:
                 sides = _rows(use), _rows(moved)
+                # the other batch holds the same samples in another order, and so does an input's sample axis
                 kept = [
                     one for one in self.allowed[use] if moves_along(*sides, one, other.index, self.precision)
                 ]

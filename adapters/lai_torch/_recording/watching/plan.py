@@ -88,6 +88,7 @@ class Calls:
             call = (*call, *((name, self._noted(one)) for name, one in kwargs.items()))
         self._calls.append(call)
         if self.plan is None or not self.follows:
+            # of a pass that is recorded in full: what was proved of its calls depends on their axes
             self._axes.append(tuple(one.ndim for one in args if isinstance(one, Tensor)))
             return False
         # an attribute's getter is made anew each time, and equal to the one before
@@ -145,6 +146,7 @@ class Calls:
         of its own: `mean(0)` where there was `mean(1)`, a normalisation that is training. Dropout works
         entry by entry, training or not.
         """
+        # A kind is a function, its tensors' numbers of axes, and its options without sizes and names.
         pairs = {(self._calls[place], self._axes[place]) for place in self._makers}
         every = {pair for pair in pairs if "dropout" not in getattr(pair[0][0], "__name__", "")}
         names = frozenset(self.names.values())
