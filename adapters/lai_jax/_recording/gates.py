@@ -24,7 +24,7 @@ from lai_jax._recording.chain import Link
 _CALLS = (*CALLS, *RECOMPUTED, *CUSTOM_RULES)
 _RESHAPES = ("reshape", "broadcast_in_dim")
 
-Layout = tuple[str | None, ...]
+AxisLabels = tuple[str | None, ...]
 """What each axis is: samples, features, or None where it has one entry."""
 
 
@@ -46,12 +46,12 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
     values, vjp = jax.vjp(function, slots[link.start])
     backward = jax.make_jaxpr(lambda cotangent: vjp(cotangent)[0])(values).jaxpr
     try:
-        (reached,) = _through(backward, [_layout(values.shape, link.after.use.samples_in)])
+        (reached,) = _through(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
     except _MixesError as error:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
         raise not_a_chain(link.after.name, what) from None
     samples = link.before.use.samples_out
-    if reached != _layout(slots[link.start].shape, samples):
+    if reached != _axis_labels(slots[link.start].shape, samples):
         what = f"does not come from the output of layer {link.before.name!r} alone"
         raise not_a_chain(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
@@ -69,14 +69,14 @@ class _MixesError(Exception):
     """An operation through which entries may meet."""
 
 
-def _layout(shape: Sequence[int], samples: SampleAxis) -> Layout:
+def _axis_labels(shape: Sequence[int], samples: SampleAxis) -> AxisLabels:
     return tuple(
         None if size == 1 else "samples" if axis == samples.axis else "features"
         for axis, size in enumerate(shape)
     )
 
 
-def _through(jaxpr: Any, entering: Sequence[Layout | None]) -> list[Layout | None]:
+def _through(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabels | None]:
     """Follow cotangents through a linear program; None is said of what does not depend on them.
 
     Raises
@@ -86,33 +86,33 @@ def _through(jaxpr: Any, entering: Sequence[Layout | None]) -> list[Layout | Non
     """
     known = dict(zip(jaxpr.invars, entering, strict=True))
 
-    def of(atom: Any) -> Layout | None:
+    def of(atom: Any) -> AxisLabels | None:
         return None if hasattr(atom, "val") else known.get(atom)
 
     for eqn in jaxpr.eqns:
-        layouts = [of(atom) for atom in eqn.invars]
-        if all(layout is None for layout in layouts):
+        own = [of(atom) for atom in eqn.invars]
+        if all(labels is None for labels in own):
             continue
         inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr")))
         if eqn.primitive.name in _CALLS:
-            outputs = _through(closed_of(inner).jaxpr, layouts)
+            outputs = _through(closed_of(inner).jaxpr, own)
         else:
-            outputs = [_after(eqn, layouts)]
+            outputs = [_after(eqn, own)]
         known.update(zip(eqn.outvars, outputs, strict=True))
     return [of(atom) for atom in jaxpr.outvars]
 
 
-def _after(eqn: Any, layouts: Sequence[Layout | None]) -> Layout:
+def _after(eqn: Any, entering: Sequence[AxisLabels | None]) -> AxisLabels:
     name, shape = eqn.primitive.name, tuple(eqn.outvars[0].aval.shape)
-    moving = [(atom, layout) for atom, layout in zip(eqn.invars, layouts, strict=True) if layout is not None]
-    (first, layout), *rest = moving
+    moving = [(atom, labels) for atom, labels in zip(eqn.invars, entering, strict=True) if labels is not None]
+    (first, labels), *rest = moving
     if name in ELEMENTWISE and len(eqn.outvars) == 1:
-        if all(other == layout for _, other in rest):
-            return layout
+        if all(other == labels for _, other in rest):
+            return labels
     elif name == "transpose":
-        return tuple(layout[axis] for axis in eqn.params["permutation"])
+        return tuple(labels[axis] for axis in eqn.params["permutation"])
     elif name == "squeeze" or (name in _RESHAPES and eqn.params.get("dimensions") is None):
-        labels = [label for label in layout if label is not None]
+        left = [label for label in labels if label is not None]
         if [size for size in shape if size > 1] == [size for size in first.aval.shape if size > 1]:
-            return tuple(None if size == 1 else labels.pop(0) for size in shape)
+            return tuple(None if size == 1 else left.pop(0) for size in shape)
     raise _MixesError(name)
