@@ -1,6 +1,5 @@
 """Numbers at their ends: what an option takes and what it is by default, and where an assumption holds."""
 
-import inspect
 import re
 
 import numpy as np
@@ -187,21 +186,39 @@ def test_sixteen_units_of_the_precision_are_forgiven_as_rounding(dtype):
     assert report.tolerance == 16 * np.finfo(dtype).eps
 
 
-@pytest.mark.parametrize(
-    ("function", "option", "default"),
-    [
-        (influence.removal_influence, "damping", 0.0),
-        (influence.printed_influence, "damping", 0.0),
-        (influence.leave_one_out, "damping", 0.0),
-        (influence.directional_scores, "step", 1e-3),
-        (optimizers.adam_direction_scores, "epsilon", 1e-8),
-        (calibration.least_squares_weights, "ridge", 0.0),
-        (lai.score_intervals, "level", 0.95),
-        (lai.drop_harmful, "rate", 0.1),
-    ],
-)
-def test_defaults(function, option, default):
-    assert inspect.signature(function).parameters[option].default == default
+DEFAULTS = {
+    "removal_influence damping": (0.0, lambda **o: influence.removal_influence(ROW, ROW, ROW, **o)),
+    "printed_influence damping": (0.0, lambda **o: influence.printed_influence(ROW, ROW, ROW, **o)),
+    "leave_one_out damping": (
+        0.0,
+        lambda **o: influence.leave_one_out(np.ones((2, 1)), np.ones((2, 1, 1)), **o),
+    ),
+    "directional_scores step": (
+        1e-3,
+        lambda **o: influence.directional_scores(lambda at: at**3, ONE, ONE, **o),
+    ),
+    "adam_direction_scores epsilon": (
+        1e-8,
+        lambda **o: optimizers.adam_direction_scores(ROW, ROW, np.full(1, 1e-16), **o),
+    ),
+    "least_squares_weights ridge": (
+        0.0,
+        lambda **o: calibration.least_squares_weights(
+            np.array([[[1.0, 2.0]], [[1.0, 1.0]]]), np.array([[[0.5, 1.0]], [[1.0, 2.0]]]), **o
+        ),
+    ),
+    "score_intervals level": (0.95, lambda **o: lai.score_intervals(PARTS, **o)),
+    # Student's p-value with one degree of freedom, where the score is 1.963 standard errors below 0: .15
+    "drop_harmful rate": (0.1, lambda **o: lai.drop_harmful(np.array([[-1.4815], [-0.4815]]), **o)),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_an_option_is_where_it_is_not_given(name):
+    default, call = DEFAULTS[name]
+    option = name.split()[1]
+    np.testing.assert_array_equal(call(), call(**{option: default}))
+    assert not np.array_equal(call(), call(**{option: 2 * default if 0 < default < 0.5 else 0.5}))
 
 
 def report(**margins):

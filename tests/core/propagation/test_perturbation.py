@@ -185,6 +185,10 @@ def test_search_finds_counterexamples_to_the_printed_norm_bound():
         (lambda m: propagation.first_order_perturbation([m], [m, m]), "deviations: expected 1 matrices"),
         (lambda m: propagation.first_order_perturbation([m], [m[:1]]), r"deviations\[0\]: expected shape"),
         (
+            lambda m: propagation.first_order_perturbation([m[None]], [m[:1]]),
+            r"deviations\[0\]: expected shape \(..., 2, 2\) as means\[0\] has, got \(1, 2\)",
+        ),
+        (
             lambda m: propagation.perturbation_norm_bound(m[0], m[0, :1]),
             "perturbations: expected shape",
         ),
