@@ -164,8 +164,8 @@ def test_an_option_is_taken_up_to_its_ends_and_refused_by_name_beyond(name):
             call(value)
 
 
-def test_adams_defaults_are_torchs():
-    """And what torch adds to the norm when it clips: a gradient of 1e-6, clipped at 1e-6, is halved."""
+def test_adams_defaults_are_those_that_are_usual():
+    """Those of torch; a gradient of 1e-6 that it clips at 1e-6 is halved."""
     torchs = torch.optim.Adam([torch.zeros(1)]).defaults
     chosen = optimizers.Adam()
     assert chosen.learning_rate == torchs["lr"]

@@ -191,3 +191,9 @@ def test_as_many_players_as_are_said_are_enumerated(monkeypatch):
     assert values.tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="expected at most 2 samples to enumerate, got 3"):
         shapley.one_step_shapley(lambda at: at[0], start, gradients, learning_rate=1.0)
+
+
+@pytest.mark.equation("relative-below-one")
+def test_the_relative_error_is_that_of_the_validation_sample_with_the_least_share_at_the_top():
+    alpha = np.array([[[1.0], [3.0]], [[1.0], [1.0]]])  # the last layer's shares are 1/2 and 1/4
+    assert bounds.relative_error_bound(alpha)[0] == 0.75
