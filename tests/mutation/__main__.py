@@ -163,7 +163,7 @@ class Mutation:
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
         reached = reached or self.of_file.get(place.file, set())  # what runs at import is reached by none
-        room = Path(place.file).parts[1].removesuffix(".py")
+        room = Path(place.file).parts[1].removesuffix(".py").strip("_")
         seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
         rank = {test: number for number, test in reversed(list(enumerate(seen)))}
         chosen, left = [], ENOUGH * sum(self.seconds.values())
