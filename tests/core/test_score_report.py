@@ -78,6 +78,7 @@ def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_pa
     rows = math.ceil((len(names) + 1) / 2)
     assert figure.get_size_inches().tolist() == pytest.approx([9, 2.6 * rows])
     assert len(figure.axes) == 2 * rows
+    assert figure.axes[0].get_gridspec().get_geometry() == (rows, 2)
     assert [axis.get_xlabel() for axis in figure.axes[: len(names)]] == names
     for axis in figure.axes[: len(names)]:
         assert (len(axis.patches), axis.get_yscale(), axis.get_ylabel()) == (60, "log", "samples")

@@ -69,3 +69,20 @@ def test_ids_of_another_number_are_refused_before_a_block_is_made():
 
     with pytest.raises(ValueError, match="ids: expected one per sample, 3, got 2"):
         top_samples(never(), ids="ab", samples=3)
+
+
+def test_a_bar_is_shown_on_request_alone(capsys):
+    top_samples([np.ones((2, 3))], samples=3)
+    assert not capsys.readouterr().err
+    top_samples([np.ones((2, 3))] * 2, samples=6, progress=True)
+    assert "6/6" in capsys.readouterr().err
+
+
+def test_no_block_is_an_empty_table():
+    assert top_samples([]).num_rows == 0
+    with pytest.raises(ValueError, match=r"top: expected a whole number of at least 1, got 1\.5"):
+        top_samples([], top=1.5)
+    with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got \(3,\)"):
+        top_samples([np.ones(3)])
+    with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got list"):
+        top_samples([[[1.0]]])

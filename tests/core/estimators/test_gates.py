@@ -1,6 +1,7 @@
 """Gate-corrected LAI: unbiased over column directions, within its bound, and where it is Ghost itself."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -276,3 +277,63 @@ def test_layers_that_gates_do_not_know_are_refused():
         squared_column_norms(np.ones(3))
     with pytest.raises(ValueError, match="training_gates: expected shape"):
         gate_step_error(one, one[0], np.ones(3), one[0], one[0])
+
+
+def chain(*records):
+    return lai.Trace([*records, lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))])
+
+
+@pytest.mark.parametrize(
+    ("record", "got"),
+    [
+        (lai.EmbeddingTrace(np.zeros((2, 3), int), None, rows=4, name="table"), "none"),
+        (lai.LayerTrace(np.ones((2, 5, 3)), name="table"), "shape (2, 5, 3)"),
+        (lai.LayerTrace(np.ones((2, 4)), groups=2, name="table"), "shape (2, 4)"),
+    ],
+)
+def test_what_is_no_dense_layer_is_named(record, got):
+    message = (
+        "trace.layers[0] ('table'): expected a dense layer with activations (n, d) and groups=1, got "
+        f"{got}; lai_kernel knows positions and groups"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        relu_gates(chain(record))
+
+
+def test_a_matrix_is_used_once_in_a_chain():
+    layers = [lai.LayerTrace(np.ones((2, 3)), weight=key) for key in ("a", None, "b", None, "a")]
+    assert [gate.shape for gate in relu_gates(chain(*layers[:4]))] == [(2, 3)] * 4
+    message = "trace.layers[4]: expected a matrix of its own, got the key 'a' of an earlier layer"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        relu_gates(chain(*layers))
+
+
+@pytest.mark.parametrize(
+    ("side", "change", "message"),
+    [
+        (0, {"gates": []}, "validation.gates: expected 1 arrays, one for every layer but the last, got 0"),
+        (1, {"gates": [np.ones((2, 3))] * 2}, "training.gates: expected 1 arrays, one for every layer but"),
+        (
+            1,
+            {"column_norms": []},
+            "training.column_norms: expected 1 arrays, one for every layer but the last",
+        ),
+        (0, {"gates": [np.ones((3, 3))]}, "validation.gates[0]: expected shape (2, 3), got (3, 3)"),
+        (1, {"column_norms": [np.ones(4)]}, "training.column_norms[0]: expected shape (3,), got (4,)"),
+        (
+            1,
+            {"gates": [np.ones((2, 3), int)]},
+            "training.gates[0]: expected a real floating dtype, got int64",
+        ),
+    ],
+)
+def test_gates_that_do_not_fit_are_named(side, change, message):
+    given = {"gates": [np.ones((2, 3))], "column_norms": [np.ones(3)]}
+    sides = [GateTrace(chain(lai.LayerTrace(np.ones((2, 2)))), **given) for _ in range(2)]
+    lai_kernel = gate_lai_kernel(*sides)
+    assert lai_kernel.tolist() == [[2 * 3 + 3] * 2] * 2  # alphas of 2 and 3, a gain of 3 gates and norms
+    sides[side] = replace(sides[side], **change)
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(message)}"):
+        gate_lai_kernel(*sides)
+    with pytest.raises(TypeError, match=r"^training: expected a GateTrace, got Trace$"):
+        gate_lai_scores(sides[0], sides[0].trace)

@@ -51,6 +51,13 @@ def test_keep_top_reads_the_fraction_as_the_decimal_it_is_written_as(backend, fr
     assert (weights > 0).sum() == kept
 
 
+def test_among_many_equal_scores_the_first_are_kept():
+    """Sorts of few numbers are stable whatever is asked of them."""
+    scores = np.repeat([0.0, 1.0, 0.5], 100)[np.random.default_rng(0).permutation(300)]
+    ranked = sorted(range(300), key=lambda index: (-scores[index], index))
+    assert np.flatnonzero(lai.keep_top(scores, 0.5)).tolist() == sorted(ranked[:150])
+
+
 @given(vectors)
 def test_reweight_is_proportional_to_the_positive_part(backend, scores):
     weights = backend.numpy(lai.reweight(backend.array(scores)))
