@@ -1,4 +1,7 @@
-"""lai_core for JAX: from any function of parameters to a trace, and back into the training loop."""
+"""lai_core for JAX: from any function of parameters to a trace, and back into the training loop.
+
+As in `lai_core`, an argument of a wrong kind is a `TypeError`, one that does not fit a `ValueError`.
+"""
 
 try:
     import jax as _needed  # noqa: F401

@@ -62,8 +62,6 @@ def exact_scores(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If an option is unknown, options exclude each other, or the loss is not one number a sample; if
         samples see one another, so that none has a gradient of its own; or, outside `jax.jit`, if

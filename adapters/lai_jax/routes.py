@@ -41,8 +41,6 @@ def routes(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         As `trace` does; or if a width is no positive whole number.
 

@@ -74,8 +74,6 @@ def summarize(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If an option is unknown or unfit, or as in `trace`, `trace_gates` or `lai_core.summarize`.
 

@@ -63,8 +63,6 @@ def trace(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If an option is unknown, the loss is not one number a sample, samples are coupled, several
         layers are final, or something cannot be explained exactly.
@@ -130,8 +128,6 @@ def trace_gates(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If the model is no such chain, naming the layer; else as in `trace`.
 

@@ -1,4 +1,7 @@
-"""lai_core for PyTorch: from a model to a trace, and back into the training loop."""
+"""lai_core for PyTorch: from a model to a trace, and back into the training loop.
+
+As in `lai_core`, an argument of a wrong kind is a `TypeError`, one that does not fit a `ValueError`.
+"""
 
 try:
     import torch as _needed  # noqa: F401

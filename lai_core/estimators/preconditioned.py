@@ -50,8 +50,6 @@ def update_second_moment(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If an array is of a wrong kind or shape, or `decay` lies outside [0, 1).
 

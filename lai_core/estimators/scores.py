@@ -51,8 +51,6 @@ def ghost_scores(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If a trace is unsound, the two sides do not fit, `exclude_self` is asked of a summary, or the
         budget is too small.
@@ -140,8 +138,6 @@ def lai_scores(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         As in `ghost_scores`; also if `positions` or `layer_weights` do not fit, or `positions`
         conflicts with the summary.

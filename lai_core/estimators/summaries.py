@@ -184,8 +184,6 @@ def summarize(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If a trace is unsound or two do not fit; if `positions` is `flatten` and the last layer has
         positions (that product has no sum of this form); if the summary would exceed the budget.

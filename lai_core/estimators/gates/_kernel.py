@@ -45,8 +45,6 @@ def gate_lai_kernel(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
         If a trace is unsound or no such chain, shapes do not fit, or the budget is too small.
 

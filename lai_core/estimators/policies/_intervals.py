@@ -68,10 +68,8 @@ def score_intervals(
 
     Raises
     ------
-    TypeError
-        If an argument is of a wrong kind.
     ValueError
-        If an argument does not fit, or both `sizes` and `bound` are given.
+        If both `sizes` and `bound` are given.
 
     Examples
     --------
@@ -151,13 +149,6 @@ def drop_harmful(
     -------
     array
         `(n_train,)` weights; a sample whose parts are not all finite gets weight 0, and counts as tested.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind.
-    ValueError
-        If an argument does not fit.
 
     Examples
     --------
