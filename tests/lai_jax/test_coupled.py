@@ -6,6 +6,7 @@ import lai_jax
 import numpy as np
 import optax
 import pytest
+from jax import lax
 
 N = 6
 
@@ -81,6 +82,41 @@ def test_nor_have_they_in_a_jitted_step(name):
     summary = lai_jax.summarize(plain, PARAMS, entropy, *BATCH, estimator="exact")
     with pytest.raises(ValueError, match="samples are coupled"):
         jax.eval_shape(update, PARAMS, tx.init(PARAMS), summary, *BATCH)
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_nor_has_a_validation_set_of_such_samples_a_gradient(name):
+    def summarized(params):
+        return lai_jax.summarize(*COUPLED[name][:1], params, COUPLED[name][1], *BATCH, estimator="exact")
+
+    with pytest.raises(ValueError, match="samples are coupled"):
+        jax.eval_shape(summarized, PARAMS)
+
+
+def halved_together(params, inputs):
+    """Halve until all samples are small: how often that is depends on the largest, if not all are large."""
+    bounded = lax.stop_gradient(jnp.tanh(10 * inputs))
+    small = lax.while_loop(lambda h: jnp.abs(h).max() > 0.1, lambda h: h / 2, bounded)
+    return jnp.tanh(inputs @ params["w"]) @ params["head"] + small[:, :3]
+
+
+def beside_its_neighbour(params, inputs):
+    """Send rows around a ring of so many that a batch of another size has none."""
+    ring = [(i, (i + 1) % N) for i in range(N)]
+
+    def one(row):
+        return jnp.tanh((row + lax.ppermute(row, "samples", ring)) @ params["w"]) @ params["head"]
+
+    return jax.vmap(one, axis_name="samples")(inputs)
+
+
+@pytest.mark.parametrize("apply", [halved_together, beside_its_neighbour])
+def test_traced_samples_are_tried_at_several_scales_and_alone(apply):
+    def traced(params, inputs):
+        return lai_jax.trace(apply, params, entropy, inputs, BATCH[1], gradients="all")
+
+    with pytest.raises(ValueError, match="depends on other samples"):
+        jax.eval_shape(traced, PARAMS, BATCH[0])
 
 
 @pytest.mark.parametrize("jitted", [False, True])

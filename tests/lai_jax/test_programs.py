@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import lai_jax
 import pytest
 from jax import lax
 
@@ -123,6 +124,34 @@ def shared_biases(params, inputs):
     hidden = jnp.tanh(inputs @ params["w"] + params["b"])
     hidden = jnp.tanh(hidden @ params["v"] + params["b"])
     return (hidden @ params["v"] + params["c"]) @ params["o"] + params["c"][:2]
+
+
+def overlapping_biases(params, inputs):
+    """Use parts of one leaf as biases of two layers that have an entry in common."""
+    hidden = jnp.tanh(inputs @ params["w"] + params["b"][:4])
+    return hidden @ params["o"] + params["b"][3:]
+
+
+def test_biases_that_are_parts_of_one_leaf_may_overlap():
+    params = {"w": drawn(3, 4), "b": drawn(5), "o": drawn(4, 2)}
+    assert ghost_error(overlapping_biases, params, squares, *batches(3)) < 1e-12
+
+
+def recurred(params, inputs):
+    """Run a diagonal recurrence in parallel: one decay, repeated for every sample and place."""
+    states = inputs @ params["w"]
+    decays = jnp.broadcast_to(jax.nn.sigmoid(params["a"]), states.shape)
+    joined = lax.associative_scan(lambda x, y: (x[0] * y[0], y[0] * x[1] + y[1]), (decays, states), axis=1)
+    return joined[1][:, -1] @ params["o"]
+
+
+def test_a_parameter_repeated_for_every_sample_is_followed_through_slices_and_gaps():
+    params, (inputs, targets) = {"w": drawn(3, 4), "a": drawn(4), "o": drawn(4, 2)}, batches(4, 3)[0]
+
+    def traced(params):
+        return lai_jax.trace(recurred, params, squares, inputs, targets)
+
+    assert [layer.name for layer in jax.eval_shape(traced, params).layers] == ["w", "o"]
 
 
 def test_biases_and_weights_may_be_shared_apart():

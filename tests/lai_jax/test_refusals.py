@@ -137,7 +137,59 @@ def mixing_rule(params, inputs):
     return head(damped(inputs @ params["w"]), params)
 
 
+@jax.custom_vjp
+def padded(table, ids):
+    return table[ids]
+
+
+def padded_rule(kept, g):
+    table, ids = kept
+    return jnp.zeros_like(table).at[ids].add(jnp.where((ids == 5)[:, None], 0.0, g)), None
+
+
+padded.defvjp(lambda t, i: (t[i], (t, i)), padded_rule)
+
+
+def without_one_row(params, inputs):
+    return head(padded(params["rows"], jnp.argmax(inputs, 1) + 1), params)
+
+
+@jax.custom_vjp
+def clipped(weight, values):
+    return values @ weight
+
+
+clipped.defvjp(
+    lambda w, v: (v @ w, (w, v)), lambda kept, g: (kept[1].T @ jnp.clip(g, -1e4, 1e4), g @ kept[0].T)
+)
+
+
+def clipping_what_is_large(params, inputs):
+    return head(clipped(params["w"], inputs), params)
+
+
+@jax.custom_jvp
+def rectified(weight, values):
+    return jnp.maximum(values @ weight, 0)
+
+
+rectified.defjvp(
+    lambda given, moved: (
+        rectified(*given),
+        jnp.where(given[1] @ given[0] > 0, moved[1] @ given[0] + given[1] @ moved[0], 0),
+    )
+)
+
+
+def another_slope_at_zero(params, inputs):
+    return head(rectified(params["w"], inputs), params)
+
+
+NOT_THE_DERIVATIVE = "whose own rule is not the derivative of what it computes"
 REFUSED = {
+    without_one_row: NOT_THE_DERIVATIVE,
+    clipping_what_is_large: NOT_THE_DERIVATIVE,
+    another_slope_at_zero: NOT_THE_DERIVATIVE,
     kernel_from_samples: "a convolution of a parameter with a kernel that depends on the sample",
     while_loop: r"while .*parameters enter a while loop; use lax.scan",
     sharded: r"shard_map .*is not followed: the body of a shard_map",

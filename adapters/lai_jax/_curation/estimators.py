@@ -13,7 +13,10 @@ from lai_jax._curation.moments import Moment, moved_moment, moved_moments
 from lai_jax._curation.passes import DirectionalPass, Pass, Recorded, SeparatePass, SharedPass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zeroed
+from lai_jax._curation.warned import warn_of_frozen, warn_of_unread
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
+from lai_jax._program.model import Model
+from lai_jax._recording.plan import Plan
 from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
 from lai_jax.validation import Sketch, Validation
 
@@ -72,10 +75,15 @@ class _Traced:
 
     def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
-        losses, trace = self.recorder.run(*problem.planned(batch, everything=self.recorder.everything))
+        model, plan = problem.planned(batch, everything=self.recorder.everything)
+        self.warn(model, plan)
+        losses, trace = self.recorder.run(model, plan)
         trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & finite(trace)
         return zeroed(trace, counted), counted
+
+    def warn(self, model: Model, plan: Plan) -> None:
+        """Warn of what the scores leave out, or hold too much of: of Ghost's there is nothing to say."""
 
     def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
         """Share one forward pass, unless the rows to train on are to be run again."""
@@ -101,6 +109,16 @@ class Ghost(_Traced):
 class LLI(_Traced):
     """The last layer alone."""
 
+    def warn(self, model: Model, plan: Plan) -> None:
+        """Raise where that layer is frozen."""
+        last = plan.records[-1]
+        if last.use.frozen:
+            msg = (
+                f"estimator: 'lli' scores the last layer alone, {last.name!r}, which is frozen; estimators "
+                "'ghost' and 'exact' score the parameters that train"
+            )
+            raise ValueError(msg)
+
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the summed gradient of the last layer."""
         trace, counted = self.traced(problem, batch, counted)
@@ -119,6 +137,11 @@ class LLI(_Traced):
 
 class LAI(_Traced):
     """Virtual readouts of every layer."""
+
+    def warn(self, model: Model, plan: Plan) -> None:
+        """Warn where most layers are frozen, and of matrices that are no layers."""
+        warn_of_frozen(plan)
+        warn_of_unread(model, plan)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the summed gradients of the readouts; the trace where positions have no summary."""
@@ -167,6 +190,14 @@ class PreconditionedLAI(LAI):
         return Scored(losses, scores, moved)
 
 
+class CalibratedLAI(LAI):
+    """LAI with layer weights, which are 0 for layers that do not train."""
+
+    def warn(self, model: Model, plan: Plan) -> None:
+        """Warn of matrices that are no layers."""
+        warn_of_unread(model, plan)
+
+
 class GateLAI(_Traced):
     """LAI with output gradients carried down a chain by its gates."""
 
@@ -209,7 +240,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "lli": LLI(),
     "preconditioned_lai": PreconditionedLAI(),
     "gate_lai": GateLAI(),
-    "calibrated_lai": LAI(),
+    "calibrated_lai": CalibratedLAI(),
     "exact": Exact(),
 }
 

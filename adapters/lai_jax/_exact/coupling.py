@@ -14,7 +14,7 @@ import numpy as np
 
 from lai_jax._exact.methods import Batch, Leaves, Losses, Method
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.evaluate import concrete, on_numbers
+from lai_jax._program.evaluate import on_numbers, tried
 from lai_jax._program.losses import batch_size, is_array, take
 from lai_jax._program.model import datum, parameter, reader_of
 from lai_jax._program.sample_axis import SampleAxis
@@ -28,7 +28,9 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
     if batch_size(batch[0]) < 2 or _followed(losses, at, batch):
         return
     with on_numbers(at, batch):
-        moved = _moved(method, losses, *jax.tree.map(concrete, (at, batch, direction)))
+        given = tried((at, direction), batch)
+        found = (_moved(method, losses, here, numbers, along) for (here, along), numbers in given)
+        moved = next((sample for sample in found if sample is not None), None)
     if moved is not None:
         msg = (
             f"apply, loss: the loss of sample {moved}, or its derivative, moves with the other samples: "

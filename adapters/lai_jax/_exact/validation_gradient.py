@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from lai_core.storage import storable
+from lai_jax._exact.coupling import check_uncoupled
+from lai_jax._exact.directional import method_for
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import losses_of, take
 
@@ -38,15 +40,26 @@ class ValidationGradient:
 def validation_gradient(
     apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: tuple[Any, Any], counted: Any
 ) -> ValidationGradient:
-    """Return the gradient of the summed loss of the samples that count and have a finite one."""
+    """Return the gradient of the summed loss of the samples that count and have a finite one.
+
+    Raises
+    ------
+    UnexplainedError
+        If samples are coupled: the sum of the others' losses is then not theirs alone.
+    """
     losses = losses_of(apply, loss)
+    moving, restored = moving_leaves(params)
+
+    def of(values: list[jax.Array], batch: tuple[Any, Any]) -> jax.Array:
+        return losses(restored(values), *batch)
+
+    check_uncoupled(method_for(of, moving, batch), of, moving, batch, moving)
     counted = counted & jnp.isfinite(losses(params, *batch))
     # 0 times a gradient that is not finite is no 0: run another sample in the place of these
     index = jnp.where(counted, jnp.arange(counted.shape[0]), jnp.argmax(counted))
     inputs, targets = take(batch, index)
-    moving, restored = moving_leaves(params)
 
     def total(values: list[jax.Array]) -> jax.Array:
-        return jnp.sum(jnp.where(counted, losses(restored(values), inputs, targets), 0.0))
+        return jnp.sum(jnp.where(counted, of(values, (inputs, targets)), 0.0))
 
     return ValidationGradient(jax.grad(total)(moving), counted.sum())

@@ -4,7 +4,8 @@ What is recorded, and what is added to outputs, is a dictionary by number of the
 loops, branches and `jax.vjp` carry as it is.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -29,13 +30,23 @@ def on_numbers(*trees: Any) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def concrete(leaf: Any) -> Any:
-    """Return an array itself; where it is traced a random one like it, of whole numbers 0 and 1."""
+def tried(parameters: Any, data: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield numbers to try something on: these, or where any is traced random ones like those that are.
+
+    Data of several scales: what meets a threshold at one may not at another. Whole numbers are 0 and 1.
+    """
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((parameters, data)))
+    for scale in (1.0, 0.1, 4.0) if traced else (1.0,):
+        random = functools.partial(_concrete, scale=scale)
+        yield jax.tree.map(functools.partial(_concrete, scale=1.0), parameters), jax.tree.map(random, data)
+
+
+def _concrete(leaf: Any, scale: float) -> Any:
     if not isinstance(leaf, jax.core.Tracer):
         return leaf
     draw = np.random.default_rng(leaf.size)  # the check's own values
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
-        return jnp.asarray(draw.standard_normal(leaf.shape), leaf.dtype)
+        return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
     return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
 
 

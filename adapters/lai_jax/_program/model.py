@@ -45,6 +45,9 @@ class Model:
         out.
     alone
         Whether leaves that are left out may be explained one sample at a time.
+    summed
+        Uses whose products with the samples are added up, and by which operation: layers that LAI does
+        not read.
     """
 
     program: Program
@@ -57,6 +60,7 @@ class Model:
     losses: Callable[[Sequence[Any], Sequence[Any]], jax.Array]
     refusal: UnexplainedError | None = None
     alone: bool = False
+    summed: frozenset[tuple[Use, str]] = frozenset()
 
     @property
     def parameters(self) -> list[Any]:
@@ -140,7 +144,8 @@ def read(
             raise
         program, refusal, left_out = unread(closed), error, dict.fromkeys(trainable, str(error))
     arguments = [*leaves, *arrays]
-    return Model(program, arguments, names, trainable, samples, real, left_out, flat, refusal, alone)
+    summed = frozenset(reader.reading.summed)
+    return Model(program, arguments, names, trainable, samples, real, left_out, flat, refusal, alone, summed)
 
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:

@@ -132,7 +132,7 @@ class Use:
     output
         Shape and type of what the output gradient is of.
     parameter, data
-        Of a product: which of the operation's inputs is the weight, and which is batched.
+        Which of the operation's inputs is the weight, and of a product which is batched.
     frozen
         Whether the weight is not a parameter.
     loops
@@ -207,8 +207,9 @@ def programs_of(eqn: Any) -> Iterator[Any]:
     """Yield the programs that an equation runs, each as a jaxpr."""
     for value in eqn.params.values():
         for each in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(getattr(each, "jaxpr", each), "eqns"):
-                yield closed_of(each).jaxpr
+            inner = getattr(each, "jaxpr", each)
+            if hasattr(inner, "eqns"):
+                yield inner
 
 
 def unread(closed: Any) -> Program:

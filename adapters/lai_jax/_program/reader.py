@@ -57,6 +57,7 @@ class Reading:
         self.captured: dict[int, View] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
         self.uses: dict[tuple[Any, ...], Use] = {}
+        self.summed: set[tuple[Use, str]] = set()  # see `Model.summed`
 
     def size(self, value: Value) -> int:
         """Return how many numbers the largest leaf holds that a value of the parameters depends on."""
@@ -199,7 +200,7 @@ class Reader:
                     samples = _copied_axis(eqn, position, values, self.reading.lenient)
                     copy = copies[position] = self.copied(eqn, f"input {position}", value, samples)
                     entries = entries_of(copy, value, size=self.reading.size(value))
-                    shape = copy.output.shape
+                    shape, copy.parameter = copy.output.shape, position
                     values[position] = replace(value, shape=shape, sample_axis=samples, scaled=entries)
         samples = output_axis(eqn, values)
         layers = frozenset[Use]().union(*(value.layers for value in values))
@@ -214,6 +215,7 @@ class Reader:
             read = Value(tuple(eqn.outvars[0].aval.shape), eqn.outvars[0].aval.dtype)
             found = Followed(entries_of(use, read, size=self.reading.size(use.operand)))
         if found.summed:  # products that are summed are a layer, which LAI does not read
+            self.reading.summed |= {(own, eqn.primitive.name) for own in found.summed}
             for earlier in layers - found.summed:
                 earlier.followed = True
             layers = found.summed

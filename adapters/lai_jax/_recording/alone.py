@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax._program.evaluate import concrete, on_numbers
+from lai_jax._program.evaluate import on_numbers, tried
 from lai_jax._program.losses import is_batched
 from lai_jax._program.model import Model
 
@@ -33,25 +33,30 @@ def keeps_apart(model: Model, leaves: Sequence[int]) -> bool:
     Tried on the numbers at hand, or inside `jax.jit` on random ones of the same shapes; where `apply` or
     `loss` hold others that are traced it cannot be tried.
     """
+    single = jax.jit(lambda *given: _single_samples(model, leaves, *given))
     with on_numbers(model.arguments):
-        values, arrays = jax.tree.map(concrete, (model.parameters, model.data))
-        try:
-            apart, rows = jax.jit(lambda *given: _single_samples(model, leaves, *given))(values, arrays)
-        except (TypeError, ValueError):  # what a model says of a batch of one that it does not take
-            return False
-        draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
-        weights = jnp.asarray(draw.uniform(0.5, 1.5, model.samples), apart.dtype)
+        given = tried(model.parameters, model.data)
+        return all(_keeps_apart(model, leaves, single, values, arrays) for values, arrays in given)
 
-        def weighted(moved: list[Any]) -> tuple[jax.Array, jax.Array]:
-            losses = model.losses(_with(values, leaves, moved), arrays)
-            return jnp.where(jnp.isfinite(losses), weights * losses, 0).sum(), losses
 
-        gradient, together = jax.grad(weighted, has_aux=True)([values[leaf] for leaf in leaves])
-        if isinstance(together, jax.core.Tracer):
-            return False
-        precision = max(float(jnp.finfo(one.dtype).eps) for one in (together, *gradient))
-        given = jax.tree.map(_wide, (together, apart, weights, gradient, rows))
-    together, apart, weights, gradient, rows = given
+def _keeps_apart(model: Model, leaves: Sequence[int], single: Any, values: Any, arrays: Any) -> bool:
+    try:
+        apart, rows = single(values, arrays)
+    except Exception:  # whatever a model says of a batch of one that it does not take
+        return False
+    draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
+    weights = jnp.asarray(draw.uniform(0.5, 1.5, model.samples), apart.dtype)
+
+    def weighted(moved: list[Any]) -> tuple[jax.Array, jax.Array]:
+        losses = model.losses(_with(values, leaves, moved), arrays)
+        return jnp.where(jnp.isfinite(losses), weights * losses, 0).sum(), losses
+
+    gradient, together = jax.grad(weighted, has_aux=True)([values[leaf] for leaf in leaves])
+    if isinstance(together, jax.core.Tracer):
+        return False
+    precision = max(float(jnp.finfo(one.dtype).eps) for one in (together, *gradient))
+    wide = jax.tree.map(_wide, (together, apart, weights, gradient, rows))
+    together, apart, weights, gradient, rows = wide
     finite = np.isfinite(apart)
     summed = [np.tensordot(np.where(finite, weights, 0), _zeroed(each, finite), 1) for each in rows]
     pairs = [(together[finite], apart[finite]), *zip(gradient, summed, strict=True)]
@@ -68,9 +73,11 @@ def _zeroed(rows: Any, counted: Any) -> Any:
 
 
 def _equal(one: Any, other: Any, within: float) -> bool:
-    """Whether two arrays agree, beside the size of each entry and of the largest."""
-    largest = np.abs(one).max(initial=0)
-    return bool((np.abs(one - other) <= within * (np.abs(one) + largest)).all())
+    """Whether two arrays agree, beside the sizes of each entry and the largest; and on what is not finite."""
+    finite = np.isfinite(one)
+    largest = np.abs(one).max(initial=0, where=finite)
+    near = np.abs(one - other) <= within * (np.abs(one) + largest)
+    return bool(np.where(finite, near, ~np.isfinite(other)).all())
 
 
 def _single_samples(

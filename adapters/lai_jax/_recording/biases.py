@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ def with_biases(
     of_weight: dict[Any, set[Any]] = defaultdict(set)
     of_bias: dict[Any, set[Any]] = defaultdict(set)
     copies: dict[Any, Use] = {}
+    views: dict[Any, View] = {}
     for index, own in enumerate(records):
         weight = own.key or index
         bias = None if own.seen_by_lai_alone or own.transposed else biases.get(own.use)
@@ -34,11 +36,13 @@ def with_biases(
         place = (view.leaf, view.offset)
         of_weight[weight].add(place)
         of_bias[place].add(weight)
-        copies[place] = bias
+        copies[place], views[place] = bias, view
     # A weight with two biases, or with one in some of its uses, is no matrix with a column more, and a
-    # bias of two weights has cross terms between them. What such a leaf holds is materialised.
+    # bias of two weights, whole or in part, has cross terms between them. What such a leaf holds is
+    # materialised.
     spoilt = {leaf for places in of_weight.values() if len(places) > 1 for leaf, _ in places - {None}}
     spoilt |= {place[0] for place, weights in of_bias.items() if len(weights) > 1}
+    spoilt |= {one.leaf for one, other in combinations(views.values(), 2) if one.overlaps(other)}
     fused = {bias for place, bias in copies.items() if place[0] not in spoilt}
     # And so is a leaf that is used in any other place, or left out.
     shared = set(left_out) | {leaf for leaf, own in by_leaf.items() if any(use not in fused for use in own)}

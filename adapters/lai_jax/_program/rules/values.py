@@ -1,15 +1,19 @@
 """What is known of the results of operations that no sample touches: parameters and constants."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.program import Value
+from lai_jax._program.rules.axes import RULES
 from lai_jax._program.rules.primitives import ELEMENTWISE
+from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View
 
 _FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
@@ -73,6 +77,7 @@ def rearranged(eqn: Any, view: View | None) -> View | None:
 
 
 def _flat_axes(eqn: Any, values: Sequence[Value]) -> frozenset[int]:
+    """Return along which axes an output repeats one entry."""
     name, shape = eqn.primitive.name, tuple(eqn.outvars[0].aval.shape)
     if name == "broadcast_in_dim":
         kept = {int(place): axis for axis, place in enumerate(eqn.params["broadcast_dimensions"])}
@@ -82,15 +87,36 @@ def _flat_axes(eqn: Any, values: Sequence[Value]) -> frozenset[int]:
             for axis in range(len(shape))
             if axis not in kept or operand.shape[kept[axis]] == 1 or kept[axis] in operand.flat
         )
-    if name == "transpose":
-        return frozenset(
-            axis for axis, source in enumerate(eqn.params["permutation"]) if source in values[0].flat
-        )
-    same_shape = all(value.shape in ((), shape) for value in values)
-    if name in ELEMENTWISE and same_shape and values:
-        everywhere = frozenset(range(len(shape)))
-        return everywhere.intersection(*(value.flat if value.shape else everywhere for value in values))
-    return frozenset()
+    if values and (name == "concatenate" or name in ELEMENTWISE):
+        everywhere = frozenset(range(len(shape))) - {eqn.params.get("dimension")}
+        return everywhere.intersection(*(_repeated(value, shape) for value in values))
+    return frozenset(place for side in range(len(values)) for place in _carried(eqn, values, side))
+
+
+def _repeated(value: Value, shape: tuple[int, ...]) -> frozenset[int]:
+    """Return along which axes of a shape a value that is spread to it repeats one entry."""
+    if not value.shape:
+        return frozenset(range(len(shape)))
+    return value.flat | {axis for axis, size in enumerate(value.shape) if size == 1 and shape[axis] > 1}
+
+
+def _carried(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:
+    """Yield where axes along which an input repeats one entry are in the output, if nothing varies there."""
+    # What keeps samples apart treats all alike: of samples that are equal come equal results. So such an
+    # axis is followed as that of samples would be, where no other input has entries along it.
+    name, others = eqn.primitive.name, [*values[:side], *values[side + 1 :]]
+    paired = eqn.params["dimension_numbers"][1][side] if name == "dot_general" else ()
+    if name not in RULES or (name != "dot_general" and any(other.shape for other in others)):
+        return
+    for axis in values[side].flat - {*paired}:
+        own = SampleAxis(axis, values[side].shape[axis])
+        try:
+            marked = replace(values[side], sample_axis=own)
+            made = RULES[name](eqn, [*values[:side], marked, *values[side + 1 :]])
+        except UnexplainedError:
+            continue
+        if made.inner == 1 and eqn.outvars[0].aval.shape[made.axis] == own.samples:
+            yield made.axis
 
 
 def _folded(eqn: Any, values: Sequence[Value]) -> list[np.ndarray[Any, Any] | None] | None:

@@ -1,0 +1,67 @@
+"""What LAI reads too much of, where most of a model is frozen, and what it leaves out: said in warnings."""
+
+import warnings
+
+from lai_jax._program.model import Model
+from lai_jax._program.program import Use
+from lai_jax._recording.plan import Plan, use_name
+
+
+def warn_of_frozen(plan: Plan) -> None:
+    """Warn where most of what LAI reads belongs to layers that do not train."""
+    read = [own for own in plan.records if own.use.is_layer]
+    frozen = [own for own in read if own.use.frozen]
+    if 2 * sum(_width(own.use) for own in frozen) > sum(_width(own.use) for own in read):
+        warnings.warn(
+            f"apply: {len(frozen)} of the {len(read)} layers whose inputs LAI reads are frozen: its scores "
+            "stand for training these layers too; estimators 'ghost' and 'exact' score the parameters that "
+            "train, and these alone",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _width(use: Use) -> int:
+    """Return how many numbers a layer reads at each position."""
+    shape, params = use.eqn.invars[use.data].aval.shape, use.eqn.params
+    if use.kind == "convolution":
+        return int(shape[params["dimension_numbers"].lhs_spec[1]])
+    width = 1
+    for axes in params["dimension_numbers"]:
+        for axis in axes[use.data]:
+            width *= shape[axis]
+    return width
+
+
+def warn_of_unread(model: Model, plan: Plan) -> None:
+    """Warn of matrices that multiply something of the batch from which LAI has no readout."""
+    read = frozenset[int]().union(*(own.use.operand.leaves for own in plan.records if own.use.is_layer))
+    found = {
+        use_name(model, use): use.eqn.primitive.name
+        for use, adding in sorted(model.summed, key=lambda one: one[0].number)
+        if not use.operand.leaves <= read and _is_matrix(use, adding)
+    }
+    unread = "; ".join(f"{name!r} (used by {function})" for name, function in found.items())
+    if unread:
+        warnings.warn(
+            f"apply: LAI has no readout from the input of {unread}, and leaves it out; estimators 'ghost' "
+            "and 'exact' see every parameter, or refuse",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _is_matrix(use: Use, adding: str) -> bool:
+    """Whether a use takes matrices: not rows of a table that are vectors, nor what is only added."""
+    if use.kind == "gather":
+        windows = use.eqn.params["slice_sizes"]
+        return sum(size > 1 for size in windows) > 1
+    operand = use.operand
+    if sum(size > 1 and axis not in operand.flat for axis, size in enumerate(operand.shape)) < 2:
+        return False
+    if use.eqn.primitive.name in ("dot_general", "select_n"):  # a matrix for each sample, or one chosen by it
+        return adding == "dot_general"
+    # A gain has one entry for each that it meets; for a matrix what it meets is repeated along its outputs.
+    output = use.eqn.outvars[0].aval.shape
+    met = [one.aval.shape for place, one in enumerate(use.eqn.invars) if place != use.parameter]
+    return any(len(shape) > 0 and shape != output for shape in met)
