@@ -102,19 +102,19 @@ MUTANTS = {
     ),
     "ignore the budget of a kernel": Mutant(
         "lai_core/_engine/gradients.py",
-        "while entries(rows, columns) * size > self.memory_budget:",
+        "while not self.holds(entries(rows, columns)):",
         "while False:",
         "estimators/test_contraction.py",
     ),
     "ignore the budget of samples": Mutant(
         "lai_core/_engine/gradients.py",
-        "return min(most, self.memory_budget // needed)",
+        "return min(most, self.memory_budget // self.budget_of(entries))",
         "return most",
         "estimators/test_contraction.py",
     ),
     "ignore the budget of a summed gradient": Mutant(
         "lai_core/_engine/outer.py",
-        "if needed <= work.memory_budget:",
+        "if work.holds(needed):",
         "if True:",
         "estimators/test_contraction.py",
     ),
