@@ -42,7 +42,7 @@ from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, own_stream, paired
 from lai_torch._model.batch import Loss, count
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import alone, evaluating
 from lai_torch.options import Estimator, Kept, with_defaults
 from lai_torch.options.policies import Policy, applies, wants
 from lai_torch.report import Report
@@ -59,8 +59,8 @@ class Curator:
     ----------
     model
         The model; a compiled one is scored eagerly and trained compiled. One that
-        `DistributedDataParallel` wraps or `fully_shard` shards finds what one process would find on the
-        whole batch; see `group`.
+        `DistributedDataParallel` wraps, `fully_shard` shards or `parallelize_module` spreads over features
+        (experimental) finds what one process would find on the whole batch; see `group`.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
     optimizer
@@ -437,7 +437,11 @@ class Curator:
             with self._group.agreed():
                 forwards = [chosen.forward(batch, summary) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
-            return forwards[0], self._scorer.score(readings, summary)
+            scored = self._scorer.score(readings, summary)
+        if not self._engine.compared:
+            with evaluating(self.model):
+                self._engine.compare(self._scorer.losses_of(batches[0]), scored.losses)
+        return forwards[0], scored
 
     def _summary(self, samples: int, *, steps: bool) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""

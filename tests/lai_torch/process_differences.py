@@ -4,9 +4,11 @@ import lai_torch
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 import lai_core as lai
 from tests.lai_torch.process_support import curated, raises_on_one, stepped
+from workloads.torch_features import Counting, parallel
 from workloads.torch_processes import LOSS, batch, network
 
 
@@ -132,6 +134,15 @@ def one_is_interrupted_in_training(rank):
     return stepped(rank, model=nn.parallel.DistributedDataParallel(model), group=None, loss=loss)
 
 
+def features_and_rows_are_said_to_be_of_the_same_processes(rank):
+    model = parallel(network(), init_device_mesh("cpu", (2,)))
+    return stepped(rank, model=model)
+
+
+def code_reads_how_layers_are_spread(rank):
+    return stepped(rank, model=Counting(init_device_mesh("cpu", (2,))), group=None)
+
+
 APART = "ValueError: step: expected every process to be where the others are, but they differ in "
 DIFFERENCES = {
     options_differ: "refresh: expected the same on every process, got 1 on process 0 and 2 on process 1",
@@ -154,4 +165,6 @@ DIFFERENCES = {
     an_optimizer_raises: "RuntimeError: this optimizer cannot step",
     one_is_interrupted_when_scoring: "KeyboardInterrupt",
     one_is_interrupted_in_training: "KeyboardInterrupt",
+    features_and_rows_are_said_to_be_of_the_same_processes: "group: expected processes that have different",
+    code_reads_how_layers_are_spread: "model: expected one that finds the same losses with its layers",
 }

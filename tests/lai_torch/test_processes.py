@@ -11,6 +11,7 @@ from torch import nn
 import lai_core as lai
 from tests.lai_torch.process_differences import DIFFERENCES
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
+from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
     CASES,
     ENGINES,
@@ -257,7 +258,16 @@ def a_shard_goes_on_after_an_error(rank):
     return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
 
 
+def in_parallel(rank):
+    return on_one_dimension()
+
+
+def features_in_parallel(rank):
+    return on_one_dimension(ESTIMATORS[:3])
+
+
 FOUND = (
+    features_in_parallel,
     nothing_is_finite,
     a_loader_runs_dry,
     each_alone,
@@ -328,6 +338,25 @@ def test_a_run_kept_by_many_processes_goes_on_with_any_number_of_them(tmp_path):
         for found in launch(resumed, processes, processes, engine, steps, str(tmp_path), timeout=400):
             assert not isinstance(found, str), found
     assert largest(resumed(0, 1, None, range(6, 8), str(tmp_path)), expected) <= BOUND
+
+
+def test_layers_parallel_over_features_find_what_whole_ones_find(found):
+    for part in found:
+        assert len(part["features_in_parallel"]) == 3
+        for name, off in part["features_in_parallel"].items():
+            assert max(off) <= BOUND, name
+
+
+@pytest.mark.slow
+def test_meshes_of_features_rows_and_shards_find_what_one_process_finds():
+    for part in launch(on_two_dimensions, 4, timeout=400):
+        assert not isinstance(part, str), part
+        assert len(part) == 9
+        for name, off in part.items():
+            assert max(off) <= BOUND, name
+    for part in launch(in_parallel, 2, timeout=400):
+        assert len(part) == len(ESTIMATORS)
+        assert all(max(off) <= BOUND for off in part.values()), part
 
 
 @pytest.mark.parametrize("work", ERRORS, ids=lambda work: work.__name__)

@@ -33,7 +33,7 @@ def weigh(
     with group.agreed():
         found = ask(policy, scores if parts is None else parts, seen)
         weights = checked_weights(found, torch.isfinite(scores), doubts)
-    if group.size > 1 and not group.alike(digest([weights, weights.cumsum(0)])):
+    if group.telling and not group.alike(digest([weights, weights.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
             "draw from a generator that is seeded alike, and read nothing else"

@@ -82,7 +82,7 @@ def check_options(engine: Engine, options: dict[str, Any]) -> None:
 
 def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
     """Raise on every process unless what should be the same on each is."""
-    if engine.group.size == 1:
+    if not engine.group.telling:
         return
     parameters: list[Tensor] = [] if engine.sharded else list(model.parameters())
     if not engine.group.alike(digest(parameters)):
@@ -119,7 +119,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
 
     Else one would wait for numbers that another never sends, or models would drift apart.
     """
-    if engine.group.size == 1:
+    if not engine.group.telling:
         return
     trained = bytes(parameter.requires_grad for parameter in engine.model.parameters())
     marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}

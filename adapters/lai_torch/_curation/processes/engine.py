@@ -4,14 +4,21 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lai_torch._curation.processes.group import Alone, Together
+from lai_torch._curation.processes.group import Agreed, Alone, Together
 from lai_torch._model.finite import all_finite
+
+SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
+"""Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
+ALIKE = 0.05
+"""How far losses may be apart: training may be in half precision."""
 
 
 class Engine:
@@ -39,6 +46,9 @@ class Engine:
         The processes.
     sharded
         Whether the parameters lie in parts on the processes.
+    compared
+        Whether a batch has shown that the model with whole parameters is the one that trains, if its layers
+        are parallel over features.
     lockstep
         Whether the training pass communicates, so that every process has to run one.
     divides
@@ -52,9 +62,14 @@ class Engine:
         wrapped = isinstance(wrapper, nn.parallel.DistributedDataParallel)
         self.model: nn.Module = wrapper.module if wrapped else given
         self.loss = loss
-        self.sharded = any(map(_is_sharded, self.model.modules()))
-        self.group = group_of(wrapper, group, sharded=self.sharded)
-        self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
+        shards = any(map(_is_sharded, self.model.modules()))
+        meshes = {p.device_mesh for p in self.model.parameters() if hasattr(p, "device_mesh")}
+        self.sharded = shards or bool(meshes)
+        self.compared = shards and not any(map(_is_parallel, self.model.modules()))
+        self.compared = self.compared or not meshes
+        features = () if self.compared else _features(meshes, shards=shards)
+        self.group = group_of(wrapper, group, meshes, features, shards=shards)
+        self.lockstep = self.group.size > 1 and (shards or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
         self.divides, self.proved = self.lockstep, not self.lockstep
 
@@ -79,11 +94,12 @@ class Engine:
                     "sparse=False to the embedding"
                 )
                 raise ValueError(msg)
-        given = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
-        flags = torch.tensor([p.grad is not None for p in held]).to(held[0])
-        *sums, flags = self.group.summed([*given, flags])
-        for parameter, total, found in zip(held, sums, flags.tolist(), strict=True):
-            parameter.grad = total if found else None
+        own = [torch.zeros_like(p) if p.grad is None else _laid_out(p.grad, p) for p in held]
+        flags = torch.tensor([p.grad is not None for p in held]).to(local(held[0]))
+        *sums, flags = self.group.summed([*map(local, own), flags])
+        for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
+            local(given).copy_(total)
+            parameter.grad = given if found else None
 
     def finite(self, gradients: Sequence[Tensor], seen: bool | None = None) -> bool:
         """Say whether every gradient is finite, on every process where each holds its own part.
@@ -92,6 +108,26 @@ class Engine:
         """
         own = all_finite([local(gradient) for gradient in gradients], seen)
         return not self.group.most(not own) if self.sharded else own
+
+    def compare(self, losses: Tensor, scored: Tensor) -> None:
+        """Raise unless the model that trains finds the losses with which the whole one was scored.
+
+        Code that divides, say, its heads by the number of processes is another function there.
+        """
+        self.reset()
+        found = losses.full_tensor() if hasattr(losses, "full_tensor") else losses
+        scored = scored[: len(found)]
+        known = torch.isfinite(found) & torch.isfinite(scored)
+        off = float(((found - scored).abs()[known].max() / scored.abs()[known].max()) if known.any() else 0.0)
+        self.compared = True
+        with self.group.agreed():
+            if off > ALIKE:
+                msg = (
+                    "model: expected one that finds the same losses with its layers parallel and with whole "
+                    f"parameters, as it is scored, got losses {off:.1g} apart; have its code read sizes off "
+                    "tensors, not off the number of processes"
+                )
+                raise ValueError(msg)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -139,6 +175,16 @@ class Engine:
                 module.reshard()  # type: ignore[operator]
 
 
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """Return a gradient in parts as its parameter lies, if it is in parts at all."""
+    placed: Any = parameter
+    given: Any = gradient
+    found: Tensor = (
+        given.redistribute(placements=placed.placements) if hasattr(given, "placements") else given
+    )
+    return found
+
+
 def local(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -151,14 +197,29 @@ def _is_sharded(module: Any) -> bool:
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
+def _is_parallel(module: nn.Module) -> bool:
+    """Whether `parallelize_module` was called on a module."""
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    return any(map(partial(_from, "torch.distributed.tensor"), hooks))
+
+
 def _shards(hook: Any) -> bool:
-    """Whether a hook gathers parameters, or lets go of them."""
+    """Whether a hook gathers parameters or lets go of them, or spreads what goes into a layer."""
+    return _from(SPREADING, hook)
+
+
+def _from(modules: str | tuple[str, ...], hook: Any) -> bool:
     named = getattr(hook, "__func__", hook)
-    return str(getattr(named, "__module__", "")).startswith("torch.distributed.fsdp")
+    return str(getattr(named, "__module__", "")).startswith(modules)
 
 
-def group_of(model: nn.Module, given: Any, *, sharded: bool) -> Alone:
-    """Return the processes that share a batch: those given, else those that the wrapper is spread over."""
+def group_of(
+    model: nn.Module, given: Any, meshes: set[Any], features: Sequence[Any], *, shards: bool
+) -> Alone:
+    """Return the processes that share a batch: those given, else those that the wrapper is spread over.
+
+    Those of `features` have the same rows; without others they are all that there are.
+    """
     device = next((local(parameter).device for parameter in model.parameters()), torch.device("cpu"))
     running = dist.is_available() and dist.is_initialized()
     if given is not None and given is not False:
@@ -169,12 +230,21 @@ def group_of(model: nn.Module, given: Any, *, sharded: bool) -> Alone:
         if not isinstance(group, dist.ProcessGroup):
             msg = f"group: expected a process group, a mesh of one dimension, False or None, got {given!r}"
             raise TypeError(msg)
-        return Together(group, device)
-    if isinstance(model, nn.parallel.DistributedDataParallel) or sharded:
+        _check_rows_differ(group, features)
+        return Together(group, device, features)
+    if isinstance(model, nn.parallel.DistributedDataParallel) or shards:
         if given is False:
             msg = "group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
-        return Together(_wrapper_group(model), device)
+        return Together(_wrapper_group(model, meshes), device, features)
+    if features:
+        if given is None and prod(group.size() for group in features) < dist.get_world_size():
+            msg = (
+                "group: some of the processes share the layers' features; pass the group of those that have "
+                "different rows, for example group=mesh['dp'], or group=False if none have"
+            )
+            raise ValueError(msg)
+        return Agreed(features, device)
     if given is None and running and dist.get_world_size() > 1:
         msg = (
             f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "
@@ -185,15 +255,39 @@ def group_of(model: nn.Module, given: Any, *, sharded: bool) -> Alone:
     return Alone()
 
 
-def _wrapper_group(model: nn.Module) -> Any:
+def _features(meshes: set[Any], *, shards: bool) -> list[Any]:
+    """Return the groups of the processes that share the features of layers.
+
+    On a mesh of shards and features the last dimension is that of features, as torch has it.
+    """
+    mesh, *others = sorted(meshes, key=lambda each: -each.ndim)
+    if others and not shards:  # beside shards, layers that are not parallel lie on the first dimension alone
+        msg = f"model: expected the layers' features to lie on one mesh, got {len(meshes)} meshes"
+        raise ValueError(msg)
+    groups = list(mesh.get_all_groups())
+    return groups[-1:] if shards else groups
+
+
+def _check_rows_differ(group: Any, features: Sequence[Any]) -> None:
+    """Raise if processes that share the features of layers are said to have different rows."""
+    rows = set(dist.get_process_group_ranks(group))
+    if any(len(rows & set(dist.get_process_group_ranks(each))) > 1 for each in features):
+        msg = (
+            "group: expected processes that have different rows, got some that share the layers' features; "
+            "pass the mesh's other dimension, for example group=mesh['dp'], or leave it out if there is none"
+        )
+        raise ValueError(msg)
+
+
+def _wrapper_group(model: nn.Module, meshes: set[Any]) -> Any:
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return model.process_group
-    meshes = {parameter.device_mesh for parameter in model.parameters() if hasattr(parameter, "device_mesh")}
     mesh = next(iter(meshes))
     if len(meshes) > 1 or mesh.ndim > 1:
         msg = (
             f"group: the parameters lie on a mesh of {mesh.ndim} dimensions {mesh.mesh_dim_names}; pass the "
-            "group of the processes that have different rows, for example group=mesh['dp']"
+            "group of the processes that have different rows, for example group=mesh['dp'], or "
+            "torch.distributed.group.WORLD if all have"
         )
         raise ValueError(msg)
     return mesh.get_group()

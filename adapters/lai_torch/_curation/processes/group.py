@@ -22,6 +22,7 @@ class Alone:
 
     size, rank = 1, 0
     device: torch.device = torch.device("cpu")
+    telling: tuple[Any, ...] = ()
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return each tensor's sum over the processes."""
@@ -63,11 +64,80 @@ class Alone:
         return nullcontext()
 
 
-class Together(Alone):
-    """The processes of a torch process group.
+class Agreed(Alone):
+    """Processes that do the same, on the same rows as far as they share no batch: what they tell each other.
 
-    Each method is one collective or two, which all processes have to enter. So whatever may raise on one
+    Each method is a collective or two, which all processes have to enter. So whatever may raise on one
     of them alone runs in `agreed`, and what data decide is decided by `most`.
+
+    Parameters
+    ----------
+    telling
+        Process groups, one for each dimension along which the processes lie. Telling goes along one after
+        the other, and so reaches all.
+    device
+        Where what is told lies.
+    """
+
+    def __init__(self, telling: Sequence[Any], device: torch.device) -> None:
+        self.telling, self.device = tuple(telling), device
+
+    def most(self, number: int) -> int:
+        """One all-reduce of one number."""
+        return int(self._largest(torch.tensor(int(number), device=self.device)))
+
+    def _largest(self, numbers: Tensor) -> Tensor:
+        for group in self.telling:
+            dist.all_reduce(numbers, dist.ReduceOp.MAX, group=group)
+        return numbers
+
+    def objects(self, value: Any) -> list[Any]:
+        """Two all-gathers of pickled values."""
+        found = [value]
+        for group in self.telling:
+            parts: list[Any] = [None] * group.size()
+            dist.all_gather_object(parts, found, group=group)
+            found = [each for part in parts for each in part]
+        return found
+
+    def alike(self, value: str) -> bool:
+        """One all-reduce of a checksum."""
+        return not self.differing({"": zlib.crc32(value.encode())})
+
+    def differing(self, numbers: Mapping[str, int]) -> list[str]:
+        """One all-reduce: where the largest is also the smallest, all are the same."""
+        own = torch.tensor([*numbers.values()], dtype=torch.int64, device=self.device)
+        most, least = self._largest(torch.cat([own, -own])).tensor_split(2)
+        return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """One flag after the block: who raised says so, and everyone raises."""
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as found:  # an interruption, too: the others would wait
+            if getattr(found, TOLD, False):  # a block within this one has told them
+                raise
+            error = found
+        if self.most(error is not None):
+            raise self._of_all(error)
+
+    def _of_all(self, error: BaseException | None) -> BaseException:
+        """Return this process's error; of one that has none, the first of the others'."""
+        rank = dist.get_rank()
+        told = self.objects(None if error is None else (rank, _builtin(error), _text(error)))
+        if error is None:
+            rank, kind, text = next(one for one in told if one is not None)
+            error = getattr(builtins, kind)(text)
+        note = f"This happened on process {rank} of {dist.get_world_size()}; every process raises an error."
+        error.add_note(note)
+        setattr(error, TOLD, True)
+        return error
+
+
+class Together(Agreed):
+    """The processes of a torch process group, each with its own rows of a batch.
 
     Parameters
     ----------
@@ -75,11 +145,13 @@ class Together(Alone):
         The process group.
     device
         Where what is told lies.
+    features
+        Process groups of those that have the same rows, and parts of the layers.
     """
 
-    def __init__(self, group: Any, device: torch.device) -> None:
-        self.group, self.device = group, device
-        self.size, self.rank = group.size(), dist.get_rank(group)
+    def __init__(self, group: Any, device: torch.device, features: Sequence[Any] = ()) -> None:
+        super().__init__((*features, group), device)
+        self.group, self.size, self.rank = group, group.size(), dist.get_rank(group)
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """One all-reduce per type of number, however many tensors there are."""
@@ -127,59 +199,9 @@ class Together(Alone):
         dist.all_gather(found, own, group=self.group)
         return found
 
-    def most(self, number: int) -> int:
-        """One all-reduce of one number."""
-        found = torch.tensor(int(number), device=self.device)
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
-        return int(found)
-
     def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
         """One all-to-all of rows."""
         dist.all_to_all_single(taken, given, takes, gives, group=self.group)
-
-    def objects(self, value: Any) -> list[Any]:
-        """Two all-gathers of pickled values."""
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=self.group)
-        return found
-
-    def alike(self, value: str) -> bool:
-        """One all-gather of a checksum."""
-        mark = zlib.crc32(value.encode())
-        return len({each for (each,) in self._listed(mark)}) == 1
-
-    def differing(self, numbers: Mapping[str, int]) -> list[str]:
-        """One all-reduce: where the largest is also the smallest, all are the same."""
-        own = torch.tensor([*numbers.values()], dtype=torch.int64, device=self.device)
-        both = torch.cat([own, -own])
-        dist.all_reduce(both, dist.ReduceOp.MAX, group=self.group)
-        most, least = both.tensor_split(2)
-        return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
-
-    @contextmanager
-    def agreed(self) -> Iterator[None]:
-        """One flag after the block: who raised says so, and everyone raises."""
-        error: BaseException | None = None
-        try:
-            yield
-        except BaseException as found:  # an interruption, too: the others would wait
-            if getattr(found, TOLD, False):  # a block within this one has told them
-                raise
-            error = found
-        if self.most(error is not None):
-            raise self._of_all(error)
-
-    def _of_all(self, error: BaseException | None) -> BaseException:
-        """Return this process's error; of one that has none, the first of the others'."""
-        told = self.objects(None if error is None else (_builtin(error), _text(error)))
-        ranks = [rank for rank, one in enumerate(told) if one is not None]
-        rank = ranks[0] if error is None else self.rank
-        if error is None:
-            kind, text = told[rank]
-            error = getattr(builtins, kind)(text)
-        error.add_note(f"This happened on process {rank} of {self.size}; every process raises an error.")
-        setattr(error, TOLD, True)
-        return error
 
 
 def _builtin(error: BaseException) -> str:
