@@ -483,6 +483,13 @@ def test_a_batch_with_nan_is_the_same_batch_as_itself():
             lai.check_same_batch(*sides)
 
 
+def test_batches_that_differ_in_one_number_are_not_the_same():
+    other = np.ones((4, 3))
+    other[2, 1] = 2.0
+    with pytest.raises(ValueError, match="expected the values of validation, got others"):
+        lai.check_same_batch(one(), raw(other, np.ones((4, 2))))
+
+
 def test_batches_of_other_sizes_are_not_the_same():
     with pytest.raises(ValueError, match="got 3 validation and 4 training samples"):
         lai.check_same_batch(one(n=3), one())

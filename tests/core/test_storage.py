@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, fields
@@ -17,6 +18,7 @@ from safetensors.numpy import save_file
 import lai_core as lai
 from lai_core import storage
 from lai_core.estimators.gates import GateTrace
+from lai_core.storage._values import rebuilt
 from tests.support.backends import BACKENDS
 
 READERS = {backend.name: backend for backend in BACKENDS}
@@ -212,3 +214,9 @@ with pytest.raises(ValueError, match="got a lai_jax.Sketch: import 'lai_jax' fir
 def test_a_kind_whose_package_is_not_imported_is_named(tmp_path):
     storage.save(tmp_path / "kept", lai_jax.draw_sketch(jax.random.key(0), 3, 2))
     subprocess.run([sys.executable, "-c", KIND_NOT_IMPORTED, str(tmp_path / "kept")], check=True)
+
+
+def test_a_kind_of_a_package_that_is_not_imported_is_named():
+    message = "here: expected kinds that are imported, got a elsewhere.own.Kind: import 'elsewhere' first"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        rebuilt({"kind": "elsewhere.own.Kind", "fields": {}}, [], "here")

@@ -80,6 +80,7 @@ def test_a_bar_is_shown_on_request_alone(capsys):
 
 def test_no_block_is_an_empty_table():
     assert top_samples([]).num_rows == 0
+    assert top_samples([], ids=[], validation_ids=[]).num_rows == 0
     with pytest.raises(ValueError, match=r"top: expected a whole number of at least 1, got 1\.5"):
         top_samples([], top=1.5)
     with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got \(3,\)"):

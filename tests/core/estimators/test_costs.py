@@ -46,7 +46,7 @@ def test_what_has_no_cost_is_refused():
         summary_cost(one, "exact")
     with pytest.raises(ValueError, match="positions: expected one of"):
         pairwise_cost(one, one, "lai", positions="all")
-    with pytest.raises(ValueError, match="positions"):
+    with pytest.raises(ValueError, match=r"^training.layers\[0\]: expected 3 positions as in validation"):
         pairwise_cost(one, trace(2, 2, [], 4), "lai", positions="flatten")
 
 

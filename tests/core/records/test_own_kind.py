@@ -125,3 +125,17 @@ def test_traces_and_summaries_have_short_names():
     assert repr(lai.summarize(trace, "ghost")) == "ValidationSummary('ghost', samples=2, numbers=81)"
     assert "positions='tokens'" in repr(lai.summarize(trace, "lai"))
     assert repr(jax.eval_shape(lambda: lai.Trace([lai.LayerTrace(jnp.ones((2, 3)))]))).endswith("((2, 3)))")
+
+
+@dataclass(frozen=True, eq=False)
+class OptionalWidthTrace(BilinearTrace):
+    """A kind one of whose arrays may be a number a sample."""
+
+    array_fields: ClassVar = BilinearTrace.array_fields | {"right": Axes(("n", "n d"))}
+
+
+def test_an_axis_that_one_of_the_shapes_has_is_as_long_on_both_sides():
+    sides = [lai.Trace([OptionalWidthTrace(**ONES | {"right": np.ones(shape)})]) for shape in ((2,), (2, 4))]
+    assert [side.layers[0].layout()["width of the right"] for side in sides] == [None, 4]
+    with pytest.raises(ValueError, match="expected width of the right None as in validation, got 4"):
+        lai.ghost_kernel(*sides)

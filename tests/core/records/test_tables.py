@@ -110,3 +110,13 @@ def test_a_namespaces_own_sum_over_ids_is_that_over_runs(backend, monkeypatch):
     assert (called[-1] is not None) == (backend.name in {"torch", "jax"})
     monkeypatch.setattr(_table, "add_rows", lambda *_: None)
     np.testing.assert_allclose(found, summed(backend, trace), rtol=1e-12, atol=1e-14)
+
+
+def test_a_sum_over_ids_takes_its_entries_four_times_and_the_table(monkeypatch):
+    """Of 2 x 3 ids in 5 rows, of 8 columns: (4 * 6 + 5) * 8 numbers."""
+    trace = table(np.zeros((2, 3), int), np.ones((2, 3, 8)), 5)
+    called = []
+    monkeypatch.setattr(_table, "add_rows", lambda *given: called.append(given))
+    for budget in ((4 * 6 + 5) * 8 * 8, (4 * 6 + 5) * 8 * 8 - 1):
+        lai.summarize(trace, "ghost", memory_budget=budget)
+    assert len(called) == 1

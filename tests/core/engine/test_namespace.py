@@ -1,0 +1,94 @@
+"""What the core asks of a namespace: types by name, bytes, one device, sums over ids, products."""
+
+from types import SimpleNamespace
+
+import array_api_strict as strict
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from lai_core._engine.namespace import (
+    accumulation_dtype,
+    add_rows,
+    cast,
+    device_of,
+    is_floating,
+    is_half,
+    itemsize,
+    matmul,
+    namespace_of,
+    on_host,
+)
+
+XP = namespace_of({"numpy": np.ones(1)})
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "torch.bfloat16", "float8_e4m3fn", "jnp.float4_e2m1fn"]
+)
+def test_floats_below_32_bits_are_known_by_name(name):
+    assert is_half(name)
+    assert is_floating(XP, name)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "torch.float64", "int16", "float16x", "complex64"])
+def test_other_types_are_not(name):
+    assert not is_half(name)
+
+
+def test_sums_are_kept_in_32_bits_or_more():
+    half, single, double = (np.dtype(name) for name in ("float16", "float32", "float64"))
+    assert accumulation_dtype(XP, half) == accumulation_dtype(XP, half, single) == single
+    assert accumulation_dtype(XP, half, double) == double
+    assert [itemsize(XP, each) for each in (half, single, double)] == [2, 4, 8]
+    assert is_floating(XP, single)
+    assert not is_floating(XP, np.dtype("int32"))
+
+
+def test_an_array_of_the_type_asked_for_is_itself():
+    array = np.ones(3, np.float32)
+    assert cast(XP, array, array.dtype) is array
+    assert cast(XP, array, np.dtype("float64")).dtype == np.float64
+
+
+@pytest.mark.parametrize("make", [torch.asarray, jnp.asarray], ids=["by its own function", "by its indices"])
+def test_rows_with_equal_ids_are_added_up_where_a_namespace_can(make):
+    values = make(np.arange(8.0, dtype=np.float32).reshape(4, 2))
+    found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
+    assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
+    assert add_rows(XP, 3, np.array([0]), np.ones((1, 2))) is None
+
+
+def test_products_keep_their_type_where_another_is_switched_on():
+    left, right = torch.full((2, 3), 1.0 + 2**-12), torch.ones(3, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = matmul(torch, left, right)
+        assert torch.is_autocast_enabled("cpu")
+        assert (left @ right).dtype == torch.bfloat16
+    assert inside.dtype == torch.float32
+    assert inside.tolist() == matmul(torch, left, right).tolist() == [[3.0 * (1 + 2**-12)]] * 2
+
+
+def test_arrays_lie_on_one_device():
+    here, there = strict.ones(2), strict.ones(2, device=strict.Device("device1"))
+    assert namespace_of({"a": here, "b": here}) is namespace_of({"b": there})
+    message = r"^b: expected an array on the device of a \(.*\), got one on .*device1"
+    with pytest.raises(ValueError, match=message):
+        namespace_of({"a": here, "b": there})
+    with pytest.raises(TypeError, match=r"^b: expected an array of the namespace of a \(.*numpy\), got"):
+        namespace_of({"a": np.ones(2), "b": here})
+    with pytest.raises(TypeError, match=r"^b: expected an array \(.*\), got SimpleNamespace$"):
+        namespace_of({"a": np.ones(2), "b": SimpleNamespace()})
+
+
+def test_new_arrays_go_where_others_are_but_where_a_namespace_places_them():
+    assert device_of(strict.ones(2, device=strict.Device("device1"))) == strict.Device("device1")
+    assert device_of(jnp.ones(2)) is None
+
+
+def test_what_numpy_reads_has_no_graph():
+    tracked = torch.ones(2, requires_grad=True) * 3
+    assert on_host(tracked).requires_grad is False
+    array = np.ones(2)
+    assert on_host(array) is array
