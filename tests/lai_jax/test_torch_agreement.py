@@ -29,19 +29,25 @@ NAMED = {
 }
 
 
+QUICK = [
+    ("mlp", "gate_lai", {}),
+    ("mlp", "calibrated_lai", {}),
+    ("mlp", "exact", {}),
+    ("cnn", "calibrated_lai", {}),
+    ("gpt", "lai", {"sketch": 4, "positions": "flatten"}),
+    ("gpt", "calibrated_lai", {"sketch": 3}),
+]
+SLOW = [
+    ("gpt", "exact", {}),
+    ("gpt", "lai", {"sketch": 4}),
+    ("gpt", "calibrated_lai", {"positions": "mean"}),
+]
+
+
 @pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 @pytest.mark.parametrize(
     ("name", "estimator", "options"),
-    [
-        ("mlp", "gate_lai", {}),
-        ("mlp", "calibrated_lai", {}),
-        ("cnn", "calibrated_lai", {}),
-        ("gpt", "calibrated_lai", {"positions": "mean"}),
-        ("gpt", "exact", {}),
-        ("gpt", "lai", {"sketch": 4}),
-        ("gpt", "lai", {"sketch": 4, "positions": "flatten"}),
-        ("gpt", "calibrated_lai", {"sketch": 3}),
-    ],
+    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 def test_curated_steps_agree(name, estimator, options):
     pair = PAIRS[name]()
