@@ -71,3 +71,14 @@ def test_options_of_exact_scores_that_do_not_go_together(options, message):
 def test_a_batch_is_a_pair(batch):
     with pytest.raises(TypeError, match=r"^training: expected a pair \(inputs, targets\), got "):
         _adapters.check_batch("training", batch)
+
+
+def test_kernels_by_name_and_the_gradients_that_they_need():
+    found = {name: _adapters.kernel_of(name) for name in ("ghost", "lai", "lli")}
+    assert found == {
+        "ghost": (lai.ghost_kernel, "all"),
+        "lai": (lai.lai_kernel, "output"),
+        "lli": (lai.lli_kernel, "output"),
+    }
+    with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'"):
+        _adapters.kernel_of("exact")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import lai_core as lai
+from lai_core.estimators.costs import pairwise_cost
 from tests.support.backends import BACKENDS, STRICT_OTHER_DEVICE
 from tests.support.traces import Layout, trace
 
@@ -499,3 +500,43 @@ def test_one_side_may_hold_output_gradients_that_lai_does_not_look_at():
     whole = lai.Trace([layer(), layer(d_in=2)])
     bare = lai.Trace([lai.LayerTrace(np.ones((4, 3))), layer(d_in=2)])
     assert lai.lai_kernel(whole, bare).shape == lai.lai_kernel(bare, whole).shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lai.ghost_kernel,
+        lai.lai_kernel,
+        lai.lli_kernel,
+        lai.ghost_scores,
+        lai.lai_scores,
+        lai.lli_scores,
+        lambda *sides: lai.preconditioned_lai_kernel(*sides, np.ones(2)),
+        lambda *sides: lai.preconditioned_lai_scores(*sides, np.ones(2)),
+        lambda *sides: pairwise_cost(*sides, "lai"),
+        lambda *sides: pairwise_cost(*sides, "ghost"),
+        lai.check_same_batch,
+    ],
+)
+def test_every_function_of_two_sides_knows_which_is_which(function):
+    with pytest.raises(
+        ValueError, match=r"^training.layers\[0\]: expected width of the activations 5 as in valid"
+    ):
+        function(one(d_in=5), one())
+
+
+def test_two_positions_cannot_be_flattened_into_a_summary():
+    for positions in (1, 2):
+        side = raw(np.ones((3, positions, 2)), np.ones((3, positions, 2)))
+        if positions == 1:
+            assert lai.summarize(side, "lai", positions="flatten").samples == 3
+            continue
+        with pytest.raises(ValueError, match="'flatten' has no summary when the last layer has positions"):
+            lai.summarize(side, "lai", positions="flatten")
+
+
+def test_some_weights_of_one_leave_the_others():
+    """Alphas of 3 and 2 ones, a beta of 2."""
+    side = lai.Trace([layer(), layer(d_in=2)])
+    assert lai.lai_kernel(side, side, layer_weights=[1.0, 10.0])[0, 0] == (3 + 20) * 2
+    assert lai.lai_kernel(side, side, layer_weights=[10.0, 1.0])[0, 0] == (30 + 2) * 2

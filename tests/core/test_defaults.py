@@ -93,3 +93,10 @@ def test_blocks_are_put_side_by_side_while_their_products_are_small():
     assert [block.shape for block in gradient.side_by_side(2**15, work).columns] == [(2, 1, 8)]
     assert gradient.side_by_side(2**15 + 1, work) is gradient
     assert gradient.side_by_side(1, Workspace(work.xp, work.dtype, 4 * 16 * 8 - 1)) is gradient
+
+
+def test_a_grouped_matrix_stays_no_factors():
+    work = Workspace(namespace_of({"numpy": np.ones(1)}), np.dtype(np.float64), GIB)
+    for groups in (1, 2):
+        gradient = OuterGradient(np.ones((1, 1, 512)), (np.ones((1, 1, 512)),), groups=groups)
+        assert (factored.factored(gradient, work) is None) == (groups > 1)

@@ -49,6 +49,7 @@ TESTS = [
     "tests/repository/test_docstrings.py",
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),
 ]
+DEFAULTS = "tests/core/test_defaults.py"
 BACKENDS = "not torch and not jax and not strict"
 FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
@@ -162,7 +163,9 @@ class Mutation:
         """
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
-        reached = reached or self.of_file.get(place.file, set())  # what runs at import is reached by none
+        if not reached:  # what runs at import is reached by none: defaults and constants
+            of_defaults = {test for test in self.seconds if test.startswith(DEFAULTS)}
+            reached = self.of_file.get(place.file, set()) | of_defaults
         room = Path(place.file).parts[1].removesuffix(".py").strip("_")
         seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
         rank = {test: number for number, test in reversed(list(enumerate(seen)))}

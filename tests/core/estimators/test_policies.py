@@ -84,3 +84,8 @@ def test_scores_near_overflow_still_give_weights(backend):
     largest = float(np.finfo(np.float32).max)
     scores = backend.array(np.array([largest, largest, 0.0]), "float32")
     np.testing.assert_allclose(backend.numpy(lai.reweight(scores)), [0.5, 0.5, 0.0])
+
+
+def test_a_small_score_beside_one_near_overflow_keeps_its_digits():
+    scores = np.array([1e38, 1e31], np.float32)
+    np.testing.assert_allclose(lai.reweight(scores), [1.0, 1e-7], rtol=1e-5)

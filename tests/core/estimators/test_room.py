@@ -41,6 +41,7 @@ def gated(samples: int) -> GateTrace:
 V, T = dense(3, 2, 7, 4), dense(5, 3, 7, 4)
 V_ONE, T_ONE = (dense(samples, None, 7, 4, bias=True) for samples in (3, 5))
 V_MANY, T_MANY = dense(2, 5, 2), dense(5, 7, 2)
+V_LONG, T_SHORT = dense(1, 40, 60), dense(5, 1, 60)
 GATED, GATED_T = gated(3), gated(5)
 SUMMARY, SUMMARY_MANY = (lai.summarize(each, "lai") for each in (V, V_MANY))
 GHOST = lai.summarize(V, "ghost")
@@ -70,6 +71,10 @@ CALLS = {
     "variance at many positions from a summary": (
         lambda b: sketch_variance(SUMMARY_MANY, T_MANY, width=2, **permuted, memory_budget=b),
         "664:75 712:55 760:35 1520:21 2280:14",
+    ),
+    "variance by pairs with one long sample": (
+        lambda b: sketch_variance(V_LONG, T_SHORT, width=2, memory_budget=b),
+        "5652:14 6024:10 6396:8 7140:6",
     ),
     "sketch": (
         lambda b: sketch_outputs(T, SIGNS, PERMUTATION, width=4, memory_budget=b).layers[-1].output_gradients,
@@ -106,6 +111,7 @@ Of a kernel of a chain's three layers a training sample has a column for each, a
 validation samples 15 numbers. A position's sketch takes its six outputs four times, filled up to two in each
 of four groups: 32. The variance has half of the room, as the summed gradient is alive beside: of a sample of
 "one position" its factors 6 + 7, laid out by groups 6 * 8, and of a row of pairs 4 * 4: 77 = 154 / 2.
+The long one takes 40 * 66, each short one 66, and each pair three products a pair of positions: 120.
 """
 
 
