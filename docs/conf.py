@@ -39,6 +39,7 @@ nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds a cell; a busy machine trains slowly
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables and mathematics of what a cell displays
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

@@ -1,4 +1,4 @@
-"""After the build, every internal link must lead to a page and an anchor that exist."""
+"""After the build, every internal link must lead to a page and an anchor, and every table must be one."""
 
 from __future__ import annotations
 
@@ -32,11 +32,19 @@ def broken(folder: Path) -> list[str]:
     return sorted(found)
 
 
+def unmade(folder: Path) -> list[str]:
+    """List the pages of a built site that show the source of a table."""
+    pages = sorted(folder.rglob("*.html"))
+    return [str(p.relative_to(folder)) for p in pages if "<p>| " in p.read_text(encoding="utf-8")]
+
+
 def check(app, exception):
-    """Warn of each broken link, which fails a build with ``-W``."""
+    """Warn of each broken link and of each table that is none, which fails a build with ``-W``."""
     if exception is None and app.builder.name == "html":
         for line in broken(Path(app.outdir)):
             LOGGER.warning("broken link: %s", line)
+        for line in unmade(Path(app.outdir)):
+            LOGGER.warning("a table is shown as its source: %s", line)
 
 
 def setup(app):

@@ -31,6 +31,12 @@ def test_links_that_lead_nowhere_are_named(tmp_path):
     ]
 
 
+def test_a_table_that_is_shown_as_its_source_is_named(tmp_path):
+    (tmp_path / "table.html").write_text("<table><tr><td>| 1 |</td></tr></table>")
+    (tmp_path / "source.html").write_text("<p>| a | b |\n| -- | -- |</p>")
+    assert extension("anchors").unmade(tmp_path) == ["source.html"]
+
+
 @pytest.mark.parametrize("name", ["choosing", "options"])
 def test_the_tables_of_estimators_have_a_row_for_each(name):
     _, _, *rows = extension("estimator_tables").table(name)
