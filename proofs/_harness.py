@@ -77,7 +77,9 @@ from typing import Any
 
 import sympy as sp
 
+from proofs._rational import vanishes
 from proofs._relations import (
+    MEANING,
     AtMost,
     Equal,
     RefutedError,
@@ -86,11 +88,13 @@ from proofs._relations import (
     allowed,
     search_points,
     symbols_of,
+    under,
 )
 from proofs._solver import decide
 from proofs._steps import Steps, draws
 
 __all__ = [
+    "MEANING",
     "AtMost",
     "Equal",
     "RefutedError",
@@ -99,6 +103,7 @@ __all__ = [
     "UndecidedError",
     "judge",
     "search",
+    "under",
     "width",
 ]
 _BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
@@ -134,7 +139,7 @@ class Statement:
         objects. A claim without depth ignores the argument and leaves ``depths`` alone.
     given : callable
         ``given(depth)`` gives the relations assumed, beside those that the symbols
-        themselves carry (``nonnegative=True``, ...).
+        themselves carry (``nonnegative=True``, ...), each `under` the hypothesis that it stands for.
     depths : tuple of int
         The depths at which the claim is decided, beside the next one; sizes that do not grow
         with the depth are a `width`, and decided at one more, too.
@@ -323,10 +328,7 @@ def _is_identity(relation: Relation) -> bool:
         return False
     difference = sp.sympify(relation.lhs - relation.rhs)
     entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
-    try:
-        return all(sp.cancel(sp.together(entry)) == 0 for entry in entries)
-    except sp.PolynomialError:
-        return False
+    return all(vanishes(entry) for entry in entries)
 
 
 def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:

@@ -6,7 +6,7 @@ import random
 
 import sympy as sp
 
-from proofs._harness import AtMost
+from proofs._harness import AtMost, under
 
 LOW, HIGH = sp.symbols("m M", positive=True)
 
@@ -16,9 +16,12 @@ def names(n: int) -> tuple[list, list]:
     return tuple(list(sp.symbols(f"{name}:{n}", real=True)) for name in ("S", "b"))
 
 
-def between(n: int) -> tuple[AtMost, ...]:
+RATIOS = r"$m \le \Ghost_j / \LAI_j \le M$ for every sample"
+
+
+def between(n: int, words: str = RATIOS) -> tuple[AtMost, ...]:
     """State that every quotient lies between m and M."""
-    return tuple(relation for b in names(n)[1] for relation in (AtMost(LOW, b), AtMost(b, HIGH)))
+    return under(words, (relation for b in names(n)[1] for relation in (AtMost(LOW, b), AtMost(b, HIGH))))
 
 
 def draw_between(draw: random.Random, n: int) -> dict:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy as sp
 
+from proofs._rational import number_at
 from proofs._solver import boundary
 
 POINTS = 12
@@ -29,6 +30,7 @@ class Equal:
 
     lhs: Any
     rhs: Any
+    of: str = field(default="", compare=False)
 
     def holds(self, values: Mapping[Any, Any]) -> bool:
         """Whether it is true at a point."""
@@ -42,6 +44,7 @@ class AtMost:
     lhs: Any
     rhs: Any
     strict: bool = False
+    of: str = field(default="", compare=False)
 
     def holds(self, values: Mapping[Any, Any]) -> bool:
         """Whether it is true at a point."""
@@ -51,6 +54,13 @@ class AtMost:
 
 
 Relation = Equal | AtMost
+MEANING = "what the symbols stand for"
+"""The hypothesis of relations that say what a symbol is: a cosine lies between -1 and 1."""
+
+
+def under(hypothesis: str, relations: Iterable[Any]) -> tuple[Any, ...]:
+    """Say which hypotheses of the ledger, in its words, some relations of a ``given`` stand for."""
+    return tuple(replace(relation, of=hypothesis) for relation in relations)
 
 
 def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
@@ -100,6 +110,8 @@ def _rational(draw: random.Random) -> sp.Rational:
 
 def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
     expression = sp.sympify(expression)
+    if isinstance(expression, sp.Expr) and (found := number_at(expression, values)) is not None:
+        return found
     scalars = {s: sp.sympify(v) for s, v in values.items() if not isinstance(s, sp.MatrixSymbol)}
     sized = {
         symbol: sp.MatrixSymbol(symbol.name, *value.shape)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -226,23 +226,23 @@ def _solver(timeout: int, *conditions: Any) -> Any:
 
 def boundary(given: Sequence[Any], symbols: Iterable[Any]) -> list[dict[Any, Any]]:
     """Find points of ``given`` at its ends: each inequality tight in turn, each symbol zero in turn."""
+    ends = [(r.lhs, r.rhs) for r in given if getattr(r, "strict", None) is False]
+    known = tuple(replace(r, lhs=_frozen(r.lhs), rhs=_frozen(r.rhs)) for r in given)
+    found = [_end(known, *end) for end in (*ends, *((symbol, sp.S.Zero) for symbol in symbols))]
+    return [dict(point) for point in found if point is not None]
+
+
+@functools.lru_cache(maxsize=4096)  # a proof, its mutants and its altered claims assume the same
+def _end(given: tuple[Any, ...], left: Any, right: Any) -> Mapping[Any, Any] | None:
+    """Find a point of ``given`` where two expressions are equal."""
     translator = Translator()
     try:
         assumed = [_relation(translator, relation) for relation in given]
-        ends = [
-            translator.term(r.lhs) == translator.term(r.rhs)
-            for r in given
-            if getattr(r, "strict", None) is False
-        ]
-        ends += [translator.term(symbol) == 0 for symbol in symbols]
+        end = translator.term(left) == translator.term(right)
     except UntranslatableError:
-        return []
-    points = []
-    for end in ends:
-        solver = _solver(TIMEOUT // 10, *translator.side_conditions, *assumed, end)
-        if solver.check() == z3.sat:
-            points.append(_point(translator, solver.model()))
-    return [point for point in points if point is not None]
+        return None
+    solver = _solver(TIMEOUT // 10, *translator.side_conditions, *assumed, end)
+    return _point(translator, solver.model()) if solver.check() == z3.sat else None
 
 
 def _relation(translator: Translator, relation: Any) -> Any:
@@ -252,6 +252,10 @@ def _relation(translator: Translator, relation: Any) -> Any:
     ]
     pairs = zip(_entries(relation.lhs), _entries(relation.rhs), strict=True)
     return z3.And(*(compare(translator.term(left), translator.term(right)) for left, right in pairs))
+
+
+def _frozen(side: Any) -> Any:
+    return side.as_immutable() if isinstance(side, sp.MatrixBase) else side
 
 
 def _entries(side: Any) -> Sequence[Any]:

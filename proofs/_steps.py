@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
+from proofs._rational import vanishes
 from proofs._relations import (
     ATTEMPTS,
     POINTS,
@@ -206,7 +207,7 @@ def _must_be_the_same(name: str, left: Any, right: Any, given: Sequence[Relation
     left, right = _scalar(_value(left)), _scalar(_value(right))
     difference = left - right
     entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
-    entries = [entry for entry in entries if sp.count_ops(entry) > SIMPLE or sp.expand(entry) != 0]
+    entries = [entry for entry in entries if not _shown_to_vanish(entry)]
     draw = random.Random(name)
     symbols = symbols_of([Equal(entry, sp.S.Zero) for entry in entries], given)
     tried = 0
@@ -231,7 +232,7 @@ def _must_not_beg(name: str, lemma: Lemma, claim: Relation, given: Sequence[Rela
     slack = claim.rhs - claim.lhs
     for condition in lemma.asked:
         wanted = condition.rhs - condition.lhs
-        same = wanted == slack or (sp.count_ops(slack - wanted) < SIMPLE and sp.expand(slack - wanted) == 0)
+        same = _shown_to_vanish(slack - wanted)
         if same and not _assumed(condition, given) and not _shown_nonnegative(wanted):
             raise UndecidedError(f"{name}: the claim itself is asked of what is put in: {condition}")
 
@@ -302,11 +303,19 @@ def _shown_zero(left: Any, right: Any) -> bool:
     return _is_zero(*(sp.ImmutableMatrix(x) if isinstance(x, sp.MatrixBase) else x for x in (left, right)))
 
 
+def _shown_to_vanish(entry: Any) -> bool:
+    """Whether an expression is zero as a rational function, or by expansion where it is none and not long."""
+    decided = vanishes(entry)
+    return sp.count_ops(entry) <= SIMPLE and sp.expand(entry) == 0 if decided is None else decided
+
+
 @functools.lru_cache(maxsize=512)  # a proof meets its mutants and altered claims with the same steps
 def _is_zero(left: Any, right: Any) -> bool:
     difference = left - right
     if isinstance(difference, sp.MatrixBase):
-        return bool(difference.applyfunc(lambda entry: sp.simplify(sp.expand(entry))).is_zero_matrix)
+        return all(_is_zero(entry, sp.S.Zero) for entry in difference)
+    if (decided := vanishes(difference)) is not None:
+        return decided
     difference = sp.expand(sp.expand(difference.doit()).doit())
     difference = difference.replace(lambda e: isinstance(e, sp.Trace), _trace)
     if isinstance(difference, sp.MatrixExpr):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, under
 from proofs._symbols import total, vector
 
 SCOPE = "any number of parameters, any loss with a derivative, any diagonal"
@@ -117,8 +117,9 @@ def derivative(*, second: int = 1, decayed: int = 1, corrected: bool = True, sig
         slug="adam-derivative",
         scope=DERIVATIVE_SCOPE,
         claim=claim,
-        given=lambda depth: tuple(
-            AtMost(sp.Rational(1, 100), q) for b in (beta1, beta2) for q in (b, sp.Rational(99, 100) - b)
+        given=lambda depth: under(
+            r"$0 < \beta_1, \beta_2 < 1$",
+            (AtMost(0, q, strict=True) for b in (beta1, beta2) for q in (b, 1 - b)),
         ),
         sample=_decays,
         arguments=lambda depth: (slope, g_j, theta, others, at[w], m, root, beta1, beta2, eps, decay, step),

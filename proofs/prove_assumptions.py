@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import MEANING, AtMost, Statement, Steps, under
 from proofs._symbols import total
 
 SCOPE = "any depth, any widths"
@@ -78,7 +78,7 @@ def bounded(*, size: int = 2, share_of: int = 1, both: bool = True) -> Statement
 
     def given(width: int) -> tuple[AtMost, ...]:
         limited = vectors(width)[: 2 if both else 1]
-        return tuple(AtMost(sum(x**2 for x in vector), C**2) for vector in limited)
+        return under("A2", (AtMost(sum(x**2 for x in vector), C**2) for vector in limited))
 
     def sample(draw: random.Random, width: int) -> dict:
         a, b = vectors(width)
@@ -181,10 +181,20 @@ def aligned(
         return (AtMost(beta, most), AtMost(-beta, most)) if bars else (AtMost(beta, most),)
 
     def given(k: int) -> tuple[AtMost, ...]:
-        decay = (AtMost(lower_n, rho**k * n), AtMost(lower_m, rho**k * m))
+        first, second, third = (
+            ("A1", r"$|\cos|$ at layer $l$ is at most $|\cos|$ at the last layer", "")
+            if bars
+            else (
+                "for the decay also A1",
+                "the variant of A3",
+                "for the decay also a non-negative cosine at the last layer",
+            )
+        )
+        decay = under(first, (AtMost(lower_n, rho**k * n), AtMost(lower_m, rho**k * m)))
         signs = (1, -1) if bars else (1,)
-        narrow = tuple(AtMost(s * c, abs(cosine) if bars else cosine) for s in signs)
-        return (*decay, *(() if expanding else narrow), *((AtMost(0, cosine),) if top and not bars else ()))
+        narrow = under(second, (AtMost(s * c, abs(cosine) if bars else cosine) for s in signs))
+        positive = under(third, (AtMost(0, cosine),)) if top and not bars else ()
+        return (*decay, *(() if expanding else narrow), *positive)
 
     def sample(draw: random.Random, k: int) -> dict:
         values = {s: sp.Rational(draw.randint(1, 7), 4) for s in (rho, n, m)}
@@ -259,8 +269,9 @@ def norms(*, extra: int = 0, decays: bool = True, reach: int = 1) -> Statement:
         return AtMost(beta, most), AtMost(-beta, most)
 
     def given(k: int) -> tuple[AtMost, ...]:
-        angles = (AtMost(c, reach), AtMost(-c, reach))
-        return (AtMost(lower_n, rho**k * n), AtMost(lower_m, rho**k * m), *angles) if decays else angles
+        angles = under(MEANING, (AtMost(c, reach), AtMost(-c, reach)))
+        decay = under("A1", (AtMost(lower_n, rho**k * n), AtMost(lower_m, rho**k * m)))
+        return (*decay, *angles) if decays else angles
 
     def sample(draw: random.Random, k: int) -> dict:
         values = {s: sp.Rational(draw.randint(1, 7), 4) for s in (rho, n, m)}

@@ -16,7 +16,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import MEANING, AtMost, Statement, Steps, under
 from proofs._symbols import one_where, total, vector
 
 
@@ -29,8 +29,9 @@ def residual(*, skip: int = 1, squared: bool = False, cosine: bool = True) -> St
         return AtMost(n**2 + 2 * c * n * m + m**2, ((skip + (F**2 if squared else F)) * n) ** 2)
 
     def given(depth: int) -> tuple[AtMost, ...]:
-        angle = (AtMost(c, 1), AtMost(-c, 1)) if cosine else ()
-        return (*angle, AtMost(m, F * n))
+        angle = under(MEANING, (AtMost(c, 1), AtMost(-c, 1))) if cosine else ()
+        bounded = "$F(x)$ bounds the norm of the backward step of the branch $f$ at $x$"
+        return (*angle, *under(bounded, (AtMost(m, F * n),)))
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = {x: sp.Rational(draw.randint(0, 6), 4) for x in (n, F)}
@@ -83,8 +84,9 @@ def layer_norm(*, short: bool = True, sign: int = 1, gain: bool = True) -> State
 
     def given(width: int) -> tuple[AtMost, ...]:
         _, k, x, G, _ = parts_of(width)
-        largest = tuple(AtMost(sign * a, G) for a in k for sign in (1, -1))
-        return (*largest, AtMost(x.dot(x), width)) if short else largest
+        largest = under(MEANING, (AtMost(sign * a, G) for a in k for sign in (1, -1)))
+        spread = r"$\sigma(x)^2$ is the variance of the entries of $x$ plus $\epsilon \ge 0$"
+        return (*largest, *under(spread, (AtMost(x.dot(x), width),))) if short else largest
 
     def sample(draw: random.Random, width: int) -> dict:
         g, k, free, G = names(width)
@@ -137,7 +139,8 @@ def regret(*, half: bool = False, times: int = 1, shared: bool = True) -> Statem
         return (AtMost(lost, excess),)
 
     def given(depth: int) -> tuple[AtMost, ...]:
-        return (AtMost(v - w, e), AtMost(w - v, e)) if shared else (AtMost(v - w, e),)
+        within = (AtMost(v - w, e), AtMost(w - v, e)) if shared else (AtMost(v - w, e),)
+        return under(r"$|v_j - \hat v_j| \le \epsilon_j$ for every $j$", within)
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = {w: sp.Rational(draw.randint(-4, 4), 2), e: sp.Rational(draw.randint(0, 6), 2)}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, width
+from proofs._harness import AtMost, Statement, Steps, under, width
 from proofs._symbols import one_where, parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
@@ -28,6 +28,10 @@ def share(draw: random.Random, low: int = 0) -> sp.Rational:
     return draw.choice(
         (sp.Integer(low), sp.Integer(0), sp.Integer(1), sp.Rational(draw.randint(8 * low, 8), 8))
     )
+
+
+SUMS, LAST = r"$\sum_{l<L} \alpha^{(l)} \ge 0$", r"$\alpha^{(L)} \ge \bar\alpha > 0$"
+POSITIVE = r"$\sum_z \beta^{(L)} > 0$"  # with the two before, LAI is positive
 
 
 def names(depth: int, *, aligned: bool = True) -> tuple:
@@ -63,7 +67,8 @@ def a1_to_a3(depth: int, *, a1: bool, a2: bool, aligned: bool) -> tuple[AtMost, 
         for sign in ((1,) if aligned else (1, -1))
     )
     bounded = tuple(AtMost(sign * a, C**2) for x in alpha for a in x for sign in (1, -1))
-    return (decay if a1 else ()) + (bounded if a2 else ())
+    first = "A1; A3" if aligned else r"A1 with any $\rho > 0$"
+    return (under(first, decay) if a1 else ()) + (under("A2", bounded) if a2 else ())
 
 
 def draw_under_a1_to_a3(draw: random.Random, depth: int, *, a1: bool, a2: bool, aligned: bool) -> dict:
@@ -184,7 +189,8 @@ def lower(*, agreeing: bool = True, aligned: bool = True, bar: bool = True) -> S
     def given(depth: int) -> tuple[AtMost, ...]:
         alpha = names(depth)[0]
         sums = tuple(AtMost(0, sp.Add(*x[1:])) for x in alpha) if agreeing else ()
-        return sums + (tuple(AtMost(ABAR, x[0]) for x in alpha) if bar else ())
+        last = tuple(AtMost(ABAR, x[0]) for x in alpha) if bar else ()
+        return under(SUMS, sums) + under(LAST, last)
 
     def sample(draw: random.Random, depth: int) -> dict:
         alpha, _, _ = names(depth)
@@ -241,8 +247,12 @@ def relative(*, agreeing: bool = True, inverse: int = 1, first: int = 1) -> Stat
         options = a1_to_a3(depth, a1=True, a2=True, aligned=True)
         sums = tuple(AtMost(0, sp.Add(*x[1:])) for x in alpha) if agreeing else ()
         last = tuple(AtMost(ABAR, x[0]) for x in alpha)
-        positive = (AtMost(0, sp.Add(*(y[0] for y in beta)), strict=True), AtMost(0, ABAR, strict=True))
-        return options + sums + last + positive + (AtMost(0, scores(depth)[1], strict=True),)
+        last += (AtMost(0, ABAR, strict=True),)
+        positive = (
+            AtMost(0, sp.Add(*(y[0] for y in beta)), strict=True),
+            AtMost(0, scores(depth)[1], strict=True),
+        )
+        return options + under(SUMS, sums) + under(LAST, last) + under(POSITIVE, positive)
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_under_a1_to_a3(draw, depth, a1=True, a2=True, aligned=True)

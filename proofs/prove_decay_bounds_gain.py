@@ -14,7 +14,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, width
+from proofs._harness import AtMost, Statement, Steps, under, width
 from proofs._symbols import matrix, total
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
@@ -36,7 +36,8 @@ def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whol
         mean, noise = parts()
         operators = (mean + noise, mean - noise) if centred else (mean + noise,)
         lengths = [(a.T * a)[i, i] for a in operators for i in range(width(WIDTH))]
-        return tuple(AtMost(length, RHO ** (2 * depth)) for length in lengths) if decays else ()
+        decay = (AtMost(length, RHO ** (2 * depth)) for length in lengths)
+        return under("A1 for every gradient", decay) if decays else ()
 
     return Statement(
         slug="decay-bounds-gain",

@@ -20,7 +20,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, under
 from proofs._symbols import total
 
 
@@ -89,7 +89,8 @@ def bernstein(*, sixths: int = 7, ordered: bool = True, root: bool = True) -> St
     def given(depth: int) -> tuple[AtMost, ...]:
         D, sigma, sd, R, u, v = names
         cited = AtMost(D, sigma * u + R * u**2 / 6), AtMost(sigma, sd + R * v)
-        return (*cited, AtMost(u, v)) if ordered else cited
+        law = "the $m$ parts are independent and of one law"  # of which two cited inequalities are made
+        return under(law, (*cited, AtMost(u, v)) if ordered else cited)
 
     def sample(draw: random.Random, depth: int) -> dict:
         D, sigma, sd, R, u, v = names
@@ -150,10 +151,14 @@ def discoveries(*, harmonic: bool = True, claimed: int = 1, power: int = 1) -> S
 
     def given(depth: int) -> tuple[AtMost, ...]:
         chances, _ = names(depth)
-        return tuple(
+        uniform = (
+            "the probability that $p_j \\le x$ is at most $x$ for each of the $n_0$ samples that do no harm"
+        )
+        below = (
             AtMost(total(p for (i, _), p in chances.items() if i <= at_most), limit(at_most, depth))
             for at_most in range(1, depth + 1)
         )
+        return under(uniform, below)
 
     def sample(draw: random.Random, depth: int) -> dict:
         chances, q = names(depth)

@@ -15,7 +15,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, under
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, similarities of any sign"
@@ -76,7 +76,7 @@ def bound(*, size: int = 2, lower: int = 1, upper: int = 1, bounded: bool = True
     def given(depth: int) -> tuple[AtMost, ...]:
         if not bounded:
             return ()
-        return tuple(AtMost(sign * a, C**2) for a in names(depth)[0] for sign in (1, -1))
+        return under("A2", (AtMost(sign * a, C**2) for a in names(depth)[0] for sign in (1, -1)))
 
     def sample(draw: random.Random, depth: int) -> dict:
         size = sp.Rational(draw.randint(1, 9), 3)

@@ -16,7 +16,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under, width
 from proofs._symbols import total
 
 SAMPLES = 2
@@ -39,8 +39,12 @@ def broken(
         return depth if relative else 1
 
     def given(depth: int) -> tuple[AtMost, ...]:
+        # where the example breaks the printed bound
         apart = AtMost(RATE**2 + weight(depth) * RHO**2, 1, strict=True)
-        return (AtMost(RATE, RHO), AtMost(RHO, 1, strict=True), *((apart,) if fast else ()))
+        return (
+            *under("A1", (AtMost(RATE, RHO), AtMost(RHO, 1, strict=True))),
+            *(under(MEANING, (apart,)) if fast else ()),
+        )
 
     def sample(draw: random.Random, depth: int) -> dict:
         rho = sp.Rational(draw.randint(1, 9), 10 * (depth if fast and relative else 1))
@@ -117,6 +121,10 @@ def scores(depth: int, **kind: bool) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     return ghost, lai, sp.Add(*(x[0] * y[0] for x, y in zip(alpha, beta, strict=True)))
 
 
+NARROW = r"A1; $|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|$ for every $l$ and $z$"
+LAST = r"$\alpha^{(L)} \ge \bar\alpha > 0$"
+
+
 def share(draw: random.Random, low: int = 0) -> sp.Rational:
     """Draw a number from 0 to 1, or from -1; often an end."""
     ends = (sp.Integer(low), sp.Integer(0), sp.Integer(1))
@@ -141,7 +149,7 @@ def lli(*, extra: int = 0, power: int = 2, score: str = "lli", decays: bool = Tr
         decay = tuple(
             AtMost(s * y[k], RHO ** (2 * k) * abs(y[0])) for y in beta for k in range(1, depth) for s in signs
         )
-        return bounded + (decay if decays else ())
+        return under("A2", bounded) + (under(NARROW, decay) if decays else ())
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = {RHO: sp.Rational(draw.randint(1, 9), 8), C: sp.Rational(draw.randint(1, 8), 4)}
@@ -211,7 +219,10 @@ def lli_relative(*, inverse: int = 1, extra: int = 0, bar: bool = True) -> State
         bounded = tuple(AtMost(s * a, C**2) for x in alpha for a in x for s in (1, -1))
         decay = tuple(AtMost(y[k], RHO ** (2 * k) * y[0]) for y in beta for k in range(1, depth))
         last = tuple(AtMost(ABAR, x[0]) for x in alpha) if bar else ()
-        return bounded + decay + last + (AtMost(0, scores(depth, aligned=True)[2], strict=True),)
+        lli = AtMost(0, scores(depth, aligned=True)[2], strict=True)
+        return (
+            under("A2", bounded) + under(NARROW, decay) + under(LAST, last) + under("LLI is not zero", [lli])
+        )
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = {RHO: sp.Rational(draw.randint(1, 7), 8), C: sp.Rational(draw.randint(3, 8), 4)}

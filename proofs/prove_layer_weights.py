@@ -11,7 +11,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
 from proofs._symbols import parts_of, total
 
 T = sp.symbols("T", nonnegative=True)
@@ -46,7 +46,7 @@ def admissible(*, top: int = 1, inside: bool = True, beyond: int = 1) -> Stateme
         slug="admissible-weights",
         scope="any depth, any rate; one layer, as layers' terms add up",
         claim=claim,
-        given=lambda depth: (AtMost(s, 1), AtMost(r, 1)),
+        given=lambda depth: under(MEANING, (AtMost(s, 1), AtMost(r, 1))),
         arguments=lambda depth: (s, r, T, d),
         sample=sample,
         parts={"top": top, "inside": inside, "beyond": beyond},
@@ -93,7 +93,7 @@ def minimax(*, share: int = 2, reach: int = 1, inside: bool = True) -> Statement
         slug="minimax-weights",
         scope="any depth, any number of validation samples; one layer, as layers' terms add up",
         claim=claim,
-        given=lambda depth: (AtMost(s, 1),),
+        given=lambda depth: under(MEANING, (AtMost(s, 1),)),
         arguments=lambda depth: (m, h, s, w, x),
         sample=sample,
         parts={"share": share, "reach": reach, "shift": 0 if inside else 1},
@@ -145,7 +145,8 @@ def least_squares(*, factor: int = 1, normal: bool = True, sign: int = -1) -> St
     def given(layers: int) -> tuple[Equal, ...]:
         columns, y, w, _ = names(layers)
         left = [y[i] - sum(a * x[i] for a, x in zip(w, columns, strict=True)) for i in range(3)]
-        return tuple(Equal(sum(x[i] * left[i] for i in range(3)), 0) for x in columns) if normal else ()
+        equations = (Equal(sum(x[i] * left[i] for i in range(3)), 0) for x in columns)
+        return under(MEANING, equations) if normal else ()
 
     def sample(draw: random.Random, layers: int) -> dict:
         columns, y, w, d = names(layers)
@@ -282,7 +283,8 @@ def model(*, swapped: bool = False, transposed: bool = False, moment: bool = Tru
 
     def given(count: int) -> tuple[AtMost]:
         of_z, of_j, _ = names(count)
-        return (AtMost(0, sum(g.dot(h) ** 2 for g in of_z for h in of_j), strict=True),)
+        moment = AtMost(0, sum(g.dot(h) ** 2 for g in of_z for h in of_j), strict=True)
+        return under(r"$\tr(S_j S_z) \ne 0$", (moment,))
 
     def sample(draw: random.Random, count: int) -> dict:
         of_z, of_j, product = names(count)

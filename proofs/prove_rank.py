@@ -11,7 +11,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import MEANING, AtMost, Statement, Steps, under
 from proofs._quotients import HIGH, LOW, between, draw_between, names
 from proofs._symbols import total
 
@@ -107,8 +107,9 @@ def pearson(*, centred: bool = False, power: int = 2, inside: bool = True) -> St
         return AtMost((1 - tilt(n)) * exact * spread, mixed**2), AtMost(0, mixed)
 
     def given(n: int) -> tuple[AtMost, ...]:
-        positive = (AtMost(0, sums(n)[0], strict=True),)
-        return (*(between(n) if inside else ()), *positive, AtMost(tilt(n), 1))
+        spread = under("scores are not all equal", (AtMost(0, sums(n)[0], strict=True),))
+        radicand = under("the radicand is positive", (AtMost(tilt(n), 1),))
+        return (*(between(n) if inside else ()), *spread, *radicand)
 
     def sample(draw: random.Random, n: int) -> dict:
         low = sp.Rational(draw.randint(6, 9), 9)
@@ -190,7 +191,7 @@ def order(*, ends: tuple = (sp.Min, sp.Max), apart: bool = True, exchanged: bool
     def given(n: int) -> tuple[AtMost, ...]:
         (j, k), _ = names(2)
         gap = (AtMost(interval(k, ends[1]), interval(j, ends[0])),) if apart else (AtMost(k, j),)
-        return (*between(2), *gap)
+        return (*between(2), *under(MEANING, gap))
 
     def sample(draw: random.Random, n: int) -> dict:
         values = draw_between(draw, 2)

@@ -12,7 +12,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, width
+from proofs._harness import MEANING, AtMost, Statement, Steps, under, width
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
@@ -46,15 +46,20 @@ def weighted(alpha, last, ratios, start: int = 0) -> sp.Expr:
     )
 
 
-def between(depth: int, **kind: bool) -> tuple[AtMost, ...]:
+ORDERED = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
+BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
+
+
+def between(depth: int, words: str = BETWEEN, **kind: bool) -> tuple[AtMost, ...]:
     """State that every ratio lies between its bounds."""
     _, _, ratios, low, high = names(depth, **kind)
-    return tuple(
+    relations = (
         relation
         for row in ratios
         for k in range(1, depth)
         for relation in (AtMost(low[k], row[k]), AtMost(row[k], high[k]))
     )
+    return under(words, relations)
 
 
 def draw_between(
@@ -165,7 +170,7 @@ def signed(*, unit: bool = True, bounded: bool = True, power: int = 2) -> Statem
         limits = tuple(AtMost(s * a, C**2) for row in alpha for a in row for s in (1, -1))
         lower = [b for row in ratios for b in row[1:]]
         inside = tuple(r for b in lower for r in (AtMost(0, b), AtMost(b, 1)))
-        return (limits if bounded else ()) + (inside if unit else ())
+        return (under(MEANING, limits) if bounded else ()) + (under(MEANING, inside) if unit else ())
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, outside=not unit, **kind)
@@ -240,7 +245,7 @@ def quotient(*, ends: tuple = (sp.Min, sp.Max), power: int = 1, agreeing: bool =
     def given(depth: int) -> tuple[AtMost, ...]:
         alpha, last, _, _, _ = names(depth, **kind)
         lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
-        return (*between(depth, **kind), AtMost(0, lai, strict=True))
+        return (*between(depth, ORDERED, **kind), *under("LAI is not zero", (AtMost(0, lai, strict=True),)))
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, **kind)
@@ -322,7 +327,8 @@ def below_one(*, layer: int = 0, unit: bool = True, end: type = sp.Min, agreeing
         lower = [b for row in ratios for b in row[1:]]
         lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
         inside = tuple(r for b in lower for r in (AtMost(0, b), AtMost(b, 1)))
-        return (*(inside if unit else ()), AtMost(0, lai, strict=True))
+        positive = under("LAI is not zero", (AtMost(0, lai, strict=True),))
+        return (*under(ORDERED, inside if unit else ()), *positive)
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, outside=not unit, **kind)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, under
 
 SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
@@ -55,8 +55,14 @@ def _symmetric(name: str, p: int) -> sp.Matrix:
 
 
 def _invertible(p: int) -> tuple[AtMost, ...]:
+    _, _, hessian, _, _ = arguments(p)
+    return under("$H$ is invertible", (AtMost(0, hessian.det() ** 2, strict=True),))
+
+
+def _both_invertible(p: int) -> tuple[AtMost, ...]:
     _, _, hessian, own, _ = arguments(p)
-    return tuple(AtMost(sp.Rational(1, 100), m.det() ** 2) for m in (hessian, hessian - own))
+    both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - own))
+    return under("$H$ and $H - H_j$ are invertible", both)
 
 
 def proof(statement: Statement, steps: Steps) -> None:
@@ -115,7 +121,7 @@ def exact_statement(*, sign: int = 1, solved_with: str = "remaining") -> Stateme
         slug="leave-one-out",
         scope=EXACT_SCOPE,
         claim=claim,
-        given=_invertible,
+        given=_both_invertible,
         depths=PARAMETERS,
         arguments=lambda p: arguments(p)[1:],
         parts={"sign": sign, "solved_with": solved_with},
@@ -157,7 +163,8 @@ def leverage_statement(*, sign: int = -1, power: int = 1) -> Statement:
 
     def given(p: int) -> tuple[AtMost, ...]:
         hessian, row, _ = leverage_arguments(p)
-        return tuple(AtMost(sp.Rational(1, 100), m.det() ** 2) for m in (hessian, hessian - row * row.T))
+        both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - row * row.T))
+        return under("$H$ and $H - H_j$ are invertible", both)
 
     return Statement(
         slug="leave-one-out",

@@ -12,7 +12,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
 from proofs._quotients import HIGH, LOW, between, draw_between, names
 from proofs._symbols import one_where, total
 
@@ -41,7 +41,7 @@ def flip(*, rate: int = 2, inputs: tuple = (9, 1, -2, 2), below: bool = True) ->
         slug="rank-flip",
         scope="one network, every rho with 10 rho^2 < 1",
         claim=claim,
-        given=lambda depth: (AtMost(10 * rho**2, 1, strict=True),) if below else (),
+        given=lambda depth: under(MEANING, (AtMost(10 * rho**2, 1, strict=True),)) if below else (),
         arguments=lambda depth: (rho,),
         sample=sample,
         parts={"inputs": inputs, "power": rate, "rho": rho, "below": below},
@@ -157,7 +157,7 @@ def agreement(*, exchanged: bool = False, inside: bool = True, parts: int = 1) -
         slug="sign-agreement",
         scope="any number of validation samples",
         claim=claim,
-        given=lambda n: between(n) if inside else (),
+        given=lambda n: between(n, "every term's ratio lies in $[m, M]$") if inside else (),
         depths=(1, 2, 3),
         arguments=lambda n: (*names(n), LOW, HIGH),
         sample=sample,

@@ -12,7 +12,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth"
@@ -44,7 +44,8 @@ def certificate(*, stretched: bool = True, squared: bool = False, bars: bool = T
             for f, norms, top in chains
             for k in range(depth)
         )
-        return angles + steps
+        stretch = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
+        return under(MEANING, angles) + under(stretch, steps)
 
     def sample(draw: random.Random, depth: int) -> dict:
         fz, fj, nz, nj, cosines, alpha, n, m = names(depth)

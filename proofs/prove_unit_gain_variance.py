@@ -11,7 +11,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under, width
 from proofs._symbols import covariance, total
 
 OUTCOMES = 3
@@ -22,8 +22,8 @@ def law(depth: int) -> tuple:
     alpha = list(sp.symbols(f"a:{depth}", real=True))
     shared = list(sp.symbols(f"b:{width(OUTCOMES)}", real=True))
     rests = [list(sp.symbols(f"e{layer}_:{width(OUTCOMES)}", real=True)) for layer in range(depth)]
-    shares = sp.symbols(f"p:{width(OUTCOMES)}", positive=True)
-    return alpha, shared, rests, [p / total(shares) for p in shares]
+    free = list(sp.symbols(f"p:{width(OUTCOMES) - 1}", positive=True))
+    return alpha, shared, rests, [*free, 1 - total(free)]
 
 
 def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statement:
@@ -44,8 +44,17 @@ def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statem
         return Equal(difference, noise + twice * together), AtMost(0, difference)
 
     def given(depth: int) -> tuple[AtMost, ...]:
-        together = moments(depth)[2]
-        return (AtMost(together, 0) if opposed else AtMost(0, together),)
+        together, rest = moments(depth)[2], law(depth)[3][-1]
+        signs = r"for the sign also $(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0$"
+        sign = AtMost(together, 0) if opposed else AtMost(0, together)
+        return under(signs, (sign,)) + under(MEANING, (AtMost(0, rest, strict=True),))
+
+    def sample(draw, depth: int) -> dict:
+        chances = law(depth)[3]
+        counts = [draw.randint(1, 4) for _ in chances]
+        return {
+            p: sp.Rational(count, sum(counts)) for p, count in zip(chances[:-1], counts[:-1], strict=True)
+        }
 
     return Statement(
         slug="unit-gain-variance",
@@ -53,6 +62,7 @@ def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statem
         claim=claim,
         given=given,
         depths=(1, 2),
+        sample=sample,
         parts={"gain": gain, "twice": twice, "opposed": opposed},
     )
 
@@ -60,8 +70,10 @@ def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statem
 def proof(statement: Statement, steps: Steps) -> None:
     """Expand the variance of the sum; the variance of the noise is a sum of squares."""
     part = statement.part
-    _, shared, rests, chances = law(1)
+    _, shared, rests, _ = law(1)
     noise, scale = rests[0], sp.Symbol("A", real=True)
+    shares = sp.symbols(f"q:{len(shared)}", positive=True)
+    chances = [q / total(shares) for q in shares]
     ghost = [part.gain * scale * b + y for b, y in zip(shared, noise, strict=True)]
     together = scale * covariance(shared, noise, chances)
     spread = covariance(noise, noise, chances)
@@ -79,7 +91,7 @@ def proof(statement: Statement, steps: Steps) -> None:
     def all_layers(depth: int) -> list:
         alpha, signal, rests, weights = law(depth)
         joined = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(len(signal))]
-        values = dict(zip(noise, joined, strict=True))
+        values = dict(zip((*noise, *shares), (*joined, *weights), strict=True))
         sign = total(alpha) * covariance(signal, joined, weights)
         return [whole.at(values | {scale: total(alpha)}), spreading.at(values) + kept.at({aligned: sign})]
 

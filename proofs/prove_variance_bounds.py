@@ -12,7 +12,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
 from proofs._symbols import monomials, parts_of, total
 
 SCOPE = "any law with second moments"
@@ -79,7 +79,7 @@ def unconditional(*, absolute: bool = True, inner: int = -1, power: int = 1) -> 
 
     def given(depth: int) -> tuple[AtMost, ...]:
         _, r, _, _ = arguments(depth)
-        return AtMost(sp.Integer(-1), r), AtMost(r, sp.Integer(1))
+        return under(MEANING, (AtMost(sp.Integer(-1), r), AtMost(r, sp.Integer(1))))
 
     return Statement(
         slug="app-var-CS-lb",
@@ -134,7 +134,8 @@ def conditional(*, product: bool = True, signal: int = 1, slack: int = 2) -> Sta
 
     def given(depth: int) -> tuple[AtMost, ...]:
         scale, q, *_ = arguments(depth)
-        return (AtMost(sp.Integer(0), scale * q if product else q),)
+        signs = r"$\Cov(\beta^\star, Y) \ge 0$; $\sum_l \alpha^{(l)} c_l \ge 0$"
+        return under(signs, (AtMost(sp.Integer(0), scale * q if product else q),))
 
     return Statement(
         slug="app-var-corr-lb",

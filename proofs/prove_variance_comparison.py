@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import AtMost, Equal, Statement, Steps, under
 from proofs._symbols import covariance, mean, monomials, total
 
 
@@ -39,7 +39,8 @@ def order(*, sign: str = "nonnegative", ordered: bool = True, opposed: int = -1)
 
     def given(depth: int) -> tuple[AtMost, ...]:
         _, spread = arguments(depth)
-        return tuple(AtMost(d, spread[-1]) for d in spread[:-1]) if ordered else ()
+        below = (AtMost(d, spread[-1]) for d in spread[:-1])
+        return under(r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer", below) if ordered else ()
 
     def sample(draw, depth: int) -> dict:
         _, spread = arguments(depth)

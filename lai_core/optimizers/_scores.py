@@ -74,7 +74,8 @@ def adam_derivative_scores(
     set to 0 where :math:`\hat v = 0`. This is the derivative, not the difference between weight 1 and
     weight 0.
 
-    Assume: :math:`\hat v > 0` entrywise; the moments before the step do not depend on :math:`w`.
+    Assume: :math:`\hat v > 0` entrywise; :math:`0 < \beta_1, \beta_2 < 1`; the moments before the step do not
+    depend on :math:`w`.
 
     Parameters
     ----------

@@ -87,7 +87,8 @@ def unit_gain_difference(
     \mathrm{Cov}(\beta^\star, Y)`, since Ghost is then LAI plus the noise Y, and LAI is
     :math:`\sum_l \alpha^{(l)} \beta^\star`.
 
-    Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances.
+    Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances;
+    for the sign also :math:`(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0`.
 
     Parameters
     ----------

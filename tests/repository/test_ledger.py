@@ -120,6 +120,7 @@ MACHINERY = [
     "tests/support/ledger_plugin.py",
     "proofs/__init__.py",
     "proofs/_harness.py",
+    "proofs/_rational.py",
     "proofs/_relations.py",
     "proofs/_solver.py",
     "proofs/_steps.py",

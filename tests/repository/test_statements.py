@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import itertools
 
-from proofs._harness import Statement
+from proofs import _structure
+from proofs._harness import MEANING, Statement
 from tests.support import ledger
 from tests.support.stated import PREDICATES
 
@@ -60,6 +62,34 @@ def test_every_proof_file_has_at_least_three_mutants_and_says_its_scope():
         assert sum(len(mutants) for mutants in tables) >= 3, path.name
         assert statements, path.name
         assert all(statement.scope for statement in statements), path.name
+
+
+def proved():
+    """Give each proved statement by slug, with the file that proves it."""
+    for path in sorted((ledger.ROOT / "proofs").glob("prove_*.py")):
+        for name, value in vars(importlib.import_module(f"proofs.{path.stem}")).items():
+            if isinstance(value, Statement):
+                yield f"{path.stem}.{name}", value
+
+
+def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_one_of_the_ledger():
+    entries = ledger.read()
+    groups = (_structure.BY_SIGNS, _structure.BY_QUOTIENTS, _structure.BY_NUMBERS, _structure.BY_LAWS)
+    structural = [*itertools.chain(*groups, _structure.BY_FORM, _structure.OPEN)]
+    stated, unknown, used = {}, [], set()
+    for name, statement in proved():
+        known = {*ledger.assumed(entries[statement.slug]), MEANING}
+        relations = [relation for depth in statement.depths for relation in statement.given(depth)]
+        words = {part for relation in relations for part in relation.of.split("; ")}
+        unknown += [(name, part) for part in words - known]
+        stated.setdefault(statement.slug, set()).update(words)
+    assert unknown == []
+    for slug, words in stated.items():
+        left = set(ledger.assumed(entries[slug])) - words
+        assert left <= set(structural), slug
+        used |= left
+    assert len(structural) == len(set(structural))
+    assert set(structural) == used
 
 
 def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
