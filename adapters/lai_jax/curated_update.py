@@ -20,7 +20,7 @@ from lai_jax._curation.meshes import (
     specs_of,
 )
 from lai_jax._curation.moments import Moment
-from lai_jax._curation.options import check_update, check_valid, estimator_of, opened
+from lai_jax._curation.options import check_policy, check_update, check_valid, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
 from lai_jax._recording.masks import Valid
@@ -164,6 +164,7 @@ def curated_update(
     """
     scorer = estimator_of(estimator)
     check_update(tx, rows)
+    check_policy(policy)
     check_valid(estimator, valid)
     check_sharding(sharding)
 
@@ -253,6 +254,7 @@ def score(
     [0.5 0.5 0. ]
     """
     scorer = estimator_of(estimator)
+    check_policy(policy)
     check_valid(estimator, valid)
     check_whole_batch("score")
     lies = explicit_sharding((inputs, targets))

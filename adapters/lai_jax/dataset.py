@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lai_core as lai
-from lai_core._adapters import kernel_of
+from lai_core._adapters import check_batch, kernel_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
@@ -111,9 +111,14 @@ def score_dataset(
             "on the training run's past; use 'lai', 'ghost' or 'exact'"
         )
         raise ValueError(msg)
-    for batch in (dataset, validation):
+    for role, batch in (("dataset", dataset), ("validation", validation)):
+        check_batch(role, batch)
         check_targets(*batch)
     check_counts(batch_size=batch_size, rows_per_file=rows_per_file, parts=parts)
+    given: Any = checkpoints
+    if not isinstance(given, Mapping | None):
+        msg = f"checkpoints: expected a mapping of names to parameters, got {type(given).__name__}"
+        raise TypeError(msg)
     samples, held_out = count(dataset[0]), count(validation[0])
     cut = min(parts, held_out) if parts and facts.summary and held_out > 1 else None
     shared: dict[str, Any] = {"estimator": estimator, "positions": positions, "last": last, "valid": valid}
@@ -207,7 +212,8 @@ def top_samples(
     from lai_core.storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
-    for batch in (dataset, validation):
+    for role, batch in (("dataset", dataset), ("validation", validation)):
+        check_batch(role, batch)
         check_targets(*batch)
     check_counts(batch_size=batch_size)
     samples = count(dataset[0])

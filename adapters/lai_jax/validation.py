@@ -73,6 +73,12 @@ def draw_sketch(key: jax.Array, outputs: int, width: int) -> Sketch:
     >>> sketch.width, sketch.signs.shape, sorted(map(int, sketch.permutation)) == list(range(50))
     (8, (50,), True)
     """
+    if not jnp.issubdtype(jnp.result_type(key), jax.dtypes.prng_key) and jnp.ndim(key) != 1:
+        msg = f"key: expected one of jax.random.key(seed), got {key!r}"
+        raise TypeError(msg)
+    if not isinstance(outputs, int) or outputs < 1:
+        msg = f"outputs: expected a whole number, 1 or more, got {outputs!r}"
+        raise ValueError(msg)
     if not isinstance(width, int) or not 1 <= width <= outputs:
         msg = f"width: expected a whole number in [1, {outputs}], got {width!r}"
         raise ValueError(msg)

@@ -16,6 +16,9 @@ def estimator_of(name: str) -> Estimator:
 
 def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:
     """Raise unless an estimator can use a sketch and layer weights, where there are any."""
+    if sketch is not None and not callable(sketch):
+        msg = f"sketch: expected what lai_jax.draw_sketch returned, got {type(sketch).__name__}"
+        raise TypeError(msg)
     for option, value in (("sketch", sketch), ("layer_weights", layer_weights)):
         able = [known.name for known in AVAILABLE if getattr(known, option)]
         if value is not None and estimator not in able:
@@ -49,12 +52,20 @@ def check_counts(**counts: Any) -> None:
             raise ValueError(msg)
 
 
+def check_policy(policy: Any) -> None:
+    """Raise unless a policy can be called."""
+    if not callable(policy):
+        msg = f"policy: expected a function from scores to weights, as lai_core.keep_positive, got {policy!r}"
+        raise TypeError(msg)
+
+
 def check_update(tx: Any, rows: Any) -> None:
     """Raise unless the options of a curated step are sound."""
     if not (hasattr(tx, "init") and hasattr(tx, "update")):
         msg = f"tx: expected an optax gradient transformation, got {type(tx).__name__}"
         raise TypeError(msg)
-    if rows is not None and not (0 < rows <= 1 if isinstance(rows, float) else rows >= 1):
+    numbers = isinstance(rows, (int, float)) and not isinstance(rows, bool)
+    if rows is not None and not (numbers and (0 < rows <= 1 if isinstance(rows, float) else rows >= 1)):
         msg = f"rows: expected a number of rows, at least 1, or a share of the batch in (0, 1], got {rows!r}"
         raise ValueError(msg)
 

@@ -22,11 +22,25 @@ def weigh(
 ) -> jax.Array:
     """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
     seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
-    more = {"losses": scored.losses} if sees_losses(policy) else {}
-    if scored.parts is None:
-        weights = policy(seen, **more)
-    else:
-        weights = policy(jnp.where(jnp.isnan(seen), jnp.nan, scored.parts), sizes=scored.sizes, **more)
+    more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
+    if scored.parts is not None:
+        if not takes(policy, "sizes"):
+            msg = (
+                "policy: expected one that takes sizes=, as lai_core.drop_harmful, since the validation set "
+                f"was summarized in parts, got {getattr(policy, '__name__', policy)!s}"
+            )
+            raise TypeError(msg)
+        more["sizes"] = scored.sizes
+        seen = jnp.where(jnp.isnan(seen), jnp.nan, scored.parts)
+    weights = policy(seen, **more)
+    shape, kind = jnp.shape(scores), getattr(weights, "dtype", None)
+    if getattr(weights, "shape", None) != shape or kind is None or not jnp.issubdtype(kind, jnp.floating):
+        got = type(weights).__name__ if kind is None else f"{kind} of shape {tuple(weights.shape)}"
+        msg = (
+            f"policy: expected floating-point weights of shape {shape}, one a sample, got {got}; of what is "
+            "to be kept make weights, as keep / keep.sum() does"
+        )
+        raise TypeError(msg)
     return jnp.where(jnp.isnan(scores), 0.0, weights)
 
 
@@ -39,6 +53,26 @@ def sees_losses(policy: Callable[..., Any]) -> bool:
         return False
 
 
+def takes(policy: Callable[..., Any], name: str) -> bool:
+    """Whether a policy can be called with an argument of a name, as far as it says."""
+    try:
+        known = inspect.signature(policy).parameters.values()
+    except ValueError:  # written in C
+        return True
+    return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
+
+
+def check_state(tx: Any, params: Any, opt_state: Any) -> None:
+    """Raise unless the state is one of the transformation for these parameters."""
+    expected: Any = jax.tree.structure(jax.eval_shape(tx.init, params))
+    if expected != jax.tree.structure(opt_state):
+        msg = (
+            "opt_state: expected what tx.init(params) returned, or a step after it, got a state of another "
+            "transformation or of other parameters"
+        )
+        raise TypeError(msg)
+
+
 def stepped(
     tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], weights: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
@@ -48,6 +82,7 @@ def stepped(
     given = [jnp.zeros_like(leaf) for leaf in leaves]
     for leaf, gradient in zip(trainable, gradients, strict=True):
         given[leaf] = gradient
+    check_state(tx, params, opt_state)
     updates, new_state = tx.update(restored(given), opt_state, params)
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
     skipped = ~(finite & jnp.any(weights > 0))

@@ -32,7 +32,14 @@ def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
             raise TypeError(msg)
 
     def losses(params: Any, inputs: Any, targets: Any) -> jax.Array:
-        values = jnp.asarray(loss(call(apply, params, inputs), targets))
+        returned = loss(call(apply, params, inputs), targets)
+        if not jax.tree_util.all_leaves([returned]):
+            msg = (
+                f"loss: expected an array, one number a sample, got {type(returned).__name__}; return the "
+                "losses alone"
+            )
+            raise TypeError(msg)
+        values = jnp.asarray(returned)
         samples = batch_size(inputs)
         if values.shape != (samples,):
             msg = f"loss: expected one number a sample, shape ({samples},), got shape {values.shape}"

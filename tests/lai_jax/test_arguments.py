@@ -1,0 +1,92 @@
+"""What a curated JAX step is given wrong is named by it, before anything changes; nothing is compiled."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import optax
+import pytest
+
+from tests.lai_jax.oracle import drawn
+from tests.lai_jax.support import classified, cross_entropy
+
+PARAMS, TX = {"w": drawn(4, 5), "o": drawn(5, 3)}, optax.sgd(0.1)
+BATCH = classified(4)
+
+
+def dense(params, inputs):
+    return jnp.tanh(inputs @ params["w"]) @ params["o"]
+
+
+def step(*, tx=TX, state=None, loss=cross_entropy, parts=None, **options):
+    def run(params, inputs, targets):
+        summary = lai_jax.summarize(dense, params, cross_entropy, inputs, targets, parts=parts)
+        update = lai_jax.curated_update(dense, loss, tx, **options)
+        return update(params, TX.init(params) if state is None else state, summary, inputs, targets)
+
+    return jax.eval_shape(run, PARAMS, *BATCH)
+
+
+def weights(**options):
+    def run(params, inputs, targets):
+        summary = lai_jax.summarize(dense, params, cross_entropy, inputs, targets)
+        return lai_jax.score(dense, params, cross_entropy, summary, inputs, targets, **options)
+
+    return jax.eval_shape(run, PARAMS, *BATCH)
+
+
+RETURNED = {
+    "a mask": (lambda s: s > 0, r"got bool of shape \(4,\)"),
+    "indices": (jnp.argsort, r"got int(32|64) of shape \(4,\)"),
+    "some": (lambda s: s[:2], r"got float(32|64) of shape \(2,\)"),
+    "one for all": (lambda s: s.sum(), r"got float(32|64) of shape \(\)"),
+    "a column": (lambda s: s[:, None], r"got float(32|64) of shape \(4, 1\)"),
+    "nothing": (lambda _: None, "got NoneType"),
+    "a pair": (lambda s: (s, s), "got tuple"),
+}
+
+
+@pytest.mark.parametrize("call", [step, weights])
+@pytest.mark.parametrize("what", RETURNED)
+def test_a_policy_returns_one_weight_a_sample(what, call):
+    policy, got = RETURNED[what]
+    with pytest.raises(TypeError, match=r"policy: expected floating-point weights of shape \(4,\).*" + got):
+        call(policy=policy)
+
+
+ADAM = optax.adam(0.1)
+WRONG = {
+    "a policy's name": (
+        lambda: step(policy="keep_positive"),
+        "policy: expected a function .* 'keep_positive'",
+    ),
+    "a policy of one part": (lambda: step(parts=2), "policy: expected one that takes sizes=.*keep_positive"),
+    "another state": (lambda: step(state=ADAM.init(PARAMS)), r"opt_state: expected what tx.init\(params\)"),
+    "no state": (lambda: step(tx=ADAM), r"opt_state: expected what tx.init\(params\)"),
+    "rows in words": (lambda: step(rows="half"), "rows: expected a number of rows.* 'half'"),
+    "rows by a flag": (lambda: step(rows=True), "rows: expected a number of rows.* True"),
+    "losses and more": (lambda: step(loss=lambda o, t: (cross_entropy(o, t), o)), "loss: .* got tuple"),
+    "no losses": (lambda: step(loss=lambda *_: None), "loss: expected an array.* got NoneType"),
+    "a width as a sketch": (
+        lambda: lai_jax.summarize(dense, PARAMS, cross_entropy, *BATCH, sketch=8),
+        "sketch: expected what lai_jax.draw_sketch returned, got int",
+    ),
+    "a seed as a key": (lambda: lai_jax.draw_sketch(0, 5, 2), "key: expected one of jax.random.key"),
+    "no whole width": (lambda: lai_jax.draw_sketch(jax.random.key(0), 5.0, 2), "outputs: expected a whole"),
+    "inputs alone": (
+        lambda: lai_jax.score_dataset(dense, PARAMS, cross_entropy, BATCH[0], BATCH, "unmade"),
+        "dataset: expected a pair",
+    ),
+    "checkpoints without names": (
+        lambda: lai_jax.score_dataset(
+            dense, PARAMS, cross_entropy, BATCH, BATCH, "unmade", checkpoints=[PARAMS]
+        ),
+        "checkpoints: expected a mapping",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_are_named(case):
+    call, message = WRONG[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
