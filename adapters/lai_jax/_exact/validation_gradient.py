@@ -45,7 +45,7 @@ def validation_gradient(
     Raises
     ------
     UnexplainedError
-        If samples are coupled: the sum of the others' losses is then not theirs alone.
+        If samples are coupled: the others' losses then depend on more than the others.
     """
     losses = losses_of(apply, loss)
     moving, restored = moving_leaves(params)
