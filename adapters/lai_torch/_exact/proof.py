@@ -132,6 +132,18 @@ class Proof:
             found[j] = isfinite(self._side(alone).value)
         return found
 
+    def compare_halves(self) -> None:
+        """Raise if a sample's loss moves where one half of the samples makes room for copies of the other.
+
+        Raises
+        ------
+        ValueError
+            If samples see one another.
+        """
+        for part in self._splits()[0]:
+            with self.function.preserved():
+                self._compare(self.function(standing(self.batch, part)), part)
+
     def _splits(self) -> list[list[Tensor]]:
         """Cut the samples in two, again and again, so that every pair (of up to 16) is once apart."""
         samples = len(self.plain.losses)

@@ -1,5 +1,6 @@
 """Derivatives of a batch's losses along directions, proved on the first batch of each kind."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -11,9 +12,11 @@ from lai_torch._exact.graph import check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, Way, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
+from lai_torch._model.kinds import Kinds
+from lai_torch._model.mixing import Mixing
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import modules_of, named_buffers
 
 
 class Derivative(NamedTuple):
@@ -35,12 +38,16 @@ class Prover:
         What is differentiated.
     method
         The only way to take; None: the first that is proved.
+    lasting
+        Whether batches follow the first one, so that it matters what its proof says of them.
     """
 
-    def __init__(self, function: Function, method: str | None = None) -> None:
-        self.function, self.method = function, method
+    def __init__(self, function: Function, method: str | None = None, *, lasting: bool = False) -> None:
+        self.function, self.method, self.lasting = function, method, lasting
         self.methods = _methods(method)
         self._proved: dict[Any, tuple[str, str | None]] = {}
+        self._kinds: dict[Any, frozenset[str]] = {}
+        self._mixing: dict[Any, str | None] = {}
 
     def __call__(self, direction: Point, batch: Batch) -> Derivative:
         """Return the derivatives of a batch; NaN where a sample's loss or gradient is not finite.
@@ -51,21 +58,46 @@ class Prover:
             If samples have no scores of their own: they see one another, their gradients do not add up,
             the loss holds parameters that nobody handed over, or two calls give different losses.
         """
-        if (known := self._proved.get(self._kind(batch))) is not None:
+        kind = self._kind(batch)
+        if (known := self._proved.get(kind)) is not None:
             try:
-                scores, losses = self.methods[known[0]](self.function, direction, batch)
+                with self.function.watched(Kinds()) as calls:
+                    scores, losses = self.methods[known[0]](self.function, direction, batch)
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, NotImplementedError):
                 pass  # not as it was: prove again
             else:
-                if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
+                finite = bool((torch.isfinite(scores) & torch.isfinite(losses)).all())
+                if finite and calls.found() <= self._kinds[kind]:
+                    self._check_apart(kind, batch, losses)
                     return Derivative(scores, losses, *known, None)
         return self._prove(direction, batch)
 
+    def _check_apart(self, kind: Any, batch: Batch, losses: Tensor) -> None:
+        """Raise if samples of a batch see one another, where the model's operations leave that open."""
+        if self._mixing[kind] is not None:
+            everyone = torch.ones_like(losses, dtype=torch.bool)
+            plain = Plain(losses, draws=False, precision=precision(losses))
+            Proof(self.function, {}, batch, plain, everyone).compare_halves()
+
+    def _mixed(self, batch: Batch, samples: int) -> str | None:
+        """Return the first operation that mixes samples; None where nobody will ask."""
+        if samples < 2 or not self.lasting:
+            return None
+        parameters, model = self.function.parameters().values(), self.function.model
+        watch = Mixing(batch, samples, parameters, named_buffers(model).values())
+        with self.function.preserved(), warnings.catch_warnings(), self.function.watched(watch):
+            warnings.simplefilter("ignore")
+            self.function(batch)
+        return watch.found
+
     def _prove(self, direction: Point, batch: Batch) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
-        plain = self._plain(batch)
+        kind = self._kind(batch)
+        with self.function.watched(Kinds()) as watch:
+            plain = self._plain(batch)
+        calls = watch.found()
         self.methods = _methods(self.method)  # a step is chosen anew
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
@@ -74,7 +106,8 @@ class Prover:
             if found is not None:
                 name, scores, residual = found
                 reason = "; ".join(reasons) or None
-                self._proved[self._kind(batch)] = name, reason
+                self._proved[kind], self._kinds[kind] = (name, reason), self._kinds.get(kind, calls) | calls
+                self._mixing[kind] = self._mixed(batch, len(finite))
                 scores = torch.where(finite, scores, torch.nan)
                 return Derivative(scores, plain.losses, name, reason, residual)
             finite = proof.bounded()

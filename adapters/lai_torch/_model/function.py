@@ -1,17 +1,19 @@
 """The losses of a batch as a function of everything that trains, on the user's own parameters."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, usable
 from lai_torch._model.preserve import ALONE, preserved
 from lai_torch._model.walk import named_parameters
 
+Mode = TypeVar("Mode", bound=TorchFunctionMode)
 Point = dict[str, Tensor]
 """One tensor per trainable parameter, by name."""
 
@@ -42,6 +44,7 @@ class Function:
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
+        self._watch: AbstractContextManager[Any] = nullcontext()
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -108,10 +111,21 @@ class Function:
                 for one, value in zip(parameters, gradients, strict=True):
                     one.grad = value
 
+    @contextmanager
+    def watched(self, watch: Mode) -> Iterator[Mode]:
+        """Run the body with a mode around each call of the model and the loss."""
+        self._watch = watch
+        try:
+            yield watch
+        finally:
+            self._watch = nullcontext()
+
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
         inputs, targets = usable(batch)
-        return check_losses(self.loss(call(self.model, inputs), targets), count(inputs, targets))
+        with self._watch:
+            losses = self.loss(call(self.model, inputs), targets)
+        return check_losses(losses, count(inputs, targets))
 
 
 def gradient(

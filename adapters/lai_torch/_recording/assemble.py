@@ -8,12 +8,12 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core import Record
+from lai_torch._model.sample_axis import by_sample
 from lai_torch._recording.masked import mask_of
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.recording import Recording
-from lai_torch._recording.watching.sample_axis import by_sample
 from lai_torch._recording.watching.uses import Use
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import grad
 
 from lai_core._adapters import GRADIENT_BUDGET
+from lai_torch._model.sample_axis import SampleAxis, by_sample
 from lai_torch._recording.watching.recording import Recording
-from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample
 from lai_torch._recording.watching.uses import Source, Use
 
 _CONVOLUTIONS = {3: grad.conv1d_weight, 4: grad.conv2d_weight, 5: grad.conv3d_weight}

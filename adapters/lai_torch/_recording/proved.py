@@ -13,6 +13,7 @@ from torch.utils.checkpoint import CheckpointError
 from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
@@ -24,7 +25,6 @@ from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known, Recording
-from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 

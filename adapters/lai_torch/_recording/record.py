@@ -15,6 +15,7 @@ from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import parameters_behind
 from lai_torch._recording.proving.last_layer import is_last, last_layer
 from lai_torch._recording.proving.placing import Unplaced, known_places
+from lai_torch._recording.proving.reindexed import check_apart
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
@@ -37,6 +38,7 @@ def record(
     gates: bool = False,
     valid: Tensor | Valid | None = None,
     plans: Plans | None = None,
+    mixing: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
@@ -49,6 +51,8 @@ def record(
     derivatives between one layer and the next are read off as well, of a chain. Positions that are not
     `valid` count for nothing, in records and in means. With `plans`, a pass with a `shortcut` looks only at
     what is a layer by the plan of one before.
+    Where an operation is `mixing` samples, what was proved of another batch says nothing of the company that
+    this one's samples keep: that is looked at anew.
     """
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
@@ -67,6 +71,8 @@ def record(
         except Unplaced:  # rows went where they did not go before
             taken = None
         if taken is not None:
+            if mixing and not live:
+                check_apart(model, loss, batch, taken.losses)
             return taken
     found = proved(task, known)
     check_masked(found, asked=valid is not None)

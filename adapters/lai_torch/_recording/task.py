@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, count, tensors
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.walk import named_buffers, named_parameters
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
 from lai_torch._recording.proving.placing import Unplaced, receive
@@ -14,7 +15,6 @@ from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch._recording.watching.routed import Routed
-from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 

@@ -21,6 +21,7 @@ from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
+from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
 from lai_torch._model.valid import Valid, valid_positions
 from lai_torch._recording.assemble import assemble
@@ -139,6 +140,8 @@ class SelectivePass(Pass):
             recording = record(
                 self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.valid
             )
+        if recording.samples > 1:
+            _check_unmixed(mixing(self.model, self.loss, batch, recording.samples))
         uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
         uses.append(recording.final)
         expected = [(set(use.weight.names), use.bias is not None) for use in uses]
@@ -193,6 +196,16 @@ def _check_unhooked(model: nn.Module) -> None:
                 "or use backward='kept'"
             )
             raise ValueError(msg)
+
+
+def _check_unmixed(function: str | None) -> None:
+    """Raise if a function mixes samples: that it does not matter would be to prove of every batch."""
+    if function is not None:
+        msg = (
+            f"backward: 'selective' expects operations that keep samples apart, {function} mixes them, if "
+            "not in this batch's losses; use backward='kept', which looks at that in every batch"
+        )
+        raise ValueError(msg)
 
 
 def _check_equal(gradients: dict[str, Tensor], masked: dict[str, Tensor]) -> None:

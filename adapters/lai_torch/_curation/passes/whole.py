@@ -35,7 +35,7 @@ class WholePass(Pass):
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
-        if not self.tracer.knows_last:
+        if not self.tracer.knows_last or self.tracer.mixing:
             with evaluating(self.model):
                 self.tracer(batch)
         trace, losses = self.tracer(batch, summary.positions, live=True)

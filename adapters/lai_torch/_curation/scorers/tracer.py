@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss
+from lai_torch._model.mixing import mixing
 from lai_torch._model.valid import Valid
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.frozen import warn_of_frozen
@@ -12,7 +13,7 @@ from lai_torch._recording.gates import gated
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.plan import Plans
 from lai_torch._recording.watching.recorder import Shortcut
-from lai_torch._recording.watching.recording import Known
+from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch.trace import GateTrace, check_explained
 
 Batch = tuple[Any, Any]
@@ -33,6 +34,12 @@ class Tracer:
         Name of the final layer, where several reach the loss side by side.
     valid
         From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
+
+    Attributes
+    ----------
+    mixing
+        An operation of the model that mixes samples without coupling their losses so far; None: no one
+        does, as far as is known. Where one does, that they stay apart is looked at in each batch.
     """
 
     def __init__(
@@ -49,7 +56,9 @@ class Tracer:
         self.head_alone, self.valid = head_alone, valid
         self._last: int | None = None
         self._known: Known | None = None
+        self._tried: frozenset[str] = frozenset()
         self._plans = Plans()
+        self.mixing: str | None = None
 
     @property
     def knows_last(self) -> bool:
@@ -79,24 +88,34 @@ class Tracer:
             live=live and shortcut is not None,
             valid=self.valid,
             plans=self._plans,
+            mixing=self.mixing is not None,
         )
         check_explained(recording)
         trace = assemble(recording)
-        self._known = recording.known
+        self._learn(recording, batch)
         if not self.every_layer:
             if self._last is None:
                 warn_of_frozen(recording, head_alone=self.head_alone)
             self._last = recording.uses.index(recording.final)
         return trace, recording.losses if recording.live is None else recording.live
 
+    def _learn(self, recording: Recording, batch: Batch) -> None:
+        """Keep what a recording has proved; see whether new calls in it mix samples."""
+        self._known = recording.known
+        if recording.known.proved and not (self.mixing or recording.known.calls <= self._tried):
+            self._tried = recording.known.calls
+            self.mixing = mixing(self.model, self.loss, batch, recording.samples)
+
     def state(self) -> dict[str, Any]:
         """Return what was told, as plain values."""
-        return {"last": self._last, "known": None if self._known is None else self._known.state()}
+        known = None if self._known is None else self._known.state()
+        return {"last": self._last, "known": known, "tried": sorted(self._tried), "mixing": self.mixing}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._last = state["last"]
         self._known = None if state["known"] is None else Known.of_state(state["known"])
+        self._tried, self.mixing = frozenset(state["tried"]), state["mixing"]
 
 
 class GateTracer(Tracer):
@@ -106,9 +125,15 @@ class GateTracer(Tracer):
         self, batch: Batch, positions: str | None = None, *, live: bool = False
     ) -> tuple[GateTrace, Tensor]:
         """Return trace, gates and column norms, and the losses."""
-        known, last = self._known, self.last
         recording = record(
-            self.model, self.loss, *batch, every_layer=False, last=last, gates=True, known=known
+            self.model,
+            self.loss,
+            *batch,
+            every_layer=False,
+            last=self.last,
+            gates=True,
+            known=self._known,
+            mixing=self.mixing is not None,
         )
-        self._known = recording.known
+        self._learn(recording, batch)
         return gated(recording), recording.losses

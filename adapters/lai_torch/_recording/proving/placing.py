@@ -5,16 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lai_torch._recording.proving.reindexed import (
-    Reindexed,
-    alike,
-    check_uncoupled,
-    moves_along,
-    precision_of,
-)
-from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.recording import Known
-from lai_torch._recording.watching.sample_axis import (
+from lai_torch._model.sample_axis import (
     SampleAxis,
     candidates,
     fitting,
@@ -24,6 +15,15 @@ from lai_torch._recording.watching.sample_axis import (
     powers_of_two,
     rounding,
 )
+from lai_torch._recording.proving.reindexed import (
+    Reindexed,
+    alike,
+    check_uncoupled,
+    moves_along,
+    precision_of,
+)
+from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.recording import Known
 from lai_torch._recording.watching.uses import Use
 
 
@@ -101,7 +101,7 @@ class Places:
         place = (
             "behind the last layer, in the loss or on its way there" if where is None else f"before {where!r}"
         )
-        check_uncoupled(values, other, place, self.precision)
+        check_uncoupled(values, other.halves, place, self.precision)
 
     def _coupled(self, use: Use, moved: Use, other: Reindexed) -> bool:
         if use.kind in {"direct", "operation"}:

@@ -3,10 +3,13 @@
 Run on rows `pi(0), ..., pi(n - 1)` of a batch, a model whose samples do not see each other gives loss
 `pi(i)` at place i, and every array of its inside with the samples' rows exchanged likewise. So one more
 forward pass tells on which axis the samples lie, whatever the shapes, and finds samples that are coupled:
-pi leaves one of them out, and whoever saw that one gets another loss.
+pi takes one half of the samples, and whoever saw one of the others gets another loss. A second pass takes
+the other half, so that no sample is without influence in both.
 """
 
 import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,20 +18,26 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, check_losses, rows, tensors
 from lai_torch._model.preserve import preserved
+from lai_torch._model.sample_axis import SampleAxis, by_sample, differ, magnitude
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, differ, magnitude
 from lai_torch._recording.watching.uses import Use
+
+Halves = Sequence[tuple[Tensor, Tensor]]
+"""Which samples stood at a batch's places, and their losses there."""
 
 
 @dataclass(frozen=True)
 class Reindexed:
-    """A batch's losses and uses in another order; no uses where they are not those of the batch itself."""
+    """One half of a batch's samples at all places, and what they are used on; the losses of both halves.
+
+    There are no uses where they are not those of the batch itself.
+    """
 
     index: Tensor
-    losses: Tensor
     uses: list[Use]
+    halves: Halves
 
 
 def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder) -> Reindexed | None:
@@ -40,20 +49,31 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     samples = recorder.samples
     if samples < 2:
         return None
-    index = _drawn(samples)
+    indices = _drawn(samples)
+    first, second = (rows(batch, index, samples) for index in indices)
+    other = recorder.fresh(tensors(first))
+    losses = [_run(model, loss, first, samples, other), _run(model, loss, second, samples, nullcontext())]
+    halves = [
+        (index.to(found.device), found)
+        for index, found in zip(indices, losses, strict=True)
+        if found is not None
+    ]
+    return Reindexed(halves[0][0], other.uses, halves) if len(halves) == len(losses) else None
+
+
+def _run(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, watch: AbstractContextManager[Any]
+) -> Tensor | None:
+    """Return the losses of a batch; None where it cannot be run, or random numbers are drawn."""
     with preserved(model, loss), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         streams = Streams(modules_of(model, loss))
-        inputs, targets = rows(batch, index, samples)
-        other = recorder.fresh(tensors((inputs, targets)))
         try:
-            with other:
-                losses = check_losses(loss(call(model, inputs), targets), samples)
+            with watch:
+                losses = check_losses(loss(call(model, batch[0]), batch[1]), samples).detach()
         except Exception:  # a batch that has to be in an order of its own tells nothing here
             return None
-        if streams.moved():
-            return None
-    return Reindexed(index.to(losses.device), losses.detach(), other.uses)
+        return None if streams.moved() else losses
 
 
 def compared(
@@ -67,7 +87,7 @@ def compared(
         If other losses are no wonder: the same batch does not give the same ones twice.
     """
     precision = precision_of(recorder)
-    if not alike(other.losses, values.detach()[other.index], precision):
+    if not all(alike(losses, values.detach()[index], precision) for index, losses in other.halves):
         with preserved(model, loss), recorder.fresh(tensors(batch)):
             again = check_losses(loss(call(model, batch[0]), batch[1]), recorder.samples)
         check_same(values.detach(), again.detach(), precision)
@@ -107,27 +127,44 @@ def check_behind_zeros(
     gates = [gate for gate in gates if gate.numel() and not bool(gate.any())]
     if not gates:
         return
-    index = other.index.cpu()
-    with preserved(model, loss), warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        generator = torch.Generator().manual_seed(0)
-        try:
-            for gate in gates:
-                gate.data.copy_(torch.randn(gate.shape, generator=generator))
-            losses = []
-            for inputs, targets in (batch, rows(batch, index, recorder.samples)):
-                losses.append(check_losses(loss(call(model, inputs), targets), recorder.samples))
-        except Exception:  # not every model runs at such values
-            return
-        finally:
-            for gate in gates:
-                gate.data.zero_()
-    check_uncoupled(
-        losses[0],
-        replace(other, losses=losses[1]),
-        "behind a parameter that is zero so far",
-        precision_of(recorder),
-    )
+    generator = torch.Generator().manual_seed(0)
+    try:
+        for gate in gates:
+            gate.data.copy_(torch.randn(gate.shape, generator=generator))
+        values = _run(model, loss, batch, recorder.samples, nullcontext())
+        if values is not None:  # not every model runs at such values
+            precision = precision_of(recorder)
+            _check_halves(model, loss, batch, values, "behind a parameter that is zero so far", precision)
+    finally:
+        for gate in gates:
+            gate.data.zero_()
+
+
+def check_apart(model: nn.Module, loss: Loss, batch: tuple[Any, Any], values: Tensor) -> None:
+    """Raise if the samples of a batch with losses `values` are coupled; of a random model nothing is known.
+
+    That a sample has its loss in other company too is all that is looked at, by two forward passes.
+
+    Raises
+    ------
+    ValueError
+        If they are coupled.
+    """
+    dtypes = {values.dtype, *(parameter.dtype for parameter in named_parameters(model, loss).values())}
+    precision = max(torch.finfo(dtype).eps for dtype in dtypes)
+    _check_halves(model, loss, batch, values, "by an operation that mixes them at some values", precision)
+
+
+def _check_halves(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], values: Tensor, where: str, precision: float
+) -> None:
+    """Raise if a sample's loss is another one where one half of the samples fills the others' places."""
+    if len(values) < 2:
+        return
+    for index in _drawn(len(values)):
+        losses = _run(model, loss, rows(batch, index, len(values)), len(values), nullcontext())
+        if losses is not None:
+            check_uncoupled(values, [(index.to(losses.device), losses)], where, precision)
 
 
 def precision_of(recorder: Recorder) -> float:
@@ -154,15 +191,19 @@ def alike(found: Tensor, other: Tensor, precision: float) -> bool:
     return not differ(other.detach(), found.detach(), _within(found.detach(), precision))
 
 
-def check_uncoupled(values: Tensor, other: Reindexed, where: str, precision: float) -> None:
+def check_uncoupled(values: Tensor, halves: Halves, where: str, precision: float) -> None:
     """Raise if a sample's loss is another one among other samples."""
-    expected = values.detach()[other.index]
-    if not differ(other.losses, expected, _within(values.detach(), precision)):
+    within = _within(values.detach(), precision)
+    for index, losses in halves:
+        expected = values.detach()[index]
+        if differ(losses, expected, within):
+            break
+    else:
         return
-    moved = int((other.losses - expected).abs().nan_to_num().argmax())
+    moved = int((losses - expected).abs().nan_to_num().argmax())
     msg = (
-        f"model: the loss of sample {int(other.index[moved])} is {float(expected[moved]):.6g} in this batch "
-        f"and {float(other.losses[moved]):.6g} among other samples: samples are coupled ({where}), so that "
+        f"model: the loss of sample {int(index[moved])} is {float(expected[moved]):.6g} in this batch "
+        f"and {float(losses[moved]):.6g} among other samples: samples are coupled ({where}), so that "
         "no sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (a group, with one loss)"
     )
@@ -174,10 +215,15 @@ def _within(values: Tensor, precision: float) -> float:
     return (precision**0.5 if precision > 1e-4 else 1024 * precision) * magnitude(values)
 
 
-def _drawn(samples: int) -> Tensor:
-    """Return n indices, none of several at its own place, that leave one of the samples out."""
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(samples, generator=generator)
-    index = torch.empty_like(order)
-    index[order] = order[1 + torch.arange(samples) % (samples - 1)]
+def _drawn(samples: int) -> tuple[Tensor, Tensor]:
+    """Return n indices of each half of the samples, none of several at its own place."""
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
+    first, second = order.tensor_split(2)
+    return _spread(first, second), _spread(second, first)
+
+
+def _spread(half: Tensor, others: Tensor) -> Tensor:
+    """Return an index that holds one half of the samples, each at another's place, the first most often."""
+    index = half[:1].expand(len(half) + len(others)).clone()
+    index[half] = half.roll(1)
     return index

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import resolve_name
 
+from lai_torch._model.sample_axis import SampleAxis, candidates
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
-from lai_torch._recording.watching.sample_axis import SampleAxis, candidates
 from lai_torch._recording.watching.uses import Source, Use
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import not_a_chain
+from lai_torch._model.sample_axis import differ, powers_of_two
 from lai_torch._recording.watching.probes import nearest
-from lai_torch._recording.watching.sample_axis import differ, powers_of_two
 from lai_torch._recording.watching.uses import Use
 
 

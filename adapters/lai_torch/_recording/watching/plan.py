@@ -6,21 +6,18 @@ at, and are what was proved. A call is the same if it is of the same function, w
 the same places of its arguments, and the same options (axes, flags). Any other is found on the way, and then
 the pass is recorded in full. Nothing here says where samples lie.
 
-That samples do not see each other was proved of calls of certain kinds, too: `kinds_of`.
+That samples do not see each other was proved of calls of certain kinds, too: `Calls.kinds`.
 """
 
-import functools
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.overrides import resolve_name
 
 from lai_torch._model.batch import tensors
+from lai_torch._model.kinds import Call, axes_of, kinds, noted
 from lai_torch._recording.watching.recording import Known
 from lai_torch._recording.watching.templates import Template
 
@@ -30,18 +27,6 @@ MOST = 64
 
 MISSES = 4
 """After how many passes that were not the plan's no more plans are made: the model goes its own ways."""
-TENSOR = "a tensor"
-"""Stands in a call for a tensor that is no parameter."""
-AXES = 8
-"""A larger integer among the arguments is a size, not the number of an axis."""
-SIZED = re.compile(
-    "view|reshape|expand|repeat|tile|unflatten|split|chunk|tensor_split|narrow|select|pad|interpolate|topk|"
-    "one_hot|__getitem__|__setitem__|new_(zeros|ones|empty|full)"
-)
-"""Functions whose integers are sizes or places along an axis, which move with a batch's shapes."""
-
-Call = tuple[Any, ...]
-"""A function, and its arguments: of a parameter its name, of another tensor that it is one."""
 
 
 @dataclass(frozen=True)
@@ -83,33 +68,15 @@ class Calls:
     ) -> bool:
         """Note a call; say whether there is no more to do about it than to run it."""
         place = len(self._calls)
-        call = (func, *map(self._noted, args))
-        if kwargs:
-            call = (*call, *((name, self._noted(one)) for name, one in kwargs.items()))
+        call = noted(func, args, kwargs, self.names)
         self._calls.append(call)
         if self.plan is None or not self.follows:
             # of a pass that is recorded in full: what was proved of its calls depends on their axes
-            self._axes.append(tuple(one.ndim for one in args if isinstance(one, Tensor)))
+            self._axes.append(axes_of(args))
             return False
         # an attribute's getter is made anew each time, and equal to the one before
         self.follows = place < len(self.plan.calls) and self.plan.calls[place] == call
         return self.follows and place not in self.plan.layers
-
-    def _noted(self, value: Any) -> Any:
-        """Return what of an argument says which call it is: not the numbers in it, and not what made it."""
-        if isinstance(value, Tensor):
-            return self.names.get(id(value), TENSOR)
-        if isinstance(value, _OPTIONS):
-            return value
-        if isinstance(value, float | complex):
-            return bool(value)  # a factor of zero hides whatever it multiplies
-        if isinstance(value, tuple | list):
-            return tuple(map(self._noted, value))
-        if isinstance(value, Mapping):
-            return tuple((str(key), self._noted(one)) for key, one in value.items())
-        if isinstance(value, slice):
-            return value.start is None, value.stop is None, value.step
-        return type(value)
 
     @property
     def place(self) -> int:
@@ -139,40 +106,8 @@ class Calls:
         return Plan(tuple(self._calls), self._layers) if self.plain else None
 
     def kinds(self) -> frozenset[str]:
-        """Return the kinds of calls that there were, whatever the order, the sizes and which parameters.
-
-        What is proved of one batch is taken over to batches of other sizes, and to other orders, as experts
-        are called in. Coupled are samples by what adds up over their axis, and that is a call of a kind
-        of its own: `mean(0)` where there was `mean(1)`, a normalisation that is training. Dropout works
-        entry by entry, training or not.
-        """
-        # A kind is a function, its tensors' numbers of axes, and its options without sizes and names.
-        pairs = {(self._calls[place], self._axes[place]) for place in self._makers}
-        every = {pair for pair in pairs if "dropout" not in getattr(pair[0][0], "__name__", "")}
-        names = frozenset(self.names.values())
-        kinds = {(call[0], axes, _general(call[1:], names, _sized(call[0]))) for call, axes in every}
-        return frozenset(f"{_name(func)} {axes} {arguments}" for func, axes, arguments in kinds)
-
-
-_OPTIONS = (bool, int, str, type(None), torch.dtype, torch.device)
-
-
-@functools.cache
-def _name(func: Any) -> str:
-    return resolve_name(func) or str(getattr(func, "__qualname__", func))
-
-
-def _sized(func: Any) -> bool:
-    return SIZED.fullmatch(getattr(func, "__name__", "")) is not None
-
-
-def _general(value: Any, names: Collection[str], sized: bool) -> Any:
-    """Return arguments without sizes, and of parameters that they are some."""
-    if isinstance(value, tuple):
-        return tuple(_general(one, names, sized) for one in value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return None if sized or abs(value) > AXES else value
-    return "a parameter" if isinstance(value, str) and value in names else value
+        """Return the kinds of calls that there were."""
+        return kinds({(self._calls[place], self._axes[place]) for place in self._makers}, self.names.values())
 
 
 class Plans:

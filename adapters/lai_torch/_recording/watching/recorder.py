@@ -18,13 +18,14 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
+from lai_torch._model.kinds import BUFFER
+from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.origins import Origins
 from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
-from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._recording.watching.templates import Template, template
 from lai_torch._recording.watching.uses import Use
 
@@ -107,7 +108,8 @@ class Recorder(TorchFunctionMode, Origins):
             undifferentiated=shortcut is not None,
         )
         self.calls = Calls() if calls is None else calls
-        self.calls.names = {id(parameter): name for name, parameter in parameters.items()}
+        kept = dict.fromkeys(map(id, buffers.values()), BUFFER)
+        self.calls.names = kept | {id(parameter): name for name, parameter in parameters.items()}
         self.shortcut, self.known, self.live = shortcut, known, live
         self.gates, self.valid, self.samples = gates, valid, samples
         self.rules, self.other, self.every_layer = rules, other, every_layer

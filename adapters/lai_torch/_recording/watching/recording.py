@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording.watching.routed import Routed
-from lai_torch._recording.watching.sample_axis import SampleAxis
 from lai_torch._recording.watching.uses import Use
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._model.valid import masked_mean
 from lai_torch._recording.watching.probes import Probe
-from lai_torch._recording.watching.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._recording.watching.uses import Use
 
 

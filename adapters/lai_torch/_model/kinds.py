@@ -1,0 +1,118 @@
+"""Calls of torch's functions by what they do, whatever the numbers: which function, of what, how.
+
+What is proved of one batch is taken over to batches of other sizes, and to other orders, as experts are
+called in. Coupled are samples by what adds up over their axis, and that is a call of a kind of its own:
+`mean(0)` where there was `mean(1)`, a normalisation that is training.
+"""
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from lai_torch._model.batch import tensors
+
+TENSOR = "a tensor"
+"""Stands in a call for a tensor that the model does not hold."""
+BUFFER = "a buffer"
+"""Stands in a call for what the model holds and does not train."""
+AXES = 8
+"""A larger integer among the arguments is a size, not the number of an axis."""
+SIZED = re.compile(
+    "view|reshape|expand|repeat|tile|unflatten|split|chunk|tensor_split|narrow|select|pad|interpolate|topk|"
+    "one_hot|__getitem__|__setitem__|new_(zeros|ones|empty|full)"
+)
+"""Functions whose integers are sizes or places along an axis, which move with a batch's shapes."""
+
+Call = tuple[Any, ...]
+"""A function, and its arguments: of what the model holds its name, of another tensor that it is one."""
+
+
+class Kinds(TorchFunctionMode):
+    """Gathers the kinds of calls that are made inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: set[tuple[Call, tuple[int, ...]]] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run `func`, and note it if it makes tensors of tensors."""
+        out = func(*args, **(kwargs or {}))
+        if tensors(out) and tensors((args, kwargs)):
+            self._calls.add((noted(func, args, kwargs, {}), axes_of(args)))
+        return out
+
+    def found(self) -> frozenset[str]:
+        """Return the kinds."""
+        return kinds(self._calls, ())
+
+
+def noted(
+    func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, names: Mapping[int, str]
+) -> Call:
+    """Return a call; `names` are those of what the model holds, by its identity."""
+    call = (func, *(_noted(one, names) for one in args))
+    if kwargs:
+        call = (*call, *((name, _noted(one, names)) for name, one in kwargs.items()))
+    return call
+
+
+def _noted(value: Any, names: Mapping[int, str]) -> Any:
+    """Return what of an argument says which call it is: not the numbers in it, and not what made it."""
+    if isinstance(value, Tensor):
+        return names.get(id(value), TENSOR)
+    if isinstance(value, _OPTIONS):
+        return value
+    if isinstance(value, float | complex):
+        return bool(value)  # a factor of zero hides whatever it multiplies
+    if isinstance(value, tuple | list):
+        return tuple(_noted(one, names) for one in value)
+    if isinstance(value, Mapping):
+        return tuple((str(key), _noted(one, names)) for key, one in value.items())
+    if isinstance(value, slice):
+        return value.start is None, value.stop is None, value.step
+    return type(value)
+
+
+def axes_of(args: Iterable[Any]) -> tuple[int, ...]:
+    """Return how many axes each tensor among the arguments has."""
+    return tuple(one.ndim for one in args if isinstance(one, Tensor))
+
+
+def kinds(calls: Iterable[tuple[Call, tuple[int, ...]]], names: Collection[str]) -> frozenset[str]:
+    """Return the kinds of calls, whatever the order, the sizes and which parameters.
+
+    Dropout is left out: it works entry by entry, training or not.
+    """
+    # A kind is a function, its tensors' numbers of axes, and its options without sizes and names.
+    every = {pair for pair in calls if "dropout" not in getattr(pair[0][0], "__name__", "")}
+    own = frozenset(names) - {BUFFER}
+    found = {(call[0], axes, _general(call[1:], own, _sized(call[0]))) for call, axes in every}
+    return frozenset(f"{_name(func)} {axes} {arguments}" for func, axes, arguments in found)
+
+
+_OPTIONS = (bool, int, str, type(None), torch.dtype, torch.device)
+
+
+@functools.cache
+def _name(func: Any) -> str:
+    return resolve_name(func) or str(getattr(func, "__qualname__", func))
+
+
+def _sized(func: Any) -> bool:
+    return SIZED.fullmatch(getattr(func, "__name__", "")) is not None
+
+
+def _general(value: Any, names: Collection[str], sized: bool) -> Any:
+    """Return arguments without sizes, and of parameters that they are some."""
+    if isinstance(value, tuple):
+        return tuple(_general(one, names, sized) for one in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if sized or abs(value) > AXES else value
+    return "a parameter" if isinstance(value, str) and value in names else value
