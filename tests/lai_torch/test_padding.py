@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from tests.lai_torch.support import LOSS
 
@@ -181,18 +188,61 @@ def test_a_mask_that_is_found_and_fits_no_layer_is_said():
         lai_torch.trace(Prompted(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
 
 
-@pytest.mark.parametrize("cause", ["additive", "encoder-decoder", "no axis", "none padded"])
+@pytest.mark.parametrize("cause", ["additive", "no axis", "none padded"])
 def test_what_is_no_mask_of_these_positions_is_not_taken_for_one(cause):
     inputs, targets = padded(4, 1, LENGTH)
     mask = inputs["attention_mask"]
     given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": mask}
     if cause == "additive":
         given["attention_mask"] = torch.where(mask == 0, -1e9, 0.0)
-    elif cause == "encoder-decoder":
-        given["decoder_input_ids"] = inputs["input_ids"]
     elif cause == "no axis":
         given["attention_mask"] = mask[:, None, None]
     else:
         given["attention_mask"] = torch.ones_like(mask)
     traced = lai_torch.trace(Lenient().double(), LOSS, given, targets[:, 0] % 3)
     assert all(layer.valid is None for layer in traced.layers)
+
+
+def t5():
+    """Return an encoder with a decoder, and its loss: the mean over a sample's own words."""
+    config = T5Config(
+        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0
+    )
+
+    def loss(outputs, targets):
+        losses = functional.cross_entropy(outputs.logits.mT, targets, reduction="none", ignore_index=-100)
+        return losses.sum(1) / (targets != -100).sum(1)
+
+    return T5ForConditionalGeneration(config).double().eval(), loss
+
+
+def translated(n, seed, length, further, mask):
+    """Draw pairs of samples, padded to two lengths; the decoder's mask is its own or that of its labels."""
+    (source, _), (target, labels) = padded(n, seed, length), padded(n, seed + 50, further)
+    inputs = {**source, "decoder_input_ids": functional.pad(target["input_ids"][:, :-1], (1, 0))}
+    if mask == "decoder_attention_mask":
+        inputs[mask] = target["attention_mask"]
+    else:
+        inputs[mask] = labels
+    return inputs, labels
+
+
+@pytest.mark.parametrize("mask", ["decoder_attention_mask", "labels"])
+def test_encoder_and_decoder_have_a_mask_each(mask):
+    found = []
+    for lengths in ((LENGTH, LENGTH + 1), (FURTHER, FURTHER - 8)):
+        torch.manual_seed(0)
+        model, loss = t5()
+        validation, batch = translated(5, 1, *lengths, mask), translated(8, 2, *lengths, mask)
+        curator = lai_torch.Curator(model, loss, None, validation, estimator=ESTIMATORS["mean"])
+        found.append([curator.score(*batch)[1].scores for _ in range(3)])
+    for short, long in zip(*found, strict=True):
+        torch.testing.assert_close(long, short, rtol=1e-9, atol=1e-12)
+
+
+def test_masks_of_one_length_are_said_to_tell_nothing():
+    model, loss = t5()
+    with pytest.warns(
+        UserWarning, match="attention_mask: expected encoder and decoder to have other numbers"
+    ):
+        lai_torch.trace(model, loss, *translated(5, 1, LENGTH, LENGTH, "decoder_attention_mask"))

@@ -134,3 +134,34 @@ def test_gradients_whose_squares_overflow_are_stepped_on():
     report = curator.step(torch.randn(6, 4), torch.arange(6) % 3)
     assert report.updated
     assert not torch.equal(model.weight, before)
+
+
+class Masked(nn.Module):
+    """A model that takes a mask of its positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, words, attention_mask):
+        return self.head((torch.tanh(self.inner(words)) * attention_mask.unsqueeze(-1)).sum(1))
+
+
+@pytest.mark.parametrize("backward", PASSES)
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_mask_costs_no_wait(padded, backward):
+    torch.manual_seed(5)
+
+    def batch(n):
+        mask = torch.ones(n, 6, dtype=torch.float64).long()
+        mask[:, 4:] = 0 if padded else 1
+        return {"words": torch.randn(n, 6, 4).double(), "attention_mask": mask}, torch.arange(n) % 3
+
+    model = Masked().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"policy": HALF, "refresh": 10**9, "backward": backward}
+    options["estimator"] = lai_torch.LAI(positions="mean")
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(9), **options)
+    for _ in range(3):
+        curator.step(*batch(6))
+    assert counted(lambda: curator.step(*batch(6))).waits == 1

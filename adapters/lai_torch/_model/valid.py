@@ -1,7 +1,9 @@
 """Which positions of a batch count: those of samples, not those of padding."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,32 +11,70 @@ from torch import Tensor, nn
 
 Valid = Callable[[Any], Tensor | None]
 """From a batch's inputs to its mask `(n, t)`, not zero where a position counts; None: all count."""
+Positions = tuple[Tensor, ...]
+"""Masks `(n, t)` of different lengths, true where a position counts; where none fits, all count."""
 
 
-def valid_positions(
-    model: nn.Module, inputs: Any, samples: int, given: Tensor | Valid | None
-) -> Tensor | None:
-    """Return the positions that count, `(n, t)`, booleans; None where all do.
+class Masks:
+    """Finds the positions that count, batch by batch.
 
-    What is `given` comes first; else the batch's `attention_mask`, if the model takes one and it is one
-    number a position.
+    Parameters
+    ----------
+    given
+        The mask, or what makes it of a batch's inputs; None: the inputs' `attention_mask`, if the model takes
+        one and it is one number a position, and the decoder's if there is one.
 
-    Raises
-    ------
-    TypeError
-        If what is given is no mask.
-    ValueError
-        If it is not of this batch.
+    It is asked whether all positions count, for masked copies of nothing would cost memory; not any more once
+    one did not.
     """
-    if given is None:
-        mask = _attention_mask(model, inputs, samples)
-    else:
-        mask = given if isinstance(given, Tensor) or not callable(given) else given(inputs)
-        _check(mask, samples)
-    if mask is None:
-        return None
-    valid = mask != 0
-    return None if bool(valid.all()) else valid  # masked copies of nothing would cost memory
+
+    def __init__(self, given: Tensor | Valid | None) -> None:
+        self.given, self.padded = given, False
+        self._holds: Callable[[Tensor], bool] = bool
+
+    @contextmanager
+    def asking(self, holds: Callable[[Tensor], bool]) -> Iterator[None]:
+        """Let `holds` say, in the body, whether a boolean is true: later, where it is likely."""
+        self._holds = holds
+        try:
+            yield
+        finally:
+            self._holds = bool
+
+    def __call__(self, model: nn.Module, inputs: Any, samples: int) -> Positions:
+        """Return the positions that count.
+
+        Raises
+        ------
+        TypeError
+            If what is given is no mask.
+        ValueError
+            If it is not of this batch.
+        """
+        if self.given is None:
+            found = _attention_masks(model, inputs, samples)
+        else:
+            given = self.given
+            mask = given if isinstance(given, Tensor) or not callable(given) else given(inputs)
+            _check(mask, samples)
+            found = [] if mask is None else [mask]
+        masks = tuple(mask != 0 for mask in found)
+        if masks and not self.padded:
+            every = torch.stack([mask.all() for mask in masks]).all()
+            self.padded = not self._holds(every)
+        if not self.padded:
+            return ()
+        if len({mask.shape for mask in masks}) < len(masks):
+            warnings.warn(
+                "attention_mask: expected encoder and decoder to have other numbers of positions, by which "
+                f"their layers are told apart, got {masks[0].shape[1]} twice: padding counts in means over "
+                "positions; pad one of them further, or pass valid, a function of the inputs that returns "
+                "the mask",
+                UserWarning,
+                stacklevel=2,
+            )
+            return ()
+        return masks
 
 
 def _check(mask: Any, samples: int) -> None:
@@ -52,18 +92,25 @@ def _check(mask: Any, samples: int) -> None:
         raise ValueError(msg)
 
 
-def _attention_mask(model: nn.Module, inputs: Any, samples: int) -> Tensor | None:
-    """Return what the batch calls `attention_mask`; None of a model with positions of two kinds."""
+def _attention_masks(model: nn.Module, inputs: Any, samples: int) -> list[Tensor]:
+    """Return what the batch calls `attention_mask`, and of a model with a decoder that one's mask too."""
     named = _named(model, inputs)
+    names = ["attention_mask"]
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False) or any(name.startswith("decoder_") for name in named):
-        return None  # of the encoder alone, while the last layer is the decoder's
-    mask = named.get("attention_mask")
+        names.append("decoder_attention_mask")
+    masks: dict[str, Tensor] = {name: named[name] for name in names if _is_mask(named.get(name), samples)}
+    labels = named.get("labels")
+    if len(names) == 2 and names[1] not in masks and labels is not None and _is_mask(labels, samples):
+        masks["labels"] = labels != -100  # the decoder reads them, one place on
+    return list(masks.values())
+
+
+def _is_mask(mask: Any, samples: int) -> bool:
+    """Whether this is one number a position: what is added to products is no mask."""
     if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.shape[0] != samples:
-        return None
-    if mask.is_floating_point() and not bool(((mask == 0) | (mask == 1)).all()):
-        return None  # it is added to products, not a mask
-    return mask
+        return False
+    return not mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all())
 
 
 def _named(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
@@ -76,10 +123,16 @@ def _named(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
 
 
-def masked_mean(rows: Tensor, valid: Tensor | None) -> Tensor:
+def fitting(valid: Positions, length: int) -> Tensor | None:
+    """Return the mask of so many positions; None where there is none."""
+    return next((mask for mask in valid if mask.shape[1] == length), None)
+
+
+def masked_mean(rows: Tensor, valid: Positions) -> Tensor:
     """Return the mean of `(n, t, d)` over the positions that count, `(n, 1, d)`."""
-    if valid is None or valid.shape[1] != rows.shape[1]:
+    mask = fitting(valid, rows.shape[1])
+    if mask is None:
         return rows.mean(1, keepdim=True)
-    valid = valid.to(rows.device).unsqueeze(-1)
-    summed = torch.where(valid, rows, 0.0).sum(1, keepdim=True)
-    return summed / valid.sum(1, keepdim=True).clamp(min=1)
+    mask = mask.to(rows.device).unsqueeze(-1)
+    summed = torch.where(mask, rows, 0.0).sum(1, keepdim=True)
+    return summed / mask.sum(1, keepdim=True).clamp(min=1)

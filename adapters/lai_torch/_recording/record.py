@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, check_losses, count, usable
 from lai_torch._model.preserve import eager, evaluating, preserved
-from lai_torch._model.valid import Valid, valid_positions
+from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
@@ -36,7 +36,7 @@ def record(
     ghost_alone: bool = False,
     live: bool = False,
     gates: bool = False,
-    valid: Tensor | Valid | None = None,
+    valid: Tensor | Valid | Masks | None = None,
     plans: Plans | None = None,
     mixing: bool = False,
 ) -> Recording:
@@ -60,8 +60,9 @@ def record(
     if every_layer and not trainable:
         msg = "model: expected at least one trainable parameter, got none: all are frozen"
         raise ValueError(msg)
-    mask = valid_positions(model, batch[0], count(*batch), valid)
-    task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, mask)
+    masks = valid if isinstance(valid, Masks) else Masks(valid)
+    positions = masks(model, batch[0], count(*batch))
+    task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions)
     if known is not None and known.proved and known.trainable == trainable:
         try:
             if plans is None or shortcut is None or live:
@@ -75,7 +76,7 @@ def record(
                 check_apart(model, loss, batch, taken.losses)
             return taken
     found = proved(task, known)
-    check_masked(found, asked=valid is not None)
+    check_masked(found, asked=masks.given is not None)
     return found
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, count, tensors
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.valid import Positions
 from lai_torch._model.walk import named_buffers, named_parameters
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
 from lai_torch._recording.proving.placing import Unplaced, receive
@@ -30,7 +31,7 @@ class Task:
     ghost_alone: bool
     gates: bool
     trainable: frozenset[str]
-    valid: Tensor | None
+    valid: Positions
 
     @property
     def samples(self) -> int:

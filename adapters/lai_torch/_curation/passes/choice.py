@@ -70,8 +70,8 @@ class Passes:
         self.shared: Pass = self.kept
         self.by_share = backward == "auto"
         if isinstance(scorer, TraceScorer) and backward == "selective":
-            last, valid = scorer.tracer.last, scorer.tracer.valid
-            self.shared = SelectivePass(model, loss, self.kept, last, valid, doubts=scorer.doubts)
+            last, masks = scorer.tracer.last, scorer.tracer.masks
+            self.shared = SelectivePass(model, loss, self.kept, last, masks, doubts=scorer.doubts)
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
             self.shared = WholePass(model, scorer.tracer, self.kept, scorer.doubts)
 

@@ -23,7 +23,7 @@ from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.valid import Valid, valid_positions
+from lai_torch._model.valid import Masks, Positions
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -45,8 +45,8 @@ class SelectivePass(Pass):
         The pass to take for a batch of one, and for one that scores itself with a loss that is not finite.
     last
         Name of the final layer, where several reach the outputs side by side.
-    valid
-        From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
+    masks
+        Find the positions that count.
     doubts
         What the step asks about values.
 
@@ -64,11 +64,12 @@ class SelectivePass(Pass):
         loss: Loss,
         kept: Pass,
         last: str | None,
-        valid: Valid | None = None,
+        masks: Masks | None = None,
         *,
         doubts: Doubts,
     ) -> None:
-        self.model, self.loss, self.kept, self.last, self.valid = model, loss, kept, last, valid
+        self.model, self.loss, self.kept, self.last = model, loss, kept, last
+        self.masks = Masks(None) if masks is None else masks
         self.doubts = doubts
         self.proved = False
         self.captured = Captured(model)
@@ -104,12 +105,13 @@ class SelectivePass(Pass):
         if run.pair.own is None:
             run.pair.own = self._owned([*layers, last], batch)
         owned = zip(layers, run.pair.own, strict=False)
-        valid = valid_positions(self.model, batch[0], count(*batch), self.valid)
+        with self.masks.asking(self.doubts.holds):
+            valid = self.masks(self.model, batch[0], count(*batch))
         records = [self._record(run, layer, None, valid, own=own) for layer, own in owned]
         return lai.Trace([*records, self._record(run, last, gradient, valid, own=True)])
 
     def _record(
-        self, run: Run, layer: Layer, gradient: Tensor | None, valid: Tensor | None, *, own: bool
+        self, run: Run, layer: Layer, gradient: Tensor | None, valid: Positions, *, own: bool
     ) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
         inputs = run.values[layer.inputs.name]
@@ -122,7 +124,9 @@ class SelectivePass(Pass):
             if gradient is not None:
                 outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
             rows = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
-            return rows if valid is None else rows.masked(valid.to(inputs.device))
+            for mask in valid:
+                rows = rows.masked(mask.to(inputs.device))
+            return rows
         if axis != SampleAxis(0):
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
@@ -138,7 +142,7 @@ class SelectivePass(Pass):
         """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of."""
         with evaluating(self.model):
             recording = record(
-                self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.valid
+                self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.masks
             )
         if recording.samples > 1:
             _check_unmixed(mixing(self.model, self.loss, batch, recording.samples))

@@ -38,7 +38,8 @@ class WholePass(Pass):
         if not self.tracer.knows_last or self.tracer.mixing:
             with evaluating(self.model):
                 self.tracer(batch)
-        trace, losses = self.tracer(batch, summary.positions, live=True)
+        with self.tracer.masks.asking(self.doubts.holds):
+            trace, losses = self.tracer(batch, summary.positions, live=True)
         if not losses.requires_grad:
             msg = (
                 "backward: 'whole' expects the same last layer in training mode as in eval mode; use "

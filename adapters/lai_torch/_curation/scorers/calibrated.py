@@ -38,7 +38,7 @@ class CalibratedScorer(TraceScorer):
                 f"among the {used} it is calibrated on"
             )
             raise UnusableError(msg)
-        options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.valid}
+        options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.masks}
         recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
         self._known = recording.known
         return _weights(recording, positions)

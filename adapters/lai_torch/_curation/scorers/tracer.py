@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss
 from lai_torch._model.mixing import mixing
-from lai_torch._model.valid import Valid
+from lai_torch._model.valid import Masks, Valid
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.frozen import warn_of_frozen
 from lai_torch._recording.gates import gated
@@ -53,7 +53,7 @@ class Tracer:
         valid: Valid | None = None,
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
-        self.head_alone, self.valid = head_alone, valid
+        self.head_alone, self.masks = head_alone, Masks(valid)
         self._last: int | None = None
         self._known: Known | None = None
         self._tried: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class Tracer:
             last=self.last,
             ghost_alone=self.every_layer and self.last is None,
             live=live and shortcut is not None,
-            valid=self.valid,
+            valid=self.masks,
             plans=self._plans,
             mixing=self.mixing is not None,
         )

@@ -204,7 +204,8 @@ class TraceScorer(Scorer):
 
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Trace the batch; its finite rows by themselves where not all are."""
-        trace, losses = self.tracer(batch, summary.positions)
+        with self.tracer.masks.asking(self.doubts.holds):
+            trace, losses = self.tracer(batch, summary.positions)
         finite = torch.isfinite(losses)
         if self.doubts.holds(finite.all()):
             return Reading(losses, trace, batch)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import Call, axes_of, kinds, noted
+from lai_torch._model.valid import Positions
 from lai_torch._recording.watching.recording import Known
 from lai_torch._recording.watching.templates import Template
 
@@ -118,10 +119,10 @@ class Plans:
         self._misses: dict[Any, int] = {}
         self._known: Known | None = None
 
-    def key(self, modules: Iterable[nn.Module], batch: Any, valid: Tensor | None, shortcut: Any) -> Any:
+    def key(self, modules: Iterable[nn.Module], batch: Any, valid: Positions, shortcut: Any) -> Any:
         """Return what passes with one plan share."""
         shapes = tuple((one.shape, one.dtype, one.device) for one in tensors(batch))
-        return shapes, tuple(module.training for module in modules), valid is None, shortcut
+        return shapes, tuple(module.training for module in modules), len(valid), shortcut
 
     def get(self, key: Any, known: Known) -> Plan | None:
         """Return the plan of such a pass; none where something else has been proved since."""

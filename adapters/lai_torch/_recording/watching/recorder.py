@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import BUFFER
 from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
-from lai_torch._model.valid import masked_mean
+from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.origins import Origins
 from lai_torch._recording.watching.plan import Calls
@@ -73,7 +73,7 @@ class Recorder(TorchFunctionMode, Origins):
     gates
         Whether to read off what each layer's output is multiplied by on its way into the next layer.
     valid
-        Which positions count in a mean, `(n, t)`; None: all.
+        Which positions count in a mean, as masks; none: all.
     calls
         Notes the calls, and passes by those that are no layers where an earlier pass has told.
     """
@@ -94,7 +94,7 @@ class Recorder(TorchFunctionMode, Origins):
         live: bool = False,
         gates: bool = False,
         trainable: Iterable[str] | None = None,
-        valid: Tensor | None = None,
+        valid: Positions = (),
         calls: Calls | None = None,
     ) -> None:
         TorchFunctionMode.__init__(self)

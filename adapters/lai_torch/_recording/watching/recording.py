@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.valid import Positions
 from lai_torch._recording.watching.routed import Routed
 from lai_torch._recording.watching.uses import Use
 
@@ -107,7 +108,7 @@ class Recording:
     live
         The losses on their graph, where it was left whole; else None.
     valid
-        Which positions count, `(n, t)`; None: all.
+        Which positions count, as masks; none: all.
     routed
         Uses of the matrices of expert layers, on the rows that were routed to them.
     """
@@ -124,7 +125,7 @@ class Recording:
     averaged: bool
     known: Known
     live: Tensor | None = None
-    valid: Tensor | None = None
+    valid: Positions = ()
     routed: tuple[Routed, ...] = ()
 
     @property

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
-from lai_torch._model.valid import masked_mean
+from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.uses import Use
 
@@ -60,7 +60,7 @@ class Template:
             and not torch.is_autocast_enabled(inputs.device.type)
         )
 
-    def made(self, args: Sequence[Any], samples: int, valid: Tensor | None) -> Use:
+    def made(self, args: Sequence[Any], samples: int, valid: Positions) -> Use:
         """Return the use that such a call is."""
         inputs = args[self.place].detach()
         use = self.use
@@ -76,7 +76,7 @@ class Template:
             averaged_from=use.averaged_from,
         )
 
-    def kept(self, inputs: Tensor, samples: int, valid: Tensor | None) -> Tensor:
+    def kept(self, inputs: Tensor, samples: int, valid: Positions) -> Tensor:
         """Return what is kept of an input."""
         if not self.averaged:
             return inputs
@@ -93,7 +93,7 @@ def template(
     out: Tensor,
     known: SampleAxis | None,
     samples: int,
-    valid: Tensor | None,
+    valid: Positions,
 ) -> Template | None:
     """Return the template of a layer's call; None where the function alone does not do what its rule did.
 
