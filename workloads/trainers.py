@@ -74,7 +74,7 @@ def train(
     folder: str,
     processes: int = 1,
     parts: int = 1,
-    resume: str | None = None,
+    resume: str | bool | None = None,
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:

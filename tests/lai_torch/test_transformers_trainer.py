@@ -40,6 +40,9 @@ def test_a_run_that_is_resumed_is_the_same_bit_for_bit(tmp_path):
     resumed, _, trainer = train(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-3", dropout=0.1)
     assert torch.equal(resumed, through)
     assert trainer.curator.steps == 6
+    (tmp_path / "checkpoint-6" / "curation.pt").unlink()  # as a kill leaves one that is being written
+    resumed, _, _ = train(0, str(tmp_path), resume=True, dropout=0.1)
+    assert torch.equal(resumed, through)
 
 
 def test_a_checkpoint_without_a_curator_is_refused(tmp_path, whole):

@@ -1,5 +1,6 @@
 """Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,7 +86,7 @@ class Curated:
         Parameters
         ----------
         resume_from_checkpoint, options
-            As the trainer's own.
+            As the trainer's own; `True` is the last checkpoint that was written whole.
 
         Returns
         -------
@@ -100,14 +101,15 @@ class Curated:
         trainer: Any = super()
         folder = resume_from_checkpoint
         if folder is True:
-            folder = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
+            output = self.args.output_dir  # type: ignore[attr-defined]
+            folder = _last_whole(output) or get_last_checkpoint(output)
         self._resumed = Path(folder) / FILE if folder else None
         if self._resumed is not None and not self._resumed.exists():
             msg = (
                 f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
             )
             raise ValueError(msg)
-        return trainer.train(resume_from_checkpoint=resume_from_checkpoint, **options)
+        return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
         """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
@@ -223,7 +225,7 @@ class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
 
 
 class _Saving(TrainerCallback):
-    """Writes the curator's state into every checkpoint."""
+    """Writes the curator's state into every checkpoint, last: one that has it is whole."""
 
     def __init__(self, trainer: Curated) -> None:
         self.trainer = trainer
@@ -233,7 +235,14 @@ class _Saving(TrainerCallback):
         del control
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            torch.save(self.trainer.curator.state_dict(), folder / FILE)
+            torch.save(self.trainer.curator.state_dict(), folder / f"{FILE}.new")
+            os.replace(folder / f"{FILE}.new", folder / FILE)
+
+
+def _last_whole(output: str) -> str | None:
+    """Return the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
+    found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
+    return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None
 
 
 @contextmanager

@@ -1,0 +1,159 @@
+"""Kill runs at random points by a signal that nothing can catch: `python -m workloads.killed JOB KILLS`.
+
+Started again after each kill, a run has to end as one that nobody touched. A point is a call of a function,
+python's
+or C's, counted from the start: no clock decides, so that a slow machine is killed at the same points.
+"""
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import lai_torch
+import torch
+from torch import nn
+
+from lai_core.storage import tables
+from workloads.torch_processes import LOSS, batch, network
+
+STEPS, SAVED = 12, 2
+SAMPLES, PART = 40, 4
+
+
+def score(folder: Path) -> None:
+    """Score a data set, or what is missing of it."""
+    options = {"batch_size": PART, "rows_per_file": PART, "progress": False}
+    lai_torch.score_dataset(network(), LOSS, batch(SAMPLES, 1), batch(8, 2), folder, **options)
+
+
+def table(folder: Path) -> Any:
+    """Return what was scored."""
+    return tables.read_scores(folder).to_pydict()
+
+
+def train(folder: Path) -> None:
+    """Train with curation, from the checkpoint that lies in the folder, and keep one every other step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(network(), nn.Dropout(0.1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    options = {"estimator": lai_torch.LAI(sketch=3), "share": 0.5, "refresh": 3}
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(20, 1), **options)
+    path = folder / "checkpoint.pt"
+    owners = {"model": model, "optimizer": optimizer, "curator": curator}
+    if path.exists():
+        state = torch.load(path, weights_only=True)
+        for name, owner in owners.items():
+            owner.load_state_dict(state[name])
+        torch.set_rng_state(state["random"])
+    while curator.steps < STEPS:
+        curator.step(*batch(8, 100 + curator.steps))
+        if curator.steps % SAVED == 0:
+            states = {name: owner.state_dict() for name, owner in owners.items()}
+            torch.save({**states, "random": torch.get_rng_state()}, folder / "new.pt")
+            os.replace(folder / "new.pt", path)
+
+
+def trained(folder: Path) -> Any:
+    """Return the last checkpoint."""
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert state["curator"]["steps"] == STEPS
+    return _plain(state)
+
+
+def _plain(tree: Any) -> Any:
+    """Return nested containers with lists for tensors, which compare bit for bit."""
+    if isinstance(tree, torch.Tensor):
+        return tree.tolist()
+    if isinstance(tree, dict):
+        return {key: _plain(value) for key, value in tree.items()}
+    return [_plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
+
+
+def fine_tune(folder: Path) -> None:
+    """Train by transformers' Trainer, from the last checkpoint that is whole."""
+    from workloads.trainers import train as run_trainer
+
+    whole = any(folder.glob("checkpoint-*/curation.pt"))
+    parameters, _, _ = run_trainer(0, str(folder), resume=whole, dropout=0.1, save_steps=1)
+    torch.save(parameters, folder / "end.pt")
+
+
+def fine_tuned(folder: Path) -> Any:
+    """Return the parameters at the end."""
+    return torch.load(folder / "end.pt", weights_only=True).tolist()
+
+
+JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]] = {
+    "score_dataset": (score, table),
+    "curated run": (train, trained),
+    "CuratedTrainer": (fine_tune, fine_tuned),
+}
+
+
+class Counting:
+    """Counts calls; at one of them the process ends as by `kill -9`."""
+
+    def __init__(self, last: int) -> None:
+        self.calls, self.last = 0, last
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        """Count a call, or the return of one."""
+        del frame, event, argument
+        self.calls += 1
+        if self.calls == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(job: Callable[[Path], None], folder: Path, last: int, counts: Path) -> bool:
+    """Run a job in a process of its own, killed at a call; say whether it ended by itself."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            counting = Counting(last)
+            sys.setprofile(counting)
+            job(folder)
+            sys.setprofile(None)
+            counts.write_text(str(counting.calls))
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status not in (0, -signal.SIGKILL):
+        message = f"a run that was started again ended with {status}"
+        raise RuntimeError(message)
+    return status == 0
+
+
+def kill(name: str, kills: int, seed: int = 0) -> int:
+    """Kill a job so many times; raise unless every run ends as it should, and return how many did."""
+    torch.set_num_threads(1)  # no thread that a fork would leave behind
+    job, read = JOBS[name]
+    draws, ended = random.Random(seed), 0
+    with TemporaryDirectory() as top:
+        counts, folder = Path(top, "counts"), Path(top, "whole")
+        folder.mkdir()
+        run(job, folder, 0, counts)
+        whole, calls = read(folder), int(counts.read_text())
+        folder = Path(top, "0")
+        while kills or folder.exists():
+            folder.mkdir(exist_ok=True)
+            if not run(job, folder, draws.randint(1, calls) if kills else 0, counts):
+                kills -= 1
+                continue
+            if read(folder) != whole:
+                message = f"{name}: a run that was killed and started again ended elsewhere"
+                raise AssertionError(message)
+            ended += 1
+            folder = Path(top, str(ended))
+    return ended
+
+
+if __name__ == "__main__":
+    times = int(sys.argv[2])
+    print(f"{times} kills, {kill(sys.argv[1], times)} runs: each ended as one that nobody killed")
