@@ -47,6 +47,7 @@ class Translator:
         self.variables: dict[Any, Any] = {}
         self.side_conditions: list[Any] = []
         self.known: dict[Any, Any] = {}
+        self.partial = False  # whether something is divided or has a root
 
     def term(self, expression: Any) -> Any:
         """Translate one expression."""
@@ -93,7 +94,11 @@ class Translator:
     def _symbol(self, symbol: Any) -> Any:
         if symbol.is_extended_real is False or not symbol.is_real:
             raise UntranslatableError(f"{symbol} is not real")
-        variable = z3.Int(symbol.name) if symbol.is_integer else z3.Real(symbol.name)
+        # two symbols of one name and different assumptions are two numbers
+        name = symbol.name + "'" * sum(
+            symbol.name == known.name for known in self.variables if known != symbol
+        )
+        variable = z3.Int(name) if symbol.is_integer else z3.Real(name)
         self.variables[symbol] = variable
         self.side_conditions += [
             condition(variable) for name, condition in ASSUMPTIONS.items() if getattr(symbol, f"is_{name}")
@@ -107,6 +112,7 @@ class Translator:
         return self._quotient(self.term(numerator), self.term(denominator))
 
     def _quotient(self, numerator: Any, denominator: Any) -> Any:
+        self.partial = True
         value = z3.FreshReal("quotient")
         self.side_conditions += [denominator != 0, value * denominator == numerator]
         return value
@@ -120,6 +126,7 @@ class Translator:
         power = functools.reduce(operator.mul, [inside] * p)
         if q == 1:
             return power
+        self.partial = True
         root = z3.FreshReal("root")
         self.side_conditions += [inside >= 0, root >= 0, functools.reduce(operator.mul, [root] * q) == power]
         return root
@@ -193,7 +200,7 @@ def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT
     -------
     Decision
         ``open`` where the relations are no sentence of real arithmetic, or the effort did not suffice;
-        ``empty`` where nothing satisfies what is given.
+        ``empty`` where nothing satisfies what is given, or the claim divides by zero everywhere.
     """
     translator = Translator()
     try:
@@ -202,7 +209,7 @@ def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT
     except UntranslatableError:
         return Decision("open")
     conditions = (*translator.side_conditions, *assumed)
-    if assumed and _solver(timeout, *conditions).check() == z3.unsat:
+    if (assumed or translator.partial) and _solver(timeout, *conditions).check() == z3.unsat:
         return Decision("empty")
     verdict = "holds"
     for one in claimed:  # one at a time: a few small questions are easier than their disjunction

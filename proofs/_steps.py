@@ -232,9 +232,19 @@ def _must_not_beg(name: str, lemma: Lemma, claim: Relation, given: Sequence[Rela
     slack = claim.rhs - claim.lhs
     for condition in lemma.asked:
         wanted = condition.rhs - condition.lhs
-        same = _shown_to_vanish(slack - wanted)
-        if same and not _assumed(condition, given) and not _shown_nonnegative(wanted):
+        if _is_a_multiple(slack, wanted) and not _assumed(condition, given) and not _by_signs(condition):
             raise UndecidedError(f"{name}: the claim itself is asked of what is put in: {condition}")
+
+
+def _is_a_multiple(slack: Any, wanted: Any) -> bool:
+    """Whether what is claimed is a positive number times what is asked."""
+    if wanted == 0:
+        return False
+    draw = random.Random("multiple")
+    point = draw_point(symbols_of([Equal(slack, wanted)], ()), draw, {})
+    above, below = (substitute(side, point) for side in (slack, wanted))
+    times = above / below if below != 0 else sp.S.One
+    return _shown_to_vanish(slack - (times if times.is_Rational and times > 0 else 1) * wanted)
 
 
 def _assumed(condition: AtMost, given: Sequence[Relation]) -> bool:
@@ -248,8 +258,7 @@ def _assumed(condition: AtMost, given: Sequence[Relation]) -> bool:
 
 def _must_hold(name: str, condition: AtMost, given: Sequence[Relation], sample: Sample) -> None:
     """Show what a lemma asks of the values put in: by signs, by the solver, or at points."""
-    shown = condition.rhs.is_positive if condition.strict else _shown_nonnegative(condition.rhs)
-    if shown or _assumed(condition, given):
+    if _by_signs(condition) or _assumed(condition, given):
         return
     decision = decide([condition], given, timeout=TIMEOUT // 10)
     if decision.verdict == "holds":
@@ -335,6 +344,12 @@ def _trace(trace: sp.Trace) -> Any:
         turns = (letters[i:] + letters[:i] for i in range(len(letters)))
         spellings += [sp.MatMul(*turn, evaluate=False) for turn in turns]
     return factor * sp.Trace(min(spellings, key=str))
+
+
+def _by_signs(condition: AtMost) -> bool:
+    """Whether what is asked of a value, to be above 0, holds by the signs of its symbols."""
+    slack = sp.sympify(condition.rhs - condition.lhs)
+    return slack.is_positive is True if condition.strict else _shown_nonnegative(slack)
 
 
 def _shown_nonnegative(term: Any) -> bool:
