@@ -349,7 +349,13 @@ def _is_identity(relation: Relation) -> bool:
         return False
     difference = sp.sympify(relation.lhs - relation.rhs)
     entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
-    return all(vanishes(entry) for entry in entries)
+    try:
+        return all(
+            sp.cancel(sp.together(entry)) == 0 if (shown := vanishes(entry)) is None else shown
+            for entry in entries
+        )
+    except sp.PolynomialError:
+        return False
 
 
 def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
