@@ -32,7 +32,11 @@ def test_two_processes_find_what_one_device_finds_and_orbax_keeps_it(tmp_path):
         ]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(command, cwd=ROOT, env=environment, **pipes))
-    ended = [process.communicate(timeout=600) for process in started]
+    try:
+        ended = [process.communicate(timeout=600) for process in started]
+    finally:
+        for process in started:
+            process.kill()
     assert [process.returncode for process in started] == [0] * COUNT, ended
     for printed, _ in ended:
         found = json.loads(printed.splitlines()[-1])
