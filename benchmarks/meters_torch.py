@@ -81,7 +81,8 @@ def forward(work: Work) -> None:
 
 
 def measure(work: Work, run: Callable[[], Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:
-    """Return operations, seconds and peak bytes of one step, after a step that warms up."""
+    """Return operations, seconds and peak bytes of one step, after two that find out what later ones use."""
+    run()
     run()
     tracker = PeakBytes()
     with Operations() as counter, tracker:
