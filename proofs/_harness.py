@@ -91,7 +91,7 @@ from proofs._relations import (
     symbols_of,
     under,
 )
-from proofs._solver import decide
+from proofs._solver import EFFORT, decide
 from proofs._steps import Steps, draws
 
 __all__ = [
@@ -321,8 +321,9 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
     for depth, beyond in itertools.chain(sizes, statement.far()):
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given)  # at sizes well beyond, only what the solver refutes counts
-            if decision.verdict == "open" and (depth, beyond) not in sizes:
+            asked = (depth, beyond) in sizes  # well beyond, only what is refuted with little effort counts
+            decision = decide(relations, given, effort=EFFORT if asked else EFFORT // 20)
+            if decision.verdict == "open" and not asked:
                 continue
             if decision.verdict == "empty":
                 raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")

@@ -44,22 +44,22 @@ def vanishes(expression: Any) -> bool | None:
 
 def number_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
     """Evaluate with fractions; None where it is more than arithmetic, or a quotient by zero."""
-    fractions = {s: Fraction(int(v.p), int(v.q)) for s, v in known.items() if isinstance(v, sp.Rational)}
     try:
-        found = _value(expression, fractions)
+        found = _value(expression, {}, known)
     except (ArithmeticError, NotImplementedError):
         return None
     return sp.Rational(found.numerator, found.denominator)
 
 
-def _value(node: Any, known: dict[Any, Fraction]) -> Fraction:
-    if node in known:
-        return known[node]
+def _value(node: Any, met: dict[Any, Fraction], known: Mapping[Any, Any]) -> Fraction:
+    if node in met:
+        return met[node]
+    node = known.get(node, node)
     if isinstance(node, sp.Rational):
         return Fraction(int(node.p), int(node.q))
     if not (isinstance(node, (sp.Add, sp.Mul, sp.Abs, sp.Max, sp.Min)) or _is_power(node)):
         raise NotImplementedError(str(node))
-    parts = [_value(part, known) for part in node.args]
+    parts = [_value(part, met, known) for part in node.args]
     match node:
         case sp.Add():
             found = sum(parts, Fraction(0))
@@ -73,7 +73,7 @@ def _value(node: Any, known: dict[Any, Fraction]) -> Fraction:
             found = abs(parts[0])
         case _:
             found = (max if isinstance(node, sp.Max) else min)(parts)
-    known[node] = found
+    met[node] = found
     return found
 
 

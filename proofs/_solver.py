@@ -186,7 +186,9 @@ class Decision:
     point: Mapping[Any, Any] | None = None
 
 
-def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT) -> Decision:
+def decide(
+    claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT, effort: int = EFFORT
+) -> Decision:
     """Decide whether ``given`` implies ``claim`` for all real values of their symbols.
 
     Parameters
@@ -195,6 +197,8 @@ def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT
         Relations with ``lhs``, ``rhs`` and ``strict`` (None for an equality).
     timeout
         Milliseconds for one question.
+    effort
+        The solver's steps for one question.
 
     Returns
     -------
@@ -209,11 +213,11 @@ def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT
     except UntranslatableError:
         return Decision("open")
     conditions = (*translator.side_conditions, *assumed)
-    if (assumed or translator.partial) and _solver(timeout, *conditions).check() == z3.unsat:
+    if (assumed or translator.partial) and _solver(timeout, *conditions, effort=effort).check() == z3.unsat:
         return Decision("empty")
     verdict = "holds"
     for one in claimed:  # one at a time: a few small questions are easier than their disjunction
-        solver = _solver(timeout, *conditions, z3.Not(one))
+        solver = _solver(timeout, *conditions, z3.Not(one), effort=effort)
         answer = solver.check()
         if answer == z3.sat:
             return Decision("fails", _point(translator, solver.model()))
@@ -222,10 +226,10 @@ def decide(claim: Iterable[Any], given: Iterable[Any], *, timeout: int = TIMEOUT
     return Decision(verdict)
 
 
-def _solver(timeout: int, *conditions: Any) -> Any:
+def _solver(timeout: int, *conditions: Any, effort: int = EFFORT) -> Any:
     """Make a solver for one question; one that is asked several decides fewer."""
     solver = z3.Solver()
-    solver.set("rlimit", EFFORT)
+    solver.set("rlimit", effort)
     solver.set("timeout", timeout)
     solver.add(*conditions)
     return solver

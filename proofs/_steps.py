@@ -240,6 +240,8 @@ def _is_a_multiple(slack: Any, wanted: Any) -> bool:
     """Whether what is claimed is a positive number times what is asked."""
     if wanted == 0:
         return False
+    if slack.free_symbols != wanted.free_symbols:
+        return _shown_to_vanish(slack - wanted)
     draw = random.Random("multiple")
     point = draw_point(symbols_of([Equal(slack, wanted)], ()), draw, {})
     above, below = (substitute(side, point) for side in (slack, wanted))
