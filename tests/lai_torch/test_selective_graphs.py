@@ -167,7 +167,7 @@ def hooked():
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
         (lambda: Table(sparse=True), "dense gradients, that of 'table.weight' is not"),
-        (lambda: Table(sparse=False), "a backward pass that runs on the kept rows alone, this one does not"),
+        (lambda: Table(sparse=False), "operations that keep samples apart, torch.Tensor.add mixes them"),
         (lambda: Body().requires_grad_(False), "expects trainable parameters and a differentiable output"),
     ],
 )
