@@ -37,7 +37,7 @@ class Scorer:
             torch.set_num_threads(1)  # the processes share the cores
             model = network()
             model.load_state_dict(torch.load(self.folder / "model.pt", weights_only=True))
-            summary = storage.load(self.folder / "validation.safetensors", torch.asarray)
+            summary = storage.load(self.folder / "validation.safetensors", asarray=torch.asarray)
             self.curator = lai_torch.Curator(model, LOSS, None, summary)
         _, report = self.curator.score(torch.tensor(rows["pixels"]), torch.tensor(rows["label"]))
         return {"score": report.scores.tolist(), "loss": report.losses.tolist()}
