@@ -168,3 +168,14 @@ def test_input_moments_that_do_not_fit_are_named():
             lai.preconditioned_lai_scores(training, training, np.ones(1), input_second_moments=moments)
     with pytest.raises(ValueError, match="previous: expected one for each of the 1 layers, got 2"):
         lai.update_input_second_moments([None, None], training)
+
+
+def test_a_mean_over_the_positions_that_count_by_hand():
+    gradients = np.array([[[1.0], [2.0]], [[3.0], [9.0]]])
+    valid = np.array([[True, True], [True, False]])
+    assert lai.update_second_moment(None, gradients, valid=valid).tolist() == [(1 + 4 + 9) / 3]
+    assert lai.update_second_moment(None, gradients, valid=~valid).tolist() == [81.0]
+    assert lai.update_second_moment(None, gradients, valid=valid & ~valid).tolist() == [0.0]
+    for rows, mask in ((gradients, valid[:1]), (gradients[:, 0], valid[:, 0])):
+        with pytest.raises(ValueError, match="valid: expected one entry per sample and position"):
+            lai.update_second_moment(None, rows, valid=mask)
