@@ -10,7 +10,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWS = {
     "accelerate_loop": lambda plain, curated: curated > plain,
+    "jax_equinox": lambda plain, curated: curated > plain,
     "jax_flax": lambda plain, curated: curated > plain,
+    "jax_haiku": lambda plain, curated: curated > plain,
     "lightning_callback": lambda plain, curated: curated > plain,
     "transformers_trainer": lambda clean, noise: noise > 0.3 > clean,
 }

@@ -98,3 +98,47 @@ def test_what_is_scored_may_close_over_state():
 
     expected = gradients(BATCH) @ gradients(HELD).sum(0)
     np.testing.assert_allclose(scores(PARAMS, state), expected, rtol=1e-10, atol=1e-12)
+
+
+def gradient_at(params, weights, batch):
+    """Return the gradient that a step takes, by jax alone."""
+    return jax.grad(lambda at: (weights * LOSS(apply(at, batch[0]), batch[1])).sum())(params)
+
+
+def test_accumulation_is_the_optimizers():
+    """Two curated batches under `optax.MultiSteps`: one step on the mean of their gradients."""
+    tx = optax.MultiSteps(optax.sgd(0.1), every_k_schedule=2, accumulator_dtype=jnp.float64)
+    update = lai_jax.curated_update(apply, LOSS, tx)
+    summary = jax.jit(lambda: lai_jax.summarize(apply, PARAMS, LOSS, *HELD))()
+    batches = [tuple(part[rows] for part in BATCH) for rows in (slice(4), slice(4, 8))]
+    params, state, reports = PARAMS, tx.init(PARAMS), []
+    for batch in batches:
+        params, state, report = update(params, state, summary, *batch)
+        reports.append(report)
+    gradients = [
+        gradient_at(PARAMS, report.weights, batch) for report, batch in zip(reports, batches, strict=True)
+    ]
+    for name in PARAMS:
+        expected = PARAMS[name] - 0.1 * (gradients[0][name] + gradients[1][name]) / 2
+        np.testing.assert_allclose(params[name], expected, rtol=1e-12, atol=1e-15)
+
+
+def test_micro_batches_of_a_batch_that_is_scored_whole_are_one_step():
+    """In a scan over parts, with the weights of the whole batch: what a loop does to save memory."""
+    summary = jax.jit(lambda: lai_jax.summarize(apply, PARAMS, LOSS, *HELD))()
+
+    @jax.jit
+    def accumulated(params):
+        weights, _ = lai_jax.score(apply, params, LOSS, summary, *BATCH)
+        parts = jax.tree.map(lambda part: part.reshape(4, 2, *part.shape[1:]), (weights, BATCH))
+        total, _ = jax.lax.scan(
+            lambda total, part: (jax.tree.map(jnp.add, total, gradient_at(params, *part)), None),
+            jax.tree.map(jnp.zeros_like, params),
+            parts,
+        )
+        return total, weights
+
+    total, weights = accumulated(PARAMS)
+    expected = gradient_at(PARAMS, weights, BATCH)
+    for name in PARAMS:
+        np.testing.assert_allclose(total[name], expected[name], rtol=1e-12, atol=1e-15)
