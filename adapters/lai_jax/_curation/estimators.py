@@ -76,14 +76,14 @@ class _Traced:
     def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
         model, plan = problem.planned(batch, everything=self.recorder.everything)
-        self.warn(model, plan)
+        self.check(model, plan)
         losses, trace = self.recorder.run(model, plan)
         trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & finite(trace)
         return zeroed(trace, counted), counted
 
-    def warn(self, model: Model, plan: Plan) -> None:
-        """Warn of what the scores leave out, or hold too much of: of Ghost's there is nothing to say."""
+    def check(self, model: Model, plan: Plan) -> None:
+        """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
 
     def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
         """Share one forward pass, unless the rows to train on are to be run again."""
@@ -109,7 +109,7 @@ class Ghost(_Traced):
 class LLI(_Traced):
     """The last layer alone."""
 
-    def warn(self, model: Model, plan: Plan) -> None:
+    def check(self, model: Model, plan: Plan) -> None:
         """Raise where that layer is frozen."""
         last = plan.records[-1]
         if last.use.frozen:
@@ -138,7 +138,7 @@ class LLI(_Traced):
 class LAI(_Traced):
     """Virtual readouts of every layer."""
 
-    def warn(self, model: Model, plan: Plan) -> None:
+    def check(self, model: Model, plan: Plan) -> None:
         """Warn where most layers are frozen, and of matrices that are no layers."""
         warn_of_frozen(plan)
         warn_of_unread(model, plan)
@@ -193,7 +193,7 @@ class PreconditionedLAI(LAI):
 class CalibratedLAI(LAI):
     """LAI with layer weights, which are 0 for layers that do not train."""
 
-    def warn(self, model: Model, plan: Plan) -> None:
+    def check(self, model: Model, plan: Plan) -> None:
         """Warn of matrices that are no layers."""
         warn_of_unread(model, plan)
 

@@ -194,10 +194,9 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     """Return copies, made in one call where torch has one."""
     with torch.no_grad():
         clone = getattr(torch, "_foreach_clone", None)
-        spread = any(
-            hasattr(tensor, "full_tensor") for tensor in tensors
-        )  # which that call takes no others with
-        if clone is None or spread or not tensors:
+        # that call takes either DTensors alone or none
+        distributed = any(hasattr(tensor, "full_tensor") for tensor in tensors)
+        if clone is None or distributed or not tensors:
             return [tensor.detach().clone() for tensor in tensors]
         return list(clone(tensors))
 

@@ -91,19 +91,15 @@ def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> Non
             "or load the same state"
         )
         raise ValueError(msg)
-    given, same = [], ""
+    given, what, way_out = [], "", ""
     if isinstance(validation.source, tuple):
-        given, same = (
-            tensors(validation.source),
-            "(inputs, targets) on every process, which each trace a part of",
-        )
+        given, what = tensors(validation.source), "(inputs, targets)"
+        way_out = "pass the whole set on each, or a loader that gives each process its own part"
     elif validation.is_summary:
-        given, same = tensors(_parts(validation.source)), "summary on every process"
+        given, what = tensors(_parts(validation.source)), "summary"
+        way_out = "make it on one process, and load it on the others"
     if not engine.group.alike(digest(given)):
-        msg = (
-            f"validation: expected the same {same}, got others; pass the whole set on each, or a loader that "
-            "gives each process its own part"
-        )
+        msg = f"validation: expected the same {what} on every process, got others; {way_out}"
         raise ValueError(msg)
 
 
