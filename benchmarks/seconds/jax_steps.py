@@ -13,6 +13,8 @@ import optax
 from benchmarks.cost_jax import Work, gpt_neo_small, steps
 
 METHODS = ("plain", "lai_cached", "lai_selective")
+HANDS = {"lai_cached": "hand", "lai_selective": "hand_selective"}
+"""The same step without its scoring and checks: the better half by loss, chosen, run back."""
 
 
 def mlp(samples: int = 128, validation: int = 256) -> Work:
@@ -41,20 +43,50 @@ def mlp(samples: int = 128, validation: int = 256) -> Work:
 MODELS = {"jax_mlp": mlp, "jax_gpt": lambda: gpt_neo_small(8, 16)}
 
 
+def by_hand(work: Work) -> dict[str, tuple[Any, Any]]:
+    """Return the least that a kept and a selective step can do: half of the rows by loss, and their step."""
+    tx, (inputs, targets) = optax.sgd(1e-3), work.training
+    half = len(targets) // 2
+
+    def losses(params: Any, inputs: Any, targets: Any) -> Any:
+        return work.loss(work.apply(params, inputs), targets)
+
+    def gradient(params: Any, inputs: Any, targets: Any) -> Any:
+        return jax.grad(lambda params: losses(params, inputs, targets).mean())(params)
+
+    def moved(params: Any, state: Any, gradients: Any) -> Any:
+        updates, state = tx.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state
+
+    def kept(params: Any, state: Any, inputs: Any, targets: Any) -> Any:
+        rows = jax.lax.top_k(losses(params, inputs, targets), half)[1]
+        return moved(params, state, gradient(params, inputs[rows], targets[rows]))
+
+    def selective(params: Any, state: Any, inputs: Any, targets: Any) -> Any:
+        """Forward on all rows, back on the first half."""
+        first = gradient(params, inputs[:half], targets[:half])
+        rest = losses(params, inputs[half:], targets[half:])
+        return *moved(params, state, first), rest
+
+    given = (work.params, tx.init(work.params), inputs, targets)
+    return {"hand": (kept, given), "hand_selective": (selective, given)}
+
+
 def measure(rounds: int) -> dict[str, dict[str, dict[str, float | None]]]:
     """Return each method's figures over a plain step's on each model."""
     return {name: _ratios(build(), rounds) for name, build in MODELS.items()}
 
 
 def _ratios(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
-    made = steps(work)
+    made = steps(work) | by_hand(work)
+    names = (*METHODS, *HANDS.values())
     programs = {
-        name: (jax.jit(made[name][0]).lower(*made[name][1]).compile(), made[name][1]) for name in METHODS
+        name: (jax.jit(made[name][0]).lower(*made[name][1]).compile(), made[name][1]) for name in names
     }
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for index in range(rounds + 1):
-        shift = index % len(METHODS)
-        for name in METHODS[shift:] + METHODS[:shift]:
+        shift = index % len(names)
+        for name in names[shift:] + names[:shift]:
             program, given = programs[name]
             clock, cpu = time.perf_counter(), time.process_time()
             jax.block_until_ready(program(*given))
@@ -74,6 +106,11 @@ def _ratios(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
     keys = ("flops", "memory", "seconds", "cpu")
     return {
         name: {f"{key}_ratio": row[key] / plain[key] if key in row else None for key in keys}
-        | {"waits": 0, "launches": 1, "hand_ratio": None}
+        | {"waits": 0, "launches": 1, "hand_ratio": _over(row, figures.get(HANDS.get(name, "")))}
         for name, row in figures.items()
     }
+
+
+def _over(row: dict[str, float], hand: dict[str, float] | None) -> float | None:
+    """Return the CPU seconds of a step over those of the one by hand."""
+    return None if hand is None or "cpu" not in hand else row["cpu"] / hand["cpu"]

@@ -1,6 +1,7 @@
 """A curated JAX step: one program, the gradient of the kept rows, nothing lost."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
+from lai_jax._program.leaves import all_finite
 
 import lai_core as lai
 from tests.lai_jax.oracle import drawn, labels, squares
@@ -307,3 +309,21 @@ def test_wrong_options_are_named():
         )
     with pytest.raises(ValueError, match="expected a summary for 'lli', got one for 'lai'"):
         lai_jax.curated_update(dense, squares, tx, estimator="lli")(*arguments, drawn(8, 4), drawn(8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        *itertools.product((jnp.float16, jnp.bfloat16, jnp.float32), ((), (3,), (2, 30, 5))),
+        (jnp.float16, (5000, 3400)),  # more numbers than one over the smallest of float16
+    ],
+    ids=str,
+)
+def test_what_is_not_finite_is_found_by_one_sum_and_the_largest_numbers_pass(kind, shape):
+    finite, largest = jax.jit(lambda *leaves: all_finite(leaves)), jnp.full(shape, jnp.finfo(kind).max, kind)
+    assert finite(largest, -largest)
+    assert finite(jnp.zeros((0, 3), kind))
+    for wrong in (jnp.nan, jnp.inf, -jnp.inf):
+        for place in (0, -1):
+            spoilt = largest.ravel().at[place].set(wrong).reshape(shape)
+            assert not finite(largest, spoilt)

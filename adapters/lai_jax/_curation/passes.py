@@ -14,7 +14,7 @@ from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import count_of, heaviest, with_stand_ins
 from lai_jax._curation.selective_pass import chosen_gradient, losses_of_leaves
 from lai_jax._exact.directional import directional_derivatives
-from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.leaves import all_finite, moving_leaves
 from lai_jax._program.losses import check_targets, is_batched, take
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure
@@ -106,9 +106,8 @@ class SharedPass:
         gradients = list(self.vjp(padded)[0])
         # A sample of weight 0 whose residuals are not finite leaves 0 * inf = NaN in every gradient. Then,
         # and only then, the batch is run again with another sample in its place.
-        sound = jnp.all(jnp.stack([jnp.isfinite(gradient).all() for gradient in gradients]))
         return jax.lax.cond(
-            sound,
+            all_finite(gradients),
             lambda: gradients,
             lambda: weighted_gradient(self.problem, self.batch, weights, model.real),
         )

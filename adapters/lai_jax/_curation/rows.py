@@ -20,9 +20,8 @@ def count_of(rows: int | float, samples: int) -> int:
 
 def best(scores: jax.Array, count: int) -> jax.Array:
     """Keep the `count` largest scores, and NaN for the others, which no policy keeps."""
-    finite = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
-    place = jnp.argsort(jnp.argsort(-finite))
-    return jnp.where(place < count, scores, jnp.nan)
+    chosen = jax.lax.top_k(jnp.where(jnp.isnan(scores), -jnp.inf, scores), count)[1]
+    return jnp.full_like(scores, jnp.nan).at[chosen].set(scores[chosen])
 
 
 def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
@@ -45,9 +44,9 @@ def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
 
 def heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
     """Return the rows of the `count` largest weights, and these; `size` of both, the rest of weight 0."""
-    order = jnp.argsort(-weights)
+    order = jax.lax.top_k(weights, size)[1]
     counted = jnp.arange(size) < count
-    chosen = jnp.where(counted, order[:size], order[0])
+    chosen = jnp.where(counted, order, order[0])
     own = jnp.where(counted, weights[chosen], 0.0)
     return jnp.where(own != 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from lai_jax._curation.estimators import Scored
 from lai_jax._curation.meshes import laid_like
 from lai_jax._curation.rows import best, count_of
-from lai_jax._program.leaves import floating, real_leaves
+from lai_jax._program.leaves import all_finite, floating, real_leaves
 
 
 def weigh(
@@ -84,8 +84,7 @@ def stepped(
         given[leaf] = gradient
     check_state(tx, params, opt_state)
     updates, new_state = tx.update(restored(given), opt_state, params)
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
-    skipped = ~(finite & jnp.any(weights > 0))
+    skipped = ~(all_finite(gradients) & jnp.any(weights > 0))
     moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:
         new = leaves[leaf] + changes[leaf].astype(leaves[leaf].dtype)
