@@ -84,3 +84,10 @@ def cut_in_ways(
 ) -> list[tuple[Tensor, dict[str, float]]]:
     """Train once for each number of parts, as one of several processes."""
     return [train(rank, folder, processes, parts) for parts in ways]
+
+
+def stopped_and_resumed(rank: int, folder: str, processes: int) -> tuple[Tensor, Tensor]:
+    """Train on several processes; return the parameters, and those of a run from its first epoch's end."""
+    train(rank, folder, processes, epochs=1)
+    resumed, _ = train(rank, folder, processes, resume=f"{folder}/1.ckpt")
+    return train(rank, folder, processes)[0], resumed

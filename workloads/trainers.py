@@ -102,3 +102,10 @@ def cut_in_ways(
 ) -> list[tuple[Tensor, list[dict[str, Any]]]]:
     """Train once for each number of micro-batches, as one of several processes."""
     return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
+
+
+def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> tuple[Tensor, Tensor]:
+    """Train with dropout on several processes; return the parameters, and those of a run from its middle."""
+    through, _, _ = train(rank, folder, processes, parts, dropout=0.1)
+    resumed, _, _ = train(rank, folder, processes, parts, resume=f"{folder}/checkpoint-3", dropout=0.1)
+    return through, resumed

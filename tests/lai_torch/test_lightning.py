@@ -6,7 +6,7 @@ import torch
 from lai_torch.integrations.lightning import Curation
 
 from tests.lai_torch.support import LOSS, data
-from workloads.lightning_runs import cut_in_ways, rows_of, train
+from workloads.lightning_runs import cut_in_ways, rows_of, stopped_and_resumed, train
 from workloads.torch_processes import VALIDATION, batch, largest, launch, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
@@ -46,6 +46,14 @@ def test_processes_find_what_one_finds(whole, tmp_path):
         for parameters, logged in runs:
             assert largest(parameters, whole[0]) <= BOUND
             assert logged["curation/kept"] == pytest.approx(whole[1]["curation/kept"])
+
+
+@pytest.mark.slow
+def test_processes_that_are_resumed_are_the_same_bit_for_bit(whole, tmp_path):
+    through, resumed = zip(*launch(stopped_and_resumed, 2, str(tmp_path), 2, timeout=300.0), strict=True)
+    for found in (through[1], *resumed):
+        assert torch.equal(found, through[0])
+    assert largest(through[0], whole[0]) <= BOUND
 
 
 def test_an_objective_without_a_fit_is_refused():

@@ -9,7 +9,7 @@ from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from workloads.torch_processes import largest, launch
-from workloads.trainers import arguments, collate, cut_in_ways, language_model, sequences, train
+from workloads.trainers import arguments, collate, cut_in_ways, language_model, sequences, stopped_and_resumed, train
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 BOUND = 1e-12
@@ -33,6 +33,13 @@ def test_processes_of_accelerate_find_what_one_finds(whole, tmp_path):
             assert largest(parameters, whole[0]) <= BOUND
             kept = [line["curation/score_low"] for line in logs if "loss" in line]
             assert kept == pytest.approx([line["curation/score_low"] for line in whole[1] if "loss" in line])
+
+
+@pytest.mark.slow
+def test_processes_of_accelerate_that_are_resumed_are_the_same_bit_for_bit(tmp_path):
+    through, resumed = zip(*launch(stopped_and_resumed, 2, str(tmp_path), 2, 2, timeout=300.0), strict=True)
+    for found in (through[1], *resumed):
+        assert torch.equal(found, through[0])
 
 
 def test_a_run_that_is_resumed_is_the_same_bit_for_bit(tmp_path):
