@@ -1,4 +1,4 @@
-"""Curated runs on 2 and 4 processes, and on meshes of 8 devices, against one on the whole batch."""
+"""Curated runs on 2 and 4 processes, JAX's on 8 devices and 2 processes, against one on the whole batch."""
 
 import json
 import os
@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
-from workloads import torch_processes
+from workloads import jax_distributed, torch_processes
 from workloads.torch_processes import CASES, ENGINES, errors, launch, runs
 
 BOUND = 1e-12
@@ -51,7 +53,7 @@ def rows(figures: dict[str, dict[str, float]]) -> list[list[str]]:
 
 
 def jax_figures() -> dict[str, dict[str, float]]:
-    """Return the errors on meshes of eight devices, which a program of its own has; what a device does."""
+    """Return the errors on eight devices and on two processes, and what one of eight devices does."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "workloads.jax_meshes"]
@@ -62,6 +64,15 @@ def jax_figures() -> dict[str, dict[str, float]]:
     figures = {case: {each: found[case][name] for each, name in names.items()} for case in found}
     for case, each in figures.items():
         each["bytes_per_step"] = sum(map(_bytes, found[case]["update"]))
+    with TemporaryDirectory() as folder:
+        parts = jax_distributed.launch(2, Path(folder))
+    if not all(part.pop("orbax") for part in parts):
+        message = "orbax gave back another state than it was given"
+        raise AssertionError(message)
+    for case in parts[0]:
+        worst = {name: max(part[case][name] for part in parts) for name in JUDGED}
+        moved = max(sum(map(_bytes, part[case]["update"])) for part in parts)
+        figures[f"{case}, 2 processes"] = worst | {"bytes_per_step": moved}
     return {**figures, "operations over a plain step's, rows .5": work}
 
 

@@ -28,6 +28,8 @@ import optax  # noqa: E402
 from jax.experimental import multihost_utils  # noqa: E402
 from jax.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402
 
+from workloads.jax_meshes import collectives  # noqa: E402
+
 STEPS = 3
 TX = optax.adam(0.05)
 
@@ -56,8 +58,8 @@ def begun() -> dict[str, np.ndarray]:
 
 
 def train(spread: Any, place: Any, estimator: str, options: dict[str, Any]) -> Any:
-    """Take steps; return parameters, the optimizer's state, the last summary, and scores with weights."""
-    update = lai_jax.curated_update(apply, loss, TX, estimator=estimator, **options)
+    """Return parameters, optimizer state, summary, scores and weights of some steps, and the last step."""
+    update: Any = lai_jax.curated_update(apply, loss, TX, estimator=estimator, **options)
 
     @jax.jit
     def summed(params: Any, inputs: Any, targets: Any) -> Any:
@@ -65,13 +67,14 @@ def train(spread: Any, place: Any, estimator: str, options: dict[str, Any]) -> A
 
     params = place(begun())
     opt = TX.init(params)
-    found = []
+    scores, weights = [], []
     for step in range(STEPS):
-        summary = summed(params, *spread(drawn(16, 1)))
-        params, opt, report = update(params, opt, summary, *spread(drawn(24, 10 + step)))
-        weights, _ = lai_jax.score(apply, params, loss, summary, *spread(drawn(24, 50)), estimator=estimator)
-        found += [report.scores, report.weights, weights]
-    return params, opt, summary, found
+        given = params, opt, summed(params, *spread(drawn(16, 1))), *spread(drawn(24, 10 + step))
+        params, opt, report = update(*given)
+        own, _ = lai_jax.score(apply, params, loss, given[2], *spread(drawn(24, 50)), estimator=estimator)
+        scores.append(report.scores)
+        weights += [report.weights, own]
+    return params, opt, given[2], scores, weights, functools.partial(update.lower, *given)
 
 
 def whole(tree: Any) -> list[np.ndarray]:
@@ -79,11 +82,11 @@ def whole(tree: Any) -> list[np.ndarray]:
     return [np.asarray(multihost_utils.process_allgather(leaf, tiled=True)) for leaf in jax.tree.leaves(tree)]
 
 
-def largest(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """Return the largest error over the largest entry."""
+def largest(found: Any, expected: Any) -> float:
+    """Return the largest error over the largest entry, of arrays on several processes beside one's."""
     return max(
-        float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-300))
-        for one, other in zip(found, expected, strict=True)
+        float(np.abs(one - np.asarray(other)).max() / max(np.abs(np.asarray(other)).max(), 1e-300))
+        for one, other in zip(whole(found), jax.tree.leaves(expected), strict=True)
     )
 
 
@@ -102,15 +105,20 @@ def over_processes(kind: AxisType) -> tuple[Any, Any, Any]:
     return split, spread, place
 
 
-def compared(kind: AxisType, estimator: str, rows: float | None) -> float:
-    """Train on all processes and on one device; return how far apart they are."""
+def compared(kind: AxisType, estimator: str, rows: float | None) -> dict[str, Any]:
+    """Train on all processes and on one device; return how far apart they are, and what a step moves."""
     split, spread, place = over_processes(kind)
     options: dict[str, Any] = {"rows": rows}
     told = {"sharding": split} if rows is not None and kind is AxisType.Auto else {}
-    params, _, _, found = train(spread, place, estimator, options | told)
+    params, _, _, scores, weights, last = train(spread, place, estimator, options | told)
     here = functools.partial(jax.tree.map, jnp.asarray)
-    expected, _, _, known = train(here, here, estimator, options)
-    return largest(whole([params, found]), [np.asarray(leaf) for leaf in jax.tree.leaves([expected, known])])
+    expected = train(here, here, estimator, options)
+    return {
+        "parameters": largest(params, expected[0]),
+        "scores": largest(scores, expected[3]),
+        "weights": largest(weights, expected[4]),
+        "update": collectives(last().compile()),
+    }
 
 
 def kept_and_taken_up(folder: Path) -> bool:
@@ -118,7 +126,7 @@ def kept_and_taken_up(folder: Path) -> bool:
     import orbax.checkpoint as ocp
 
     _, spread, place = over_processes(AxisType.Auto)
-    params, opt, summary, _ = train(spread, place, "lai", {})
+    params, opt, summary, *_ = train(spread, place, "lai", {})
     state = {"params": params, "opt": opt, "summary": summary}
     with ocp.StandardCheckpointer() as keeper:
         keeper.save(folder / "state", state)

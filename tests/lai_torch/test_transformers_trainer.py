@@ -5,11 +5,20 @@ import math
 import lai_torch
 import pytest
 import torch
+from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from workloads.torch_processes import largest, launch
-from workloads.trainers import arguments, collate, cut_in_ways, language_model, sequences, stopped_and_resumed, train
+from workloads.trainers import (
+    arguments,
+    collate,
+    cut_in_ways,
+    language_model,
+    sequences,
+    stopped_and_resumed,
+    train,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 BOUND = 1e-12
@@ -173,3 +182,63 @@ def test_a_validation_set_that_is_not_there_is_refused(given, error, message, tm
         CuratedTrainer(
             language_model(), arguments(str(tmp_path)), eval_dataset={"clean": sequences(3, 2)}, **given
         )
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        ({}, {"compute_loss_func": lambda *_: None}, "compute_loss_func: expected None, got <function"),
+        ({"label_smoothing_factor": 0.1}, {}, r"label_smoothing_factor: expected 0, got 0\.1"),
+    ],
+)
+def test_losses_of_a_whole_batch_are_refused(settings, options, message, tmp_path):
+    """A step would train on the losses of its samples, and say nothing of these."""
+    with pytest.raises(ValueError, match=message):
+        CuratedTrainer(
+            language_model(), arguments(str(tmp_path), **settings), eval_dataset=sequences(3, 2), **options
+        )
+
+
+def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):
+    trainer = CuratedTrainer(
+        None,
+        arguments(str(tmp_path), max_steps=2, save_strategy="no"),
+        model_init=lambda: language_model(),  # which takes no trial
+        train_dataset=sequences(48, 1, noise=0.4),
+        eval_dataset=sequences(24, 2),
+        data_collator=collate,
+        groups="source",
+    )
+    runs = []
+    for _ in range(2):
+        trainer.train()
+        assert trainer.curator.model is trainer.model
+        assert trainer.curator.steps == 2
+        runs.append(torch.cat([each.detach().flatten() for each in trainer.model.parameters()]))
+    assert torch.equal(*runs)
+
+
+def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
+    def renamed(rows):
+        batch = collate(rows)
+        return batch | {"answers": batch.pop("labels")}
+
+    def loss(outputs, batch):
+        return next_token_losses(outputs, {"labels": batch["answers"]})
+
+    def trainer(**options):
+        return CuratedTrainer(
+            language_model(),
+            arguments(str(tmp_path), max_steps=1, save_strategy="no", label_names=["answers"]),
+            train_dataset=sequences(24, 1, noise=0.4),
+            eval_dataset=sequences(24, 2),
+            data_collator=renamed,
+            groups="source",
+            **options,
+        )
+
+    curated = trainer(sample_loss=loss)
+    curated.train()
+    assert curated.curator.validation[0].keys() == {"input_ids", "attention_mask"}
+    with pytest.raises(ValueError, match="batch: expected an entry 'labels', got"):
+        trainer().train()

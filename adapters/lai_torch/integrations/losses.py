@@ -24,7 +24,7 @@ def next_token_losses(outputs: Any, batch: Any) -> Tensor:
     Tensor
         `(n,)`; 0 for a sequence without a labelled token.
     """
-    following = pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)
+    following = pad(_labels(batch)[:, 1:], (0, 1), value=IGNORED)
     logits = outputs.logits
     # flat logits: the loss of transposed ones, or of a slice, takes two to five times as long
     losses = cross_entropy(logits.flatten(0, 1), following.flatten(), reduction="none", ignore_index=IGNORED)
@@ -46,4 +46,16 @@ def classification_losses(outputs: Any, batch: Any) -> Tensor:
     Tensor
         `(n,)`.
     """
-    return cross_entropy(outputs.logits, batch["labels"], reduction="none")
+    return cross_entropy(outputs.logits, _labels(batch), reduction="none")
+
+
+def _labels(batch: Any) -> Tensor:
+    """Return the labels, or say how to use others."""
+    if "labels" in batch:
+        found: Tensor = batch["labels"]
+        return found
+    msg = (
+        f"batch: expected an entry 'labels', got {sorted(batch)}; have the collator make one, or pass a "
+        "function sample_loss(outputs, batch) -> (n,) that reads another"
+    )
+    raise ValueError(msg)

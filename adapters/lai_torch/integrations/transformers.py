@@ -9,15 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, __version__
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-)
 from transformers.trainer_utils import get_last_checkpoint
 
 from lai_torch.curator import Curator
+from lai_torch.integrations._given import check_losses, usual_loss, validation_set
 from lai_torch.integrations.log import Log
-from lai_torch.integrations.losses import classification_losses, next_token_losses
 from lai_torch.integrations.rows import kept_rows
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -25,10 +21,6 @@ if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be
     raise ImportError(_message)
 
 WEIGHTS, FILE = "curation_weights", "curation.pt"
-LOSSES = (
-    (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, next_token_losses),
-    (MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, classification_losses),
-)
 
 
 class Curated:
@@ -61,23 +53,26 @@ class Curated:
     ) -> None:
         super().__init__(*arguments, **options)
         trainer: Any = self
-        self.sample_loss = sample_loss or _usual_loss(trainer.model)
+        check_losses(trainer)
+        self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, self.curation, self.shown = groups, dict(curation or {}), Log()
-        self._validation = _validation_set(trainer.eval_dataset, validation)
+        self._validation = validation_set(trainer.eval_dataset, validation)
         self._curator: Curator | None = None
         self._resumed: Path | None = None
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
-        trainer.add_callback(_Saving(self))
+        trainer.add_callback(_Keeping(self))
 
     @property
     def curator(self) -> Curator:
-        """The curator; made at the first step, when the model is where it will be trained."""
+        """The curator; made at a run's first step, when the model is where it will be trained."""
         if self._curator is None:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
             given = self._parts(trainer._prepare_inputs(known))[:2]
             self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
+            if self._resumed is not None:
+                self._curator.load_state_dict(torch.load(self._resumed, weights_only=True))
         return self._curator
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
@@ -130,9 +125,6 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        if self._resumed is not None:
-            curator.load_state_dict(torch.load(self._resumed, weights_only=True))
-            self._resumed = None
         parts = [self._parts(batch) for batch in batches]
         groups = None if self.groups is None else [group for _, _, group in parts]
         if groups is not None and any(group is None for group in groups):
@@ -216,7 +208,8 @@ class Curated:
         batch = dict(batch)
         groups = batch.pop(self.groups, None) if self.groups is not None else None
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
-        inputs = {name: value for name, value in batch.items() if encodes or name != "labels"}
+        labels = {"labels", *self.label_names}  # type: ignore[attr-defined]
+        inputs = {name: value for name, value in batch.items() if encodes or name not in labels}
         return inputs, batch, groups
 
 
@@ -224,11 +217,16 @@ class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
     """A Trainer that trains on the samples of each step that help its validation set; see `Curated`."""
 
 
-class _Saving(TrainerCallback):
-    """Writes the curator's state into every checkpoint, last: one that has it is whole."""
+class _Keeping(TrainerCallback):
+    """Makes each run have its own curator, and each checkpoint its state, last: one that has it is whole."""
 
     def __init__(self, trainer: Curated) -> None:
         self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Let go of an earlier run's curator: its model, wrapped or made anew, may be another one."""
+        del args, state, control
+        self.trainer._curator = None
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write it, on one process: it is the same on all."""
@@ -257,34 +255,3 @@ def without_autocast(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.forward = around  # type: ignore[assignment]
-
-
-def _usual_loss(model: Any) -> Any:
-    """Return the loss that a model of its kind is usually trained on."""
-    kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
-    for names, loss in LOSSES:
-        if kind in names.values() and getattr(model.config, "num_labels", 2) > 1:
-            return loss
-    msg = (
-        f"sample_loss: expected one for a {kind}, which is no language model that predicts the next token "
-        "and no classifier, got None; pass a function sample_loss(outputs, batch) -> (n,)"
-    )
-    raise ValueError(msg)
-
-
-def _validation_set(given: Any, chosen: Any) -> Any:
-    """Return the data set that samples are to help."""
-    if isinstance(chosen, str):
-        if not isinstance(given, Mapping) or chosen not in given:
-            names = sorted(given) if isinstance(given, Mapping) else type(given).__name__
-            msg = f"validation: expected the name of one of the eval_dataset's, {names}, got {chosen!r}"
-            raise ValueError(msg)
-        return given[chosen]
-    found = given if chosen is None else chosen
-    if found is None or isinstance(found, Mapping) or not hasattr(found, "__len__"):
-        msg = (
-            "validation: expected a data set with a length, the eval_dataset or the name of one of them, got "
-            f"{type(found).__name__}"
-        )
-        raise TypeError(msg)
-    return found
