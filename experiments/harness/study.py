@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -112,7 +113,7 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         found = []
         for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
-            path = folder / f"{unit.name}-{unit.seed}.json"
+            path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
             if not path.exists():
                 partial = path.with_suffix(".partial")
                 partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")

@@ -1,6 +1,7 @@
 """What the paper proposes and its kin, through `lai_torch.Curator`: what users call is what is measured."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import lai_torch
@@ -13,8 +14,10 @@ FORWARD = "a forward pass of batch and validation set"
 BACKWARD = "a pass forward and back of batch and validation set"
 
 
-def curated(estimator: Any, *, warm: float = 0.0, floor: float = 0.0, **options: Any) -> Any:
-    """Return the start of a curator's run that keeps the samples with a positive score.
+def curated(
+    estimator: Any, *, warm: float = 0.0, floor: float = 0.0, policy: Any = lai.keep_positive, **options: Any
+) -> Any:
+    """Return the start of a curator's run that keeps the samples with a positive score, or as a policy says.
 
     It begins after a share `warm` of the epochs, and keeps a share `floor` of each class at least.
     """
@@ -26,7 +29,7 @@ def curated(estimator: Any, *, warm: float = 0.0, floor: float = 0.0, **options:
             run.optimizer,
             run.task.validation,
             estimator=estimator,
-            policy=lai_torch.GroupFloor(floor, lai.keep_positive) if floor else lai.keep_positive,
+            policy=lai_torch.GroupFloor(floor, policy) if floor else policy,
             warmup=round(warm * run.task.epochs) * run.steps,
             **options,
         )
@@ -51,6 +54,7 @@ for name, costs, estimator, options in (
     ("midpoint", BACKWARD + ", twice", "midpoint", {}),
     ("Ghost, refresh 8", BACKWARD + " every 8 steps", "ghost", {"refresh": 8}),
     ("LAI, refresh 8", FORWARD + " every 8 steps", "lai", {"refresh": 8}),
+    ("LAI, best half", FORWARD, "lai", {"policy": partial(lai.keep_top, fraction=0.5)}),
     ("LAI, half of each class", FORWARD, "lai", {"floor": 0.5}),
     ("LAI, after a warm-up", FORWARD + " in two fifths of the steps", "lai", {"warm": 0.6}),
     ("Ghost, after a warm-up", BACKWARD + " in two fifths of the steps", "ghost", {"warm": 0.6}),

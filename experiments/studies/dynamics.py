@@ -30,12 +30,7 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and way to train."""
-    names = {name: name.replace(", ", "-").replace(" ", "-") for name in RUNS}
-    return [
-        Unit(names[name], seed, partial(_run, name, seed, config))
-        for seed in config["seeds"]
-        for name in RUNS
-    ]
+    return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
 def history(name: str, seed: int, config: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

@@ -3,27 +3,25 @@
 from functools import partial
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from experiments.data import archives, prose
-from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
-from experiments.methods import train
+from experiments.harness.study import Study, Unit
+from experiments.studies import trainings
 from experiments.studies.pretrained import fine_tuning
+from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
-NULL, ORACLE, STOPPED = "plain", "right labels only", "plain, stopped early"
 PRINTED = "LAI, after a warm-up"
 CURATED = (
     PRINTED,
     "Ghost, after a warm-up",
     "LAI",
     "Ghost",
+    "LAI, best half",
     "LAI, half of each class",
     "LAI, warm-up and half of each class",
 )
 METHODS = (
-    NULL, ORACLE, "validation only", "training + validation", "random", "small loss", "RHO-loss", *CURATED,
+    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random", "small loss", "RHO-loss", *CURATED,
 )  # fmt: skip
 MAIN = "GPT, clean"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -48,25 +46,11 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
-    return [
-        Unit(
-            f"{setting}-{name}".replace(", ", "-").replace(" ", "_").replace("%", ""),
-            seed,
-            partial(_run, name, setting, seed, config),
-        )
-        for seed in config["seeds"]
-        for setting in config["settings"]
-        for name in METHODS
-    ]
-
-
-def _run(name: str, setting: str, seed: int, config: dict[str, Any]) -> Found:
-    options = SETTINGS[setting] | {key: config[key] for key in ("epochs", "training", "reading")}
-    metrics = train(name, fine_tuning(seed, **options), seed).metrics()
-    found = {name: {f"{setting}: {metric}": value for metric, value in metrics.items()}}
-    if name == NULL:
-        found[STOPPED] = {f"{setting}: accuracy": metrics["stopped early"]}
-    return found
+    sizes = {key: config[key] for key in ("epochs", "training", "reading")}
+    return trainings.units(
+        config["seeds"],
+        {name: (METHODS, partial(fine_tuning, **SETTINGS[name], **sizes)) for name in config["settings"]},
+    )
 
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
@@ -94,7 +78,9 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
             (PRINTED, STOPPED),
             (PRINTED, "training + validation"),
             (PRINTED, "Ghost, after a warm-up"),
+            (PRINTED, "validation batch mixed in"),
             ("LAI", NULL),
+            ("LAI, best half", "LAI"),
             ("LAI, half of each class", "LAI"),
             ("LAI, warm-up and half of each class", NULL),
         ):
@@ -107,15 +93,6 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     return found
 
 
-def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw accuracy in the main setting, best first."""
-    rows = {name: of[f"{MAIN}: accuracy"] for name, of in record["methods"].items()}
-    figure, (axes,) = pictures.figure(height=3.8)
-    pictures.intervals(axes, dict(sorted(rows.items(), key=lambda row: -row[1]["mean"])))
-    pictures.label(axes, xlabel="test accuracy, after equal steps")
-    return {"accuracy": figure}
-
-
 STUDY = Study(
     name="finetuning",
     title="Fine-tuning",
@@ -125,11 +102,11 @@ small BERT that has learnt to tell hidden ones, each with a new prediction layer
 modules is a piece of 32 characters (960 training, 100 clean validation, 1,000 test pieces, Adam)? The BERT
 also reads film reviews by words: did people like the film? As printed, training is plain for three epochs
 of five, then curated.""",
-    picture="Test accuracy by method, best first.",
+    picture="Test accuracy by method, best first, with what each costs in plain trainings.",
     config=config,
     units=units,
     claims=claims,
-    pictures=draw,
+    pictures=partial(trainings.best_first, setting=MAIN, height=3.8),
     null=NULL,
     oracle=ORACLE,
     columns={

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from experiments.data import archives
-from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Found, Study, Unit
-from experiments.methods import Task, train
-from experiments.studies import tasks
+from experiments.harness.study import Study, Unit
+from experiments.studies import tasks, trainings
+from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
-NULL, ORACLE, STOPPED = "plain", "right labels only", "plain, stopped early"
 CORE = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
     "small loss", "loss below the validation's", "RHO-loss", "guide agrees", "Ghost", "LAI",
@@ -41,26 +37,11 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
-    found = []
-    for seed in config["seeds"]:
-        for setting in config["settings"]:
-            methods, make, options = SETTINGS[setting]
-            task = partial(make, seed, epochs=config["epochs"][make.__name__], **options)
-            for name in methods:
-                place = f"{setting}-{name}".replace(" ", "_").replace("%", "")
-                found.append(Unit(place, seed, partial(_run, name, task, seed, setting)))
-    return found
-
-
-def _run(name: str, task: Any, seed: int, setting: str) -> Found:
-    made: Task = task()
-    outcome = train(name, made, seed)
-    metrics = outcome.metrics()
-    found = {name: {f"{setting}: {metric}": value for metric, value in metrics.items()}}
-    if name == NULL:
-        cost = 1.0 + outcome.checks / outcome.plain_operations
-        found[STOPPED] = {f"{setting}: accuracy": metrics["stopped early"], f"{setting}: cost": cost}
-    return found
+    settings = {}
+    for name in config["settings"]:
+        methods, make, options = SETTINGS[name]
+        settings[name] = methods, partial(make, epochs=config["epochs"][make.__name__], **options)
+    return trainings.units(config["seeds"], settings)
 
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
@@ -89,20 +70,6 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     return found
 
 
-def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw accuracy in the main setting, best first, each method with its cost."""
-    rows = {
-        name: [metrics[f"{MAIN}: {key}"] for key in ("accuracy", "cost")]
-        for name, metrics in record["methods"].items()
-    }
-    names = sorted(rows, key=lambda name: -rows[name][0]["mean"])
-    figure, (axes,) = pictures.figure(height=5.0)
-    written = [f"{name} (cost {rows[name][1]['mean']:.1f})" for name in names]
-    pictures.intervals(axes, {name: rows[name][0] for name in names}, written)
-    pictures.label(axes, xlabel="test accuracy; in brackets the cost in plain trainings")
-    return {"accuracy": figure}
-
-
 STUDY = Study(
     name="noisy-labels",
     title="Wrong labels",
@@ -117,7 +84,7 @@ what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
     config=config,
     units=units,
     claims=claims,
-    pictures=draw,
+    pictures=partial(trainings.best_first, setting=MAIN, height=5.0),
     null=NULL,
     oracle=ORACLE,
     columns={

@@ -48,13 +48,7 @@ def config(size: str) -> dict[str, Any]:
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and method."""
     return [
-        Unit(
-            name.replace(", ", "-").replace(" ", "_").replace("%", ""),
-            seed,
-            partial(_run, name, seed, config),
-        )
-        for seed in config["seeds"]
-        for name in METHODS
+        Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS
     ]
 
 
