@@ -70,4 +70,4 @@ def judged(
 
 def _digits(value: Any) -> float:
     """Round to seven digits: more would differ from machine to machine."""
-    return float(f"{float(value):.7g}")
+    return float(f"{float(value):.7g}") + 0.0  # no negative zero

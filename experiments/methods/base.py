@@ -108,6 +108,15 @@ class Run:
             descend(self.model, self.optimizer, (inputs, labels), weights[kept])
         return weights
 
+    def train_on(self, kept: Tensor) -> Step:
+        """Return a step that trains on those rows of a batch that are kept, `(n,)` of zeros and ones."""
+
+        def step(rows: Tensor) -> Tensor:
+            chosen = kept[rows].float()
+            return self.update(rows, chosen / chosen.sum().clamp(min=1.0))
+
+        return step
+
     def trained(self, batch: Batch, *, seed: int, steps: int) -> nn.Module:
         """Return another network, trained on a small set as a whole; its operations count."""
         model, optimizer = self.another(seed)

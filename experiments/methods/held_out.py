@@ -37,10 +37,5 @@ def agreement(run: Run) -> Step:
     """Keep the samples whose label is what a guide trained on the validation set says."""
     guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
     with run.meter.all(), torch.no_grad():
-        agrees = (guide(run.inputs).argmax(1) == run.labels).float()
-
-    def step(rows: Tensor) -> Tensor:
-        kept = agrees[rows]
-        return run.update(rows, kept / kept.sum().clamp(min=1.0))
-
-    return step
+        agrees = guide(run.inputs).argmax(1) == run.labels
+    return run.train_on(agrees)

@@ -17,11 +17,12 @@ from experiments.data import prose
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
+from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS
 from experiments.noisy_labels.data import noisy_digits
 from experiments.studies import figure_one
 from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
-from experiments.studies.steps import Batch, Game, agreement, sample_gradients
+from experiments.studies.steps import Batch, Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
 CONTEXT = 32

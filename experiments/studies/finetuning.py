@@ -1,5 +1,6 @@
 """Fine-tuning (the paper's Table 2): a language model with a prediction layer, curated after a warm-up."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,14 +22,16 @@ CURATED = (
     "LAI, warm-up and half of each class",
 )
 METHODS = (
-    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random", "small loss", "RHO-loss", *CURATED,
+    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
+    "small loss", "RHO-loss", *CURATED,
 )  # fmt: skip
+FEW = tuple(name for name in METHODS if name not in ("validation only", "small loss", "RHO-loss", "Ghost"))
+"""What the claims need."""
 MAIN = "GPT, clean"
-SETTINGS: dict[str, dict[str, Any]] = {
-    MAIN: {"text": "source code", "causal": True, "share": 0.0},
-    "GPT, 40% wrong": {"text": "source code", "causal": True, "share": 0.4},
-    "BERT, clean": {"text": "source code", "causal": False, "share": 0.0},
-    "BERT, film reviews, clean": {"text": "film reviews", "causal": False, "share": 0.0},
+SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    MAIN: (METHODS, {"text": "source code", "causal": True, "share": 0.0}),
+    "GPT, 40% wrong": (METHODS, {"text": "source code", "causal": True, "share": 0.4}),
+    "BERT, film reviews": (FEW, {"text": "film reviews", "causal": False, "share": 0.0}),
 }
 
 
@@ -38,10 +41,10 @@ def config(size: str) -> dict[str, Any]:
         return {"seeds": [0, 1], "epochs": 2, "training": 128, "reading": 5, "settings": [MAIN]}
     held = [
         name
-        for name, options in SETTINGS.items()
+        for name, (_, options) in SETTINGS.items()
         if options["text"] != "film reviews" or archives.fetched("vaderSentiment")
     ]
-    return {"seeds": list(range(5)), "epochs": 5, "training": 960, "reading": 300, "settings": held}
+    return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": held}
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
@@ -49,7 +52,11 @@ def units(config: dict[str, Any]) -> list[Unit]:
     sizes = {key: config[key] for key in ("epochs", "training", "reading")}
     return trainings.units(
         config["seeds"],
-        {name: (METHODS, partial(fine_tuning, **SETTINGS[name], **sizes)) for name in config["settings"]},
+        {
+            name: (methods, partial(fine_tuning, **options, **sizes))
+            for name, (methods, options) in SETTINGS.items()
+            if name in config["settings"]
+        },
     )
 
 
@@ -98,10 +105,9 @@ STUDY = Study(
     title="Fine-tuning",
     about="Table 2",
     setting="""A small GPT that has learnt to tell the next character of Python's language reference, and a
-small BERT that has learnt to tell hidden ones, each with a new prediction layer: of which of two library
-modules is a piece of 32 characters (960 training, 100 clean validation, 1,000 test pieces, Adam)? The BERT
-also reads film reviews by words: did people like the film? As printed, training is plain for three epochs
-of five, then curated.""",
+small BERT that has learnt to tell hidden words of film reviews, each with a new prediction layer: of which
+of two library modules is a piece of 32 characters, did people like the film (640 training, 100 clean
+validation, 1,000 test pieces, Adam)? As printed, training is plain for three epochs of five, then curated.""",
     picture="Test accuracy by method, best first, with what each costs in plain trainings.",
     config=config,
     units=units,
@@ -116,8 +122,7 @@ of five, then curated.""",
         f"{MAIN}: kept": "kept",
         f"{MAIN}: cost": "cost",
         "GPT, 40% wrong: accuracy": "GPT, 40% wrong",
-        "BERT, clean: accuracy": "BERT, clean",
-        "BERT, film reviews, clean: accuracy": "BERT, film reviews",
+        "BERT, film reviews: accuracy": "BERT, film reviews",
     },
     data={"prose": prose.digest},
 )

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call
 
-Batch = tuple[Tensor, Tensor]
+from experiments.methods.attribution import sample_gradients
+from experiments.methods.base import Batch
 
 
 class Game:
@@ -85,16 +85,6 @@ class Game:
     @property
     def _kind(self) -> torch.dtype:
         return next(iter(self.point.values())).dtype
-
-
-def sample_gradients(model: nn.Module, loss: Callable[..., Tensor], batch: Batch) -> dict[str, Tensor]:
-    """Return each sample's gradient of each parameter, `(n, ...)`."""
-    point = {name: value.detach() for name, value in model.named_parameters()}
-
-    def one(at: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Any:
-        return loss(functional_call(model, at, (inputs[None],)), targets[None])[0]
-
-    return vmap(grad(one), in_dims=(None, 0, 0))(point, *batch)
 
 
 def agreement(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:

@@ -112,6 +112,27 @@ def test_lowest_keeps_at_least_one():
     assert lowest(torch.tensor([3.0, 1.0, 2.0]), 0.1).tolist() == [0.0, 1.0, 0.0]
 
 
+def test_an_image_invites_its_own_mistakes():
+    options = {"noise": "instance", "share": 0.4, "held": 50, "epochs": 1}
+    right = tasks.digits(0, **options | {"noise": "symmetric", "share": 0.0}).training[1].numpy()
+    given = tasks.digits(0, **options)
+    labels, wrong = given.training[1].numpy(), given.wrong.numpy().astype(bool)
+    assert np.array_equal(labels != right, wrong)
+    assert wrong.mean() == pytest.approx(0.4, abs=0.05)
+    most = max((labels[(right == k) & wrong] == c).mean() for k in range(10) for c in range(10))
+    assert most > 0.4  # of nine wrong classes, a random one would be taken one time in nine
+    images = np.eye(3, dtype=np.float32)[[0, 1] * 500]  # two images of one class
+    taken = tasks.mistaken(images, np.zeros(1000, int) + 2, 0.5, np.random.default_rng(0))
+    assert abs((taken[::2] == 0).mean() - (taken[1::2] == 0).mean()) > 0.1
+
+
+def test_validation_labels_are_wrong_where_they_shall_be():
+    options = {"noise": "symmetric", "share": 0.4, "held": 200, "epochs": 1}
+    right, given = tasks.digits(0, **options), tasks.digits(0, **options, held_wrong=0.4)
+    assert (right.validation[1] != given.validation[1]).float().mean() == pytest.approx(0.4)
+    assert torch.equal(right.training[1], given.training[1])
+
+
 def test_digits_are_confused_as_their_map_says():
     right, given = (
         tasks.digits(0, noise=noise, share=share, held=50, epochs=1)

@@ -1,0 +1,138 @@
+"""Two rounds: train on everything, score every sample once, drop, and train again; both rounds are counted.
+
+The first round is plain training, and the network that scores is the one with the highest validation accuracy
+on the way: past it, it has learnt the wrong labels. What has a positive score is kept.
+"""
+
+import copy
+from collections.abc import Callable
+
+import lai_torch
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from experiments.methods.attribution import (
+    confident_class,
+    curvature_product,
+    last_layer,
+    linear,
+    mean_of_inverses,
+    neighbour_values,
+    sample_gradients,
+    series,
+)
+from experiments.methods.base import LOSS, METHODS, Method, Run, Step, accuracy
+from lai_core import influence
+
+Score = Callable[[Run], Tensor]
+DAMPING = 0.01
+"""Of the mean training loss's curvature."""
+
+
+def static(name: str, *, sees: str, costs: str) -> Callable[[Score], Score]:
+    """Enter a method that keeps the samples with a positive score."""
+
+    def enter(score: Score) -> Score:
+        def start(run: Run) -> Step:
+            with run.meter.all():
+                kept = score(run) > 0
+            return run.train_on(kept)
+
+        METHODS[name] = Method(name, sees, costs, start)
+        return score
+
+    return enter
+
+
+def first_round(run: Run) -> tuple[nn.Module, list[nn.Module]]:
+    """Train on everything; return the network of the best validation accuracy, and each fifth epoch's."""
+    first = Run(run.task, run.seed + 700)
+    whole, best, highest, saved = torch.ones(len(run.labels)), first.model, -1.0, []
+    step = first.train_on(whole)
+    for epoch in range(run.task.epochs):
+        order = torch.randperm(len(run.labels), generator=first.generator)
+        for rows in order[: first.steps * run.task.batch].split(run.task.batch):
+            step(rows)
+        if (found := accuracy(first, run.task.validation)) > highest:
+            best, highest = copy.deepcopy(first.model), found
+        if epoch % 5 == 4:
+            saved.append(copy.deepcopy(first.model))
+    return best, saved or [best]
+
+
+ONCE = "a first training; one pass forward and back"
+
+
+@static("inner products (IP)", sees="the validation set", costs=ONCE)
+def inner_products(run: Run) -> Tensor:
+    """Score by the gradients' inner products with the summed validation gradient (Eq. 2)."""
+    return ghost(first_round(run)[0], run)
+
+
+@static("TracIn", sees="the validation set", costs=ONCE + " at each fifth epoch")
+def tracin(run: Run) -> Tensor:
+    """Add inner products up over checkpoints (Pruthi et al. 2020)."""
+    return torch.stack([ghost(model, run) for model in first_round(run)[1]]).sum(0)
+
+
+def ghost(model: nn.Module, run: Run) -> Tensor:
+    """Return the inner products of all parameters' gradients."""
+    parts = run.task.validation, (run.inputs, run.labels)
+    return lai.ghost_scores(*(lai_torch.trace(model, LOSS, *part, gradients="all") for part in parts))
+
+
+@static("explicit influence", sees="the validation set", costs=ONCE + "; a solve by a Hessian")
+def explicit(run: Run) -> Tensor:
+    """Score by the last layer's influence with its Hessian (Koh and Liang 2017): Eq. 1."""
+    model = first_round(run)[0]
+    parts = run.task.validation, (run.inputs, run.labels)
+    (held, _), (own, hessian) = (last_layer(model, part) for part in parts)
+    run.meter.apart += 2 * len(hessian) ** 3 // 3  # the solve, which is no product
+    return influence.removal_influence(held, own, hessian, damping=DAMPING * len(own))
+
+
+@static("LiSSA", sees="the validation set", costs=ONCE + "; 100 products with the curvature")
+def lissa(run: Run) -> Tensor:
+    """Score by influence of all layers, solved by a series (Agarwal et al. 2017)."""
+    model, own = first_round(run)[0], (run.inputs, run.labels)
+    held, gradients = (
+        torch.cat([each.flatten(1) for each in sample_gradients(model, LOSS, part).values()], 1)
+        for part in (run.task.validation, own)
+    )
+    solved = series(curvature_product(model, own), held.sum(0), damping=DAMPING, steps=100)
+    return (gradients @ solved[:, None]).squeeze(1)  # a product of matrices: those are counted
+
+
+@static("DataInf", sees="the validation set", costs=ONCE)
+def datainf(run: Run) -> Tensor:
+    """Score by a mean of inverses, not the inverse of a mean, a parameter at a time (Kwon et al. 2024)."""
+    model = first_round(run)[0]
+    held, own = (
+        sample_gradients(model, LOSS, part) for part in (run.task.validation, (run.inputs, run.labels))
+    )
+    total = torch.zeros(len(run.labels))
+    for name, each in own.items():
+        gradients = each.flatten(1)
+        damping = 0.1 * float(gradients.square().mean())
+        total += mean_of_inverses(held[name].sum(0).flatten(), gradients, damping=damping)
+    return total
+
+
+@static("KNN-Shapley", sees="the validation set", costs="distances of the inputs")
+def knn_shapley(run: Run) -> Tensor:
+    """Score by the exact Shapley value in a vote of the five nearest (Jia et al. 2019)."""
+    return neighbour_values((run.inputs, run.labels), run.task.validation, nearest=5).sum(0)
+
+
+@static("confident learning", sees="nothing", costs="five linear classifiers")
+def confident(run: Run) -> Tensor:
+    """Drop what classifiers that have not seen it confidently call something else (Northcutt et al. 2021)."""
+    fold = torch.randperm(len(run.labels), generator=run.generator) % 5
+    chance = torch.zeros(len(run.labels), int(run.labels.max()) + 1)
+    for each in range(5):
+        seen = fold != each
+        chance[~seen] = linear(run.inputs[seen], run.labels[seen], chance.shape[1])(
+            run.inputs[~seen]
+        ).softmax(1)
+    return (confident_class(chance, run.labels) == run.labels).float()
