@@ -96,7 +96,7 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
             ),
         }
         for one, other, paper in PAIRS:
-            if metric in methods[one] and metric in methods[other]:
+            if all(metric in methods.get(name, {}) for name in (one, other)):
                 claim = compared(methods, one, other, metric, paper=paper)
                 found[f"{setting}: {one} is above {other}"] = claim
     return found
