@@ -30,6 +30,12 @@ def scale() -> None:
 
 
 @main.command()
+def growth() -> None:
+    """Fit how a curated step's counts grow with batch, validation set, depth, width, length, vocabulary."""
+    _run("growth")
+
+
+@main.command()
 @click.argument("framework", type=FRAMEWORKS)
 def exactness(framework: str) -> None:
     """Compare Ghost with per-sample autograd, architecture by architecture."""
@@ -107,6 +113,7 @@ def everything() -> None:
     failed = []
     for module in (
         "scale",
+        "growth",
         "exactness_torch",
         "cost_torch",
         "routes_torch",

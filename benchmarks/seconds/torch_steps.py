@@ -37,7 +37,7 @@ def _ratios(build: Callable[[], Work], rounds: int) -> dict[str, dict[str, float
     work = build()
     work.model.train()
     steps, held = _steps(work)
-    counts = {name: _counts(work, step, held[name]) for name, step in steps.items()}
+    counts = {name: counts_of(work, step, held[name]) for name, step in steps.items()}
     timed = _timed(steps, rounds)
     plain = counts["plain"]
     found: dict[str, dict[str, float | None]] = {}
@@ -60,19 +60,7 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     held = {"plain": 0}
     coupled = any(isinstance(module, _BatchNorm) for module in work.model.modules())
     for name in PASSES[:1] if coupled else PASSES:
-        curator = lai_torch.Curator(
-            work.model,
-            work.loss,
-            work.optimizer(),
-            work.validation,
-            estimator=lai_torch.LAI(positions=work.positions),
-            policy=HALF,
-            refresh=CACHED,
-            backward=name,
-        )
-        steps[name] = lambda curator=curator: curator.step(*work.batch)
-        steps[name]()
-        held[name] = _bytes(curator._summaries._summary)
+        steps[name], held[name] = curated(work, name)
     own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other method's calls down
     hand = Hand(own, own.optimizer())
     steps["hand"] = hand.step
@@ -81,6 +69,22 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
         step()
         step()
     return steps, held
+
+
+def curated(work: Work, backward: str = "kept") -> tuple[Callable[[], Any], int]:
+    """Return a curated step, taken once, and the bytes of the validation summary that it goes on with."""
+    curator = lai_torch.Curator(
+        work.model,
+        work.loss,
+        work.optimizer(),
+        work.validation,
+        estimator=lai_torch.LAI(positions=work.positions),
+        policy=HALF,
+        refresh=CACHED,
+        backward=backward,
+    )
+    curator.step(*work.batch)
+    return lambda: curator.step(*work.batch), _bytes(curator._summaries._summary)
 
 
 def _bytes(tree: Any) -> int:
@@ -92,7 +96,7 @@ def _bytes(tree: Any) -> int:
     return sum(map(_bytes, tree)) if isinstance(tree, list | tuple) else 0
 
 
-def _counts(work: Work, step: Callable[[], Any], held: int) -> dict[str, float]:
+def counts_of(work: Work, step: Callable[[], Any], held: int) -> dict[str, float]:
     """Return what does not depend on the clock."""
     tracker = PeakBytes()
     with Operations() as counter, tracker:

@@ -6,7 +6,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import report
 from benchmarks.__main__ import main
+from benchmarks.growth import AXES, along, bounds
 from benchmarks.seconds.history import BASELINE, read, worse
 from benchmarks.seconds.torch_steps import measure
 
@@ -55,3 +57,10 @@ def test_the_smallest_models_step_counts_no_more_than_the_committed_one():
 @pytest.mark.slow
 def test_steps_that_launch_count_no_more_than_the_committed_ones():
     assert worse(read(BASELINE), measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
+
+
+def test_a_count_that_doubles_with_its_size_has_exponent_one():
+    chain, name, start = AXES["layers (MLP)"]
+    found = along(chain, name, start)
+    assert report.over(found, bounds("layers (MLP)")) == []
+    assert 0.8 < found["summary's bytes"] < 1.0  # a matrix for each layer, and what all share
