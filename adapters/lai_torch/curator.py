@@ -43,6 +43,7 @@ from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, own_stream, paired
 from lai_torch._model.batch import Loss, count
 from lai_torch._model.preserve import alone, evaluating
+from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, Kept, with_defaults
 from lai_torch.options.policies import Policy, applies, wants
 from lai_torch.report import Report
@@ -199,6 +200,7 @@ class Curator:
         self.estimator, self.warmup = estimator, warmup
         self.steps = self.skipped = self.dropped = 0
         chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
+        self._step = Step()
         self._scorer = scorer(model, loss, optimizer, estimator, generator)
         self._scorer.group, self._scorer.one_set = self._group, isinstance(self._validation.source, tuple)
         self._summaries = SummaryCache(
@@ -248,7 +250,7 @@ class Curator:
         Report
             Scores, weights, what was kept and dropped, the loss.
         """
-        with self._undo() as undo:
+        with self._step, self._undo() as undo:
             self._doubts.begin(later=False)
             with self._group.agreed():
                 updater = checked_updater(self._updater)
@@ -290,7 +292,7 @@ class Curator:
         tuple
             The weights `(n,)` with which to train, and the report.
         """
-        with self._undo():
+        with self._step, self._undo():
             self._doubts.begin(later=False)
             with self._group.agreed():
                 batch = paired(inputs, targets)
@@ -327,7 +329,7 @@ class Curator:
             The weights of each batch, which add up to the policy's sum over all of them, and the report on
             all of this process's rows, one batch behind the other.
         """
-        with self._undo():
+        with self._step, self._undo():
             self._doubts.begin(later=False)
             with self._group.agreed():
                 pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]

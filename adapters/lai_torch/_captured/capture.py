@@ -13,6 +13,7 @@ from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, tensors
 from lai_torch._model.preserve import preserved
+from lai_torch._model.walk import named_parameters
 
 Values = list[Any]
 _serial = itertools.count()
@@ -105,7 +106,7 @@ class Captured:
         def run(arguments: Values) -> Any:
             given = list(arguments)
             arguments.clear()
-            found, values = pair.run(given, dict(self.model.named_parameters()), self._inputs)
+            found, values = pair.run(given, named_parameters(self.model), self._inputs)
             self._last = pair, values
             return found
 

@@ -13,6 +13,7 @@ from lai_torch._curation.validation import Validation, moved
 from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.walk import forget
 
 
 class SummaryCache:
@@ -78,6 +79,7 @@ class SummaryCache:
     def _make(self, size: int) -> None:
         """Make a summary of the next draw; one that is of no use leaves the last in place, with a warning."""
         group = self.scorer.group
+        forget()  # a loader runs code of the user's
         with group.agreed():
             drawn = self.validation.draw()
             drawn = None if drawn is None else moved(drawn, self.model)

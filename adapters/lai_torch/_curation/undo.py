@@ -2,7 +2,8 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import Step, modules_of
 
+_BYTES, _FLAGS = attrgetter("nbytes"), attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN = {Tensor, nn.Parameter}
 BUDGET = 2**20
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps.
 
@@ -87,6 +90,8 @@ class Undo:
     def mark(self) -> None:
         """Remember the random streams, so that what the model and its gradients go through can be rewound."""
         self._streams, self._marked = Streams(self.modules), len(self._restores)
+        if Step.current is not None:
+            Step.current.streams = self._streams
 
     def rewind(self) -> None:
         """Put model, gradients and random streams back where they were at the mark; the block goes on."""
@@ -104,7 +109,7 @@ class Undo:
         held = [p for group in self.optimizer.param_groups for p in group["params"]]
         earlier = [] if begins else [(p, p.grad) for p in held if p.grad is not None]
         self._restores.append(lambda: _give_back(held, earlier))
-        self.optimizer.zero_grad(set_to_none=True)
+        clear(self.optimizer)
         return earlier
 
     def hold_parameters(self) -> None:
@@ -114,7 +119,7 @@ class Undo:
         states = {p: dict(state) for p, state in self.optimizer.state.items()}
         values = [value for state in states.values() for value in state.values()]
         tensors = [value for value in values if isinstance(value, Tensor)]
-        if sum(tensor.numel() * tensor.element_size() for tensor in (*stepped, *tensors)) > BUDGET:
+        if sum(map(_BYTES, (*stepped, *tensors))) > BUDGET:
             self._signals.hold()
             self._uncopied = True
             return
@@ -146,11 +151,11 @@ def _attributes(owner: Any) -> Callable[[], None]:
     return restore
 
 
-def _modules(modules: list[nn.Module]) -> Callable[[], None]:
-    saved = [(one, one.training, one._backward_hooks, one._backward_pre_hooks) for one in modules]
+def _modules(modules: Sequence[nn.Module]) -> Callable[[], None]:
+    saved = list(zip(modules, map(_FLAGS, modules), strict=True))
 
     def restore() -> None:
-        for module, flag, hooks, pre_hooks in saved:
+        for module, (flag, hooks, pre_hooks) in saved:
             module.training, module._backward_hooks, module._backward_pre_hooks = flag, hooks, pre_hooks
 
     return restore
@@ -168,9 +173,10 @@ def _modes() -> Callable[[], None]:
     return restore
 
 
-def _buffers(modules: list[nn.Module]) -> Callable[[], None]:
+def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:
     # a scripted module's table can only be walked by its items
-    held = [(module, name, buffer) for module in modules for name, buffer in module._buffers.items()]
+    tables = [(module, module._buffers) for module in modules if module._buffers]
+    held = [(module, name, buffer) for module, table in tables for name, buffer in table.items()]
     present = [buffer for _, _, buffer in held if buffer is not None]
     copies = _copies(present)
 
@@ -195,10 +201,20 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     with torch.no_grad():
         clone = getattr(torch, "_foreach_clone", None)
         # that call takes either DTensors alone or none
-        distributed = any(hasattr(tensor, "full_tensor") for tensor in tensors)
+        distributed = not _PLAIN.issuperset(map(type, tensors))
         if clone is None or distributed or not tensors:
             return [tensor.detach().clone() for tensor in tensors]
         return list(clone(tensors))
+
+
+def clear(optimizer: Any) -> None:
+    """Take every gradient away, as `optimizer.zero_grad()` does, whose profiling takes as long as a layer."""
+    if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad or "zero_grad" in vars(optimizer):
+        optimizer.zero_grad(set_to_none=True)
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
 
 
 class Signals:

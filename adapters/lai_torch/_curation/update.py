@@ -10,7 +10,7 @@ from torch import Tensor
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.undo import Undo
+from lai_torch._curation.undo import Undo, clear
 from lai_torch._model.finite import witness
 from lai_torch.report import weighted_loss
 
@@ -102,7 +102,7 @@ class Updater:
         if ends:
             updated = self.contributions > 0 and self._stepped(undo, seen)
             if not updated:
-                self.optimizer.zero_grad(set_to_none=True)
+                clear(self.optimizer)
             used = used and updated
             self.batches = self.contributions = 0
         weights = found.weights if used else torch.zeros_like(found.weights)

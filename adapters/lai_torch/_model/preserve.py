@@ -2,9 +2,11 @@
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from itertools import compress
+from operator import not_
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.snapshot import Streams, Tensors
-from lai_torch._model.walk import modules_of, set_training
+from lai_torch._model.walk import Step, modules_of, set_training
 
 ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
@@ -28,6 +30,7 @@ def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     @wraps(function)
     def held(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
         with ALONE:
+            Step.current = None  # an interrupted step may have left its own
             return function(*args, **options)
 
     return held
@@ -44,7 +47,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     """
     with ExitStack() as stack:
         modules, tensors = modules_of(model, loss), _tensors(model, loss)
-        streams = Streams(modules)
+        streams = _streams(modules)
         for kind in {"cpu"}.union(*(each.devices for each in tensors)):
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
@@ -60,9 +63,18 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         yield
 
 
+def _streams(modules: Sequence[nn.Module]) -> Streams:
+    """Return the random streams, those of the step if nothing can have drawn since."""
+    step = Step.current
+    if step is None or step.streams is None:
+        return Streams(modules)
+    found, step.streams = step.streams, None
+    return found
+
+
 def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:
     roots = [model, *([loss] if isinstance(loss, nn.Module) else ())]
-    return [Tensors(root, modules_of(root)) for root in roots]
+    return [Tensors(root) for root in roots]
 
 
 @contextmanager
@@ -101,29 +113,34 @@ def eager() -> Iterator[None]:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the body with every module in eval mode; put each module's own flag back."""
     modules = modules_of(model)
-    training = [module for module in modules if module.training]
-    others = [module for module in modules if not module.training]
+    flags = [module.training for module in modules]
+    training = list(compress(modules, flags))
     try:
         set_training(training, mode=False)
         yield
     finally:
         set_training(training, mode=True)
-        set_training([module for module in others if module.training], mode=False)
+        if not all(flags):
+            others = compress(modules, map(not_, flags))
+            set_training([module for module in others if module.training], mode=False)
 
 
 @contextmanager
-def _without_backward_hooks(modules: list[nn.Module]) -> Iterator[None]:
+def _without_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
-    every = [(module, module._backward_hooks, module._backward_pre_hooks) for module in modules]
-    hooked = [each for each in every if each[1] or each[2]]
-    bare = [each for each in every if not (each[1] or each[2])]
+    hooked = [
+        (module, module._backward_hooks, module._backward_pre_hooks)
+        for module in modules
+        if module._backward_hooks or module._backward_pre_hooks
+    ]
     for module, _, _ in hooked:
         module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
     try:
         yield
     finally:
+        for module in modules:  # what a forward pass put there
+            if module._backward_hooks or module._backward_pre_hooks:
+                module._backward_hooks.clear()
+                module._backward_pre_hooks.clear()
         for module, hooks, pre_hooks in hooked:
             module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
-        for _, hooks, pre_hooks in bare:  # what a forward pass put there
-            hooks.clear()
-            pre_hooks.clear()

@@ -1,13 +1,20 @@
 """What a forward pass may write, as it was before: buffers, parameters, random streams."""
 
+import ctypes
 import random
 import sys
+from collections.abc import Iterable
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from lai_torch._model.walk import held, modules_of
+
+_VERSION, _DEVICE = attrgetter("_version"), attrgetter("device")
 _WRITTEN: WeakKeyDictionary[nn.Module, dict[bool, set[int]]] = WeakKeyDictionary()
 """Of each model that ran before, in training and in eval mode: the tensors that its forward pass writes."""
 
@@ -21,32 +28,31 @@ class Tensors:
     back where they moved, as autograd counts or as the first pass has shown.
     """
 
-    def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module) -> None:
+        self.model, modules = model, modules_of(model)
         known, self.training = _WRITTEN.get(model, {}), model.training
         self.first = model.training not in known  # so is a pass within the first one
         self.written = known.get(model.training, set())
         self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
         self.copies: list[tuple[Tensor, Tensor, int]] = []
-        self.versions: list[tuple[Tensor, int]] = []
         for module in modules:
-            for name, tensor in module._buffers.items():
+            # a scripted module's table can only be walked by its items
+            for name, tensor in module._buffers.items() if module._buffers else ():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
                     self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
-            for tensor in module._parameters.values():
-                if tensor is None or type(tensor) is not nn.Parameter or tensor.layout != torch.strided:
-                    continue  # sharded ones belong to others; sparse ones can neither be compared nor filled
-                if self.first or id(tensor) in self.written:
-                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
-                else:
-                    self.versions.append((tensor, _version(tensor)))
+        self.watched = held(model).counted
+        if self.first or self.written:
+            written = [one for one in held(model).dense if self.first or id(one) in self.written]
+            self.copies += [(one, one.detach().clone(), _version(one)) for one in written]
+            self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
+        self.versions = list(map(_VERSION, self.watched))
 
     @property
     def devices(self) -> set[str]:
         """Return the kinds of devices that the tensors are on."""
-        watched = [tensor for tensor, _, _ in self.copies] + [tensor for tensor, _ in self.versions]
-        return {tensor.device.type for tensor in watched}
+        watched = [tensor for tensor, _, _ in self.copies]
+        return {device.type for device in {*map(_DEVICE, watched), *map(_DEVICE, self.watched)}}
 
     def restore(self) -> None:
         """Put back what was replaced, and the values of what was written.
@@ -66,15 +72,16 @@ class Tensors:
                 self.written.add(id(tensor))
             if id(tensor) in self.written or _version(tensor) != version:
                 _write(tensor, copy)
-        for tensor, version in self.versions:
-            if _version(tensor) != version:
-                self.written.add(id(tensor))
-                (name,) = (name for name, one in self.model.named_parameters() if one is tensor)
-                msg = (
-                    f"model: a forward pass wrote parameter {name!r}, as none before it did, so that its "
-                    "values from before are gone; keep in a buffer what forward writes"
-                )
-                raise ValueError(msg)
+        if list(map(_VERSION, self.watched)) != self.versions:
+            pairs = zip(self.watched, self.versions, strict=True)
+            written = [tensor for tensor, version in pairs if tensor._version != version]
+            self.written.update(map(id, written))
+            name = next(name for name, one in self.model.named_parameters() if one is written[0])
+            msg = (
+                f"model: a forward pass wrote parameter {name!r}, as none before it did, so that its "
+                "values from before are gone; keep in a buffer what forward writes"
+            )
+            raise ValueError(msg)
 
 
 def _same(tensor: Tensor, copy: Tensor) -> bool:
@@ -109,12 +116,19 @@ def _generators() -> set[type]:
 class Streams:
     """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
 
-    def __init__(self, modules: list[nn.Module]) -> None:
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        modules = list(modules)
         self.numpy = sys.modules.get("numpy")
-        parameters = (one for module in modules for one in module._parameters.values() if one is not None)
-        self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
+        self.cuda = []
+        if torch.cuda.is_initialized():
+            parameters = (one for module in modules for one in module._parameters.values() if one is not None)
+            self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
         kinds = _generators()
-        self.generators = [one for module in modules for one in vars(module).values() if type(one) in kinds]
+        attributes = list(map(vars, modules))
+        self.generators: list[torch.Generator] = []
+        if not kinds.isdisjoint(map(type, chain.from_iterable(each.values() for each in attributes))):
+            self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
+        self.memory = _numpy_memory(self.numpy)
         self.before = self._now()
 
     def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
@@ -135,10 +149,20 @@ class Streams:
         """Put the streams back where they were."""
         python, numbers, drawn, own = self.before
         random.setstate(python)
-        if self.numpy and numbers is not None:
+        # of two normal numbers that are drawn at once one may wait, and is then taken without a draw
+        unmoved = self.memory is not None and not numbers[3] and _numpy_memory(self.numpy) == self.memory
+        if self.numpy and not unmoved:
             self.numpy.random.set_state(numbers)
         torch.set_rng_state(drawn[0])
         for device, state in zip(self.cuda, drawn[1:], strict=True):
             torch.cuda.set_rng_state(state, device)
         for generator, state in zip(self.generators, own, strict=True):
             generator.set_state(state)
+
+
+def _numpy_memory(numpy: Any) -> bytes | None:
+    """Return numpy's global stream as it lies in memory: its own functions copy it number by number."""
+    stream: Any = getattr(getattr(numpy, "random", None), "get_bit_generator", lambda: None)()
+    if type(stream).__name__ != "MT19937":
+        return None
+    return ctypes.string_at(stream.ctypes.state_address, 625 * 4)  # its 624 words, and the place in them

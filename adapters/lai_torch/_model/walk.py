@@ -1,20 +1,152 @@
 """A model's modules, parameters and buffers, found in one walk: torch's generators take many times as long.
 
-What they find is looked up anew each time, for a model may change between any two steps.
+What they find is looked up anew for each step, for a model may change between any two; within one, once.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import is_
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 
-def modules_of(model: nn.Module, loss: Any = None) -> list[nn.Module]:
+class Held:
+    """What a model holds: to be read, not to be changed.
+
+    Attributes
+    ----------
+    modules
+        Of the model.
+    parameters, buffers
+        By name, each once.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        parameters: Mapping[str, nn.Parameter],
+        buffers: Mapping[str, Tensor],
+    ) -> None:
+        self.modules, self.parameters, self.buffers = modules, parameters, buffers
+        self._with: tuple[Held, Held] | None = None
+
+    @classmethod
+    def of(cls, root: nn.Module) -> "Held":
+        """Return what a module holds."""
+        pairs = named_modules(root)
+        tables = (_held(root, pairs, kind) for kind in ("parameters", "buffers"))
+        return cls([module for _, module in pairs], *tables)
+
+    def beside(self, loss: "Held") -> "Held":
+        """Return this and a loss's modules and parameters, which are called `loss.NAME`."""
+        if self._with is None or self._with[0] is not loss:
+            known = set(map(id, self.parameters.values()))
+            own = {f"loss.{name}": one for name, one in loss.parameters.items() if id(one) not in known}
+            both = Held([*self.modules, *loss.modules], {**self.parameters, **own}, self.buffers)
+            self._with = loss, both
+        return self._with[1]
+
+    @cached_property
+    def dense(self) -> Sequence[nn.Parameter]:
+        """Parameters that can be compared and filled: sharded ones belong to others."""
+        every = [one for module in self.modules for one in module._parameters.values()]
+        return [one for one in every if type(one) is nn.Parameter and one.layout == torch.strided]
+
+    @cached_property
+    def counted(self) -> Sequence[nn.Parameter]:
+        """Those whose writes autograd counts: not of those that were made in inference mode."""
+        return [one for one in self.dense if not one.is_inference()]
+
+    @cached_property
+    def kinds(self) -> Sequence[type]:
+        """The classes of what is named: a parameter that was not there yet becomes another's."""
+        return list(map(type, self.named[1]))
+
+    @cached_property
+    def named(self) -> tuple[list[str], list[Any]]:
+        """Names, and what they name."""
+        return [*self.parameters, *self.buffers], [*self.parameters.values(), *self.buffers.values()]
+
+    def is_same(self, other: "Held") -> bool:
+        """Say whether the same objects are held by the same names."""
+        return (
+            self.named[0] == other.named[0]
+            and len(self.modules) == len(other.modules)
+            and all(map(is_, self.modules, other.modules))
+            and all(map(is_, self.named[1], other.named[1]))
+            and self.kinds == other.kinds
+        )
+
+
+class Step:
+    """While it is entered each model is looked at once, or again after `forget`.
+
+    Attributes
+    ----------
+    last
+        What each model held when it was looked at last: it is the same object as long as that is the same,
+        so that what was made of it can be kept with it.
+    streams
+        The random streams as they still are, for whoever comes first to put them back.
+    """
+
+    current: ClassVar["Step | None"] = None
+
+    def __init__(self) -> None:
+        self.last: dict[int, Held] = {}
+        self.seen: set[int] = set()
+        self.streams: Any = None
+
+    def __enter__(self) -> None:
+        """Take nothing over from the last step."""
+        self.forget()
+        Step.current = self
+
+    def __exit__(self, *_: object) -> None:
+        """Look at everything anew from here on."""
+        Step.current, self.streams = None, None
+
+    def forget(self) -> None:
+        """Look at everything anew, for it may have changed."""
+        self.seen.clear()
+        self.streams = None
+
+
+def forget(*, whole: bool = False) -> None:
+    """Look at every model anew, within a step too, for it may have changed.
+
+    What was found is kept, to be taken up where it is still the same; not if it was `whole` parameters, which
+    take the memory of all processes' parts.
+    """
+    if Step.current is not None:
+        Step.current.forget()
+        if whole:
+            Step.current.last.clear()
+
+
+def held(model: nn.Module, loss: Any = None) -> Held:
+    """Return what a model holds, and a loss if it is a module."""
+    found = _found(model)
+    return found.beside(_found(loss)) if isinstance(loss, nn.Module) else found
+
+
+def _found(root: nn.Module) -> Held:
+    step, key = Step.current, id(root)
+    if step is None:
+        return Held.of(root)
+    if key not in step.seen:
+        found, before = Held.of(root), step.last.get(key)
+        if before is None or not before.is_same(found):
+            step.last[key] = found
+        step.seen.add(key)
+    return step.last[key]
+
+
+def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
     """Return the modules of a model, and those of a loss that is one."""
-    found = [module for _, module in named_modules(model)]
-    if isinstance(loss, nn.Module):
-        found += [module for _, module in named_modules(loss)]
-    return found
+    return held(model, loss).modules
 
 
 def named_modules(root: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -32,34 +164,31 @@ def named_modules(root: nn.Module) -> list[tuple[str, nn.Module]]:
         found.append((name, module))
         # a scripted module's table can only be walked by its items
         below = [(key, one) for key, one in module._modules.items() if one is not None]
-        dot = name + "." if name else ""
-        pending.extend((dot + key, one) for key, one in reversed(below))
+        if below:
+            dot = name + "." if name else ""
+            pending.extend((dot + key, one) for key, one in reversed(below))
     return found
 
 
-def named_parameters(model: nn.Module, loss: Any = None) -> dict[str, nn.Parameter]:
+def named_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
     """Return the parameters by name, each once; those of a loss that is a module too: `loss.NAME`."""
-    found = _held(model, "parameters")
-    if isinstance(loss, nn.Module):
-        known = set(map(id, found.values()))
-        own = _held(loss, "parameters").items()
-        found |= {f"loss.{name}": parameter for name, parameter in own if id(parameter) not in known}
-    return found
+    return held(model, loss).parameters
 
 
-def named_buffers(model: nn.Module) -> dict[str, Tensor]:
+def named_buffers(model: nn.Module) -> Mapping[str, Tensor]:
     """Return the buffers by name, each once."""
-    return _held(model, "buffers")
+    return held(model).buffers
 
 
-def _held(root: nn.Module, kind: str) -> dict[str, Any]:
+def _held(root: nn.Module, modules: Iterable[tuple[str, nn.Module]], kind: str) -> dict[str, Any]:
     """Return what the modules hold of a kind, as `named_parameters()` or `named_buffers()` does."""
     if getattr(type(root), f"named_{kind}") is not getattr(nn.Module, f"named_{kind}"):
         return dict(getattr(root, f"named_{kind}")())
     found: dict[str, Any] = {}
     seen: set[int] = set()
-    for prefix, module in named_modules(root):
-        for name, tensor in getattr(module, f"_{kind}").items():
+    table = f"_{kind}"
+    for prefix, module in modules:
+        for name, tensor in getattr(module, table).items():
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found[f"{prefix}.{name}" if prefix else name] = tensor

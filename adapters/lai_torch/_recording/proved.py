@@ -14,7 +14,7 @@ from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
 from lai_torch._recording.proving.last_layer import last_layer
@@ -33,6 +33,15 @@ def proved(task: Task, before: Known | None) -> Recording:
 
     Of another batch something may have been proved `before`.
     """
+    step, Step.current = Step.current, None  # a first forward pass may make what it needs
+    try:
+        return _proved(task, before)
+    finally:
+        Step.current = step
+        forget()
+
+
+def _proved(task: Task, before: Known | None) -> Recording:
     names = frozenset(named_parameters(task.model, task.loss))
     skipped: frozenset[str] = frozenset() if before is None else before.skipped
     while True:

@@ -4,8 +4,10 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +28,26 @@ def wants(policy: Policy) -> frozenset[str]:
     declared = getattr(policy, "wants", None)
     if declared is not None:
         return frozenset(declared)
-    try:
-        named = inspect.signature(policy).parameters
-    except ValueError:  # written in C
-        return frozenset()
     given = policy.keywords if isinstance(policy, functools.partial) else {}
-    return frozenset(name for name in SEEN if name in named and name not in given)
+    return frozenset(name for name in SEEN if name in _arguments(policy) and name not in given)
+
+
+_ARGUMENTS: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
+
+
+def _arguments(policy: Policy) -> frozenset[str]:
+    """Return the names of a policy's arguments, read once: that takes as long as a small policy."""
+    try:
+        return _ARGUMENTS[policy]
+    except (KeyError, TypeError):  # not every callable can be a key
+        pass
+    try:
+        found = frozenset(inspect.signature(policy).parameters)
+    except ValueError:  # written in C
+        found = frozenset()
+    with suppress(TypeError):
+        _ARGUMENTS[policy] = found
+    return found
 
 
 def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:

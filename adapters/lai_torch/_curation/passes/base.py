@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._model.batch import tensors
+from lai_torch._model.walk import modules_of
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,9 @@ def check_uncoupled(model: nn.Module, name: str) -> None:
 
 def coupling(model: nn.Module) -> str | None:
     """Return the name of a module that normalises over the batch; None if there is none."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
-            return name
-    return None
+    kind = nn.modules.batchnorm._BatchNorm
+    found = next((one for one in modules_of(model) if isinstance(one, kind) and one.training), None)
+    return None if found is None else next(name for name, one in model.named_modules() if one is found)
 
 
 def check_precision(inputs: Any, name: str) -> None:

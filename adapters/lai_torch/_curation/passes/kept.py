@@ -98,7 +98,7 @@ class KeptPass(Pass):
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
-        with self._autocasting(next(self.model.parameters()).device):
+        with self._autocasting():
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             if self.auxiliary is None:
@@ -127,5 +127,7 @@ class KeptPass(Pass):
             kept = kept[finite]
         return kept[:0], None
 
-    def _autocasting(self, device: torch.device) -> AbstractContextManager[Any]:
-        return nullcontext() if self.autocast is None else torch.autocast(device.type, self.autocast)
+    def _autocasting(self) -> AbstractContextManager[Any]:
+        if self.autocast is None:
+            return nullcontext()
+        return torch.autocast(next(self.model.parameters()).device.type, self.autocast)

@@ -24,6 +24,7 @@ from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
 from lai_torch._model.valid import Masks, Positions
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -184,7 +185,7 @@ class SelectivePass(Pass):
         if masked is not None and all(bool(torch.isfinite(one).all()) for one in masked.values()):
             _check_equal(found, masked)
             self.proved = True
-        parameters = dict(self.model.named_parameters())
+        parameters = named_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
@@ -193,7 +194,7 @@ class SelectivePass(Pass):
 
 def _check_unhooked(model: nn.Module) -> None:
     """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
-    for name, parameter in model.named_parameters():
+    for name, parameter in named_parameters(model).items():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             msg = (
                 f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "

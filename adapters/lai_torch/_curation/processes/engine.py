@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.processes.group import Agreed, Alone, Together
 from lai_torch._model.finite import all_finite
+from lai_torch._model.walk import forget
 
 SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
 """Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
@@ -142,6 +143,7 @@ class Engine:
             return
         modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
         self.reset()
+        forget()
         whole: dict[int, nn.Parameter] = {}
         held: list[tuple[dict[str, Any], str, Any]] = []
         hooks: list[tuple[nn.Module, str, Any]] = []
@@ -161,12 +163,14 @@ class Engine:
                         setattr(module, table, OrderedDict(kept))
             for parameters, name, parameter in held:
                 parameters[name] = whole[id(parameter)]
+            forget()
             yield
         finally:
             for parameters, name, parameter in held:
                 parameters[name] = parameter
             for module, table, registered in hooks:
                 setattr(module, table, registered)
+            forget(whole=True)
 
     def reset(self) -> None:
         """Leave every module with its own part: what runs forward alone keeps the root's whole."""

@@ -13,6 +13,7 @@ from torch import Tensor
 FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 KINDS = [*FLOATS, torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
 """Types of what is gathered, by their number."""
+_NOBODY = nullcontext()
 TOLD = "_on_every_process"
 """Attribute of errors that every process raises."""
 
@@ -61,7 +62,7 @@ class Alone:
 
     def agreed(self) -> AbstractContextManager[None]:
         """Run a block that communicates with nobody; raise on every process if it raised on one."""
-        return nullcontext()
+        return _NOBODY
 
 
 class Agreed(Alone):

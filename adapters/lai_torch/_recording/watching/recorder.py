@@ -7,6 +7,7 @@ the parameter itself, and shows in the end as a gradient that no use explains. S
 silent.
 """
 
+import functools
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -282,6 +283,7 @@ class Recorder(TorchFunctionMode, Origins):
             raise ValueError(msg)
 
 
+@functools.cache
 def opened(func: Any) -> Any:
     """Copy a Python function of torch so that it runs its body rather than hand itself to the mode."""
     globals_ = {**func.__globals__, "has_torch_function": lambda _: False}
