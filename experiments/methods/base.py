@@ -117,6 +117,12 @@ class Run:
 
         return step
 
+    def mix_in(self, count: int = 32) -> None:
+        """Step on so many validation samples, drawn at random."""
+        inputs, labels = self.task.validation
+        drawn = torch.randint(len(labels), (count,), generator=self.generator)
+        descend(self.model, self.optimizer, (inputs[drawn], labels[drawn]), torch.full((count,), 1 / count))
+
     def trained(self, batch: Batch, *, seed: int, steps: int) -> nn.Module:
         """Return another network, trained on a small set as a whole; its operations count."""
         model, optimizer = self.another(seed)
@@ -166,13 +172,23 @@ class Outcome:
     """Mean losses at the end, of the test and the validation set."""
     kept_of_each: list[list[float]] = field(default_factory=list)
 
+    def stopped(self) -> tuple[list[float], list[float]]:
+        """Return, had training ended after each epoch, the accuracy of the best network so far and the cost.
+
+        The best by validation accuracy; the cost, in plain trainings, holds the passes that find it.
+        """
+        best = [int(np.argmax(self.validation[: epoch + 1])) for epoch in range(len(self.test))]
+        share = [(epoch + 1) / len(self.test) for epoch in range(len(self.test))]
+        paid = [of + self.checks * part for of, part in zip(self.operations, share, strict=True)]
+        return [self.test[epoch] for epoch in best], [of / self.plain_operations for of in paid]
+
     def metrics(self) -> dict[str, float]:
         """Return the numbers of a record: accuracy at equal epochs, stopped early, and at plain's cost."""
         ratio = [count / self.plain_operations for count in self.operations]
         affordable = [i for i, of in enumerate(ratio) if of <= 1.0 + 1e-6]
         found = {
             "accuracy": self.test[-1],
-            "stopped early": self.test[int(np.argmax(self.validation))],
+            "stopped early": self.stopped()[0][-1],
             "at plain's cost": self.test[affordable[-1]] if affordable else 0.0,
             "cost": ratio[-1],
             "kept": self.kept,

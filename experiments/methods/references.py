@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from experiments.methods.base import Run, Step, descend, method
+from experiments.methods.base import Run, Step, method
 
 
 def _whole(run: Run) -> Step:
@@ -44,13 +44,11 @@ def both(run: Run) -> Step:
 @method("validation batch mixed in", sees="the validation set", costs="a step on 32 of its samples")
 def mixed_in(run: Run) -> Step:
     """After each step, another one on 32 validation samples drawn at random."""
-    inputs, labels = run.task.validation
     whole = _whole(run)
 
     def step(rows: Tensor) -> Tensor:
         weights = whole(rows)
-        drawn = torch.randint(len(labels), (32,), generator=run.generator)
-        descend(run.model, run.optimizer, (inputs[drawn], labels[drawn]), torch.full((32,), 1 / 32))
+        run.mix_in()
         return weights
 
     return step

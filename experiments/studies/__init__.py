@@ -1,8 +1,8 @@
 """One module a study; the registry of all of them."""
 
 from experiments.harness.study import Study
-from experiments.studies import cost, dynamics, fidelity, finetuning, noisy_labels, pretraining
+from experiments.studies import cost, dynamics, fidelity, finetuning, noisy_labels, pretraining, search
 
-ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics)
-"""That of the paper's sections 5 and 6."""
+ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search)
+"""That of the paper's sections 5 and 6; then what would make it win."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
