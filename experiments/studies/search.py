@@ -77,7 +77,7 @@ def multiplier(one: Outcome, other: Outcome) -> float:
 
 
 def chosen(methods: Methods, setting: str) -> str:
-    """Return the policy whose smallest mean multiplier over the opponents is largest on the choosing seeds."""
+    """Return the policy whose smallest mean multiplier over the opponents is largest where one chooses."""
 
     def worst(name: str) -> float:
         return min(methods[name][f"{CHOOSING}{setting}: over {other}"]["mean"] for other in OPPONENTS)
