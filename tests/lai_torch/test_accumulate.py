@@ -3,8 +3,10 @@
 import copy
 import functools
 
+import lai_torch
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import nn
 
 import lai_core as lai
@@ -112,3 +114,19 @@ def test_auto_mixes_its_ways_within_a_step():
     assert [report.backward for report in reports] == ["kept", "whole", "whole"]
     steps_by_hand(twin, batches, [report.weights for report in reports])
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+
+
+def test_an_optimizer_that_accelerate_has_switched_off_is_named():
+    """It would neither step nor clear gradients at every batch, and the curator would count steps."""
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, validation = network(), data(20)
+    prepared, optimizer = accelerator.prepare(model, sgd(model))
+    curator = lai_torch.Curator(prepared, LOSS, optimizer, validation)
+    before = copy.deepcopy(model.state_dict())
+    message = (
+        r"inside accelerator\.accumulate\(\), where it does not at every batch; .* Curator\(accumulate=\)"
+    )
+    with accelerator.accumulate(prepared), pytest.raises(ValueError, match=message):
+        curator.step(*data())
+    assert curator.steps == 0
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)

@@ -1,12 +1,13 @@
 """Curation in Lightning: automatic and manual optimization, processes and restarts are one run."""
 
 import lai_torch
+import lightning.pytorch as pl
 import pytest
 import torch
 from lai_torch.integrations.lightning import Curation
 
 from tests.lai_torch.support import LOSS, data
-from workloads.lightning_runs import cut_in_ways, rows_of, stopped_and_resumed, train
+from workloads.lightning_runs import Module, cut_in_ways, rows_of, stopped_and_resumed, train
 from workloads.torch_processes import VALIDATION, batch, largest, launch, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
@@ -59,3 +60,22 @@ def test_processes_that_are_resumed_are_the_same_bit_for_bit(whole, tmp_path):
 def test_an_objective_without_a_fit_is_refused():
     with pytest.raises(RuntimeError, match="expected to be a callback of the trainer that fits"):
         Curation(LOSS, data(5)).objective(data(4))
+
+
+def test_a_training_step_that_asks_for_no_objective_is_told(tmp_path):
+    class Forgetful(Module):
+        def training_step(self, given, index):
+            return LOSS(self.net(given[0]), given[1]).mean()
+
+    curation = Curation(LOSS, data(5), model=lambda module: module.net)
+    options = {
+        "accelerator": "cpu",
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_checkpointing": False,
+    }
+    trainer = pl.Trainer(max_epochs=1, callbacks=[curation], enable_model_summary=False, **options)
+    loader = torch.utils.data.DataLoader(rows_of(0, 1), batch_size=None)
+    with pytest.warns(UserWarning, match=r"return curation\.objective\(batch\) from training_step") as said:
+        trainer.fit(Forgetful(curation, 1), loader)
+    assert sum("objective" in str(each.message) for each in said) == 1

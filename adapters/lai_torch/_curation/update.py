@@ -88,6 +88,7 @@ class Updater:
 
         Where a gradient is not finite nothing is stepped.
         """
+        _check_steps(self.optimizer)
         earlier = undo.set_gradients_aside(begins=self.batches == 0)
         with self.engine.group.agreed():
             found = backward(weights, self.accumulate)
@@ -146,6 +147,17 @@ class Updater:
             elif finite:
                 self.optimizer.step()
         return finite
+
+
+def _check_steps(optimizer: Any) -> None:
+    """Raise where accelerate's own accumulation has switched the optimizer off."""
+    state = getattr(optimizer, "gradient_state", None)
+    if state is not None and not state.sync_gradients:
+        msg = (
+            "optimizer: expected one that steps, got one inside accelerator.accumulate(), where it does not "
+            "at every batch; leave that out, and pass Curator(accumulate=)"
+        )
+        raise ValueError(msg)
 
 
 def clip(gradients: list[Tensor], max_norm: float) -> None:

@@ -1,6 +1,7 @@
 """Curation in Lightning: a callback that owns the curator, and the loss that a training step returns."""
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ class Curation(Callback):
         self.loss, self.validation, self.model, self.options = loss, validation, model, options
         self.curator: Curator | None = None
         self.shown = Log()
-        self._processes = 1
+        self._processes, self._asked = 1, False
         self._state: dict[str, Any] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -103,6 +104,7 @@ class Curation(Callback):
         if self.curator is None:
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
+        self._asked = True
         pairs = [
             paired(*batch) if isinstance(batch, list | tuple) else paired(batch, None) for batch in batches
         ]
@@ -127,6 +129,13 @@ class Curation(Callback):
             Lightning's.
         """
         del trainer
+        if not self._asked:
+            self._asked = True  # this is said once
+            warnings.warn(
+                "Curation: the first training step did not ask for an objective; return "
+                "curation.objective(batch) from training_step, or nothing is curated",
+                stacklevel=2,
+            )
         pl_module.log_dict(self.shown.take(), on_step=True)
 
     def state_dict(self) -> dict[str, Any]:

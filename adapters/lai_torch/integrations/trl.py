@@ -15,6 +15,18 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
     `chunk` says; what is trained on are the same losses by TRL's own head, which builds none.
     """
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        trainer: Any = self
+        size = trainer.args.per_device_train_batch_size
+        if trainer.padding_free and size > 1:
+            msg = (
+                "per_device_train_batch_size: expected 1 where a batch is one row without padding "
+                f"(padding_free, or packing by 'bfd'), got {size}: that row would be one sample, kept or "
+                "dropped whole; pass 1 and gradient_accumulation_steps, or packing_strategy='wrapped'"
+            )
+            raise ValueError(msg)
+
     def trained_losses(self, model: Any, batch: Any) -> Tensor:
         """Return the mean loss of each sequence's labelled tokens, as `next_token_losses` does.
 
