@@ -12,7 +12,7 @@ import optax
 
 import lai_core as lai
 from experiments.noisy_labels.data import Samples
-from experiments.noisy_labels.recipe import Method, Recipe
+from experiments.noisy_labels.recipe import POLICIES, Method, Recipe
 from experiments.noisy_labels.training import Parameters
 
 
@@ -43,13 +43,12 @@ class JaxLearner:
         """Return the class with the largest output."""
         return np.asarray(_network(self.state[0], inputs).argmax(axis=1))
 
+    def losses(self) -> np.ndarray:
+        """Return the losses of the training samples."""
+        return np.asarray(_loss(_network(self.state[0], self.inputs), self.targets))
+
 
 make_learner = JaxLearner
-
-
-def keep_negative(scores: jax.Array) -> jax.Array:
-    """Keep the samples with a positive printed influence, the negative of the score."""
-    return lai.keep_positive(-scores)
 
 
 @jax.jit
@@ -89,8 +88,7 @@ def _plain(tx: optax.GradientTransformation) -> Callable[..., Any]:
 
 
 def _curated(method: Method, estimator: str, tx: optax.GradientTransformation) -> Callable[..., Any]:
-    policy = keep_negative if method.as_printed else lai.keep_positive
-    update = lai_jax.curated_update(_network, _loss, tx, estimator=estimator, policy=policy)
+    update = lai_jax.curated_update(_network, _loss, tx, estimator=estimator, policy=POLICIES[method.keeps])
 
     def step(state: Any, validation: Any, inputs: jax.Array, targets: jax.Array) -> Any:
         params, opt_state, second_moment = state

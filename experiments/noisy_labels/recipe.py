@@ -1,6 +1,10 @@
 """What is trained, how, and by which methods: one recipe for all of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import lai_core as lai
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,23 @@ class Method:
         In tables and pictures.
     estimator
         What scores the samples of each batch; None: all of them are trained on.
-    as_printed
-        Whether the scores have their sign turned before the positive ones are kept: the paper's
-        "negative influence is discarded", taken literally.
+    keeps
+        Which of them are trained on: those with a positive score; a negative one, which is the paper's
+        "negative influence is discarded", taken literally; or all.
     """
 
     name: str
     title: str
     estimator: str | None = None
-    as_printed: bool = False
+    keeps: str = "positive"
 
+
+POLICIES: dict[str, Callable[[Any], Any]] = {
+    "positive": lai.keep_positive,
+    "negative": lambda scores: lai.keep_positive(-scores),
+    "all": lambda scores: lai.keep_positive(0.0 * scores + 1.0),
+}
+"""From what a method keeps to the weights of a batch, in any framework."""
 
 PLAIN = Method("plain", "plain training")
 METHODS = (
@@ -64,7 +75,7 @@ METHODS = (
     Method("preconditioned_lai", "preconditioned LAI", "preconditioned_lai"),
     Method("calibrated_lai", "calibrated LAI", "calibrated_lai"),
     Method("gate_lai", "gate-corrected LAI", "gate_lai"),
-    Method("lai_as_printed", "LAI as printed", "lai", as_printed=True),
+    Method("lai_as_printed", "LAI as printed", "lai", keeps="negative"),
 )
 CLAIMED = ("ghost", "lai", "lli")
 """The methods of which the study claims that they rescue the run."""

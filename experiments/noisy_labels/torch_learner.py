@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import lai_core as lai
 from experiments.noisy_labels.data import Samples
-from experiments.noisy_labels.recipe import Method, Recipe
+from experiments.noisy_labels.recipe import POLICIES, Method, Recipe
 from experiments.noisy_labels.training import Parameters
 
 
@@ -31,7 +30,7 @@ class TorchLearner:
                 self.optimizer,
                 _tensors(validation),
                 estimator=method.estimator,
-                policy=keep_negative if method.as_printed else lai.keep_positive,
+                policy=POLICIES[method.keeps],
             )
 
     def step(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
@@ -53,10 +52,10 @@ class TorchLearner:
         with torch.no_grad():
             return self.model(torch.from_numpy(inputs)).argmax(dim=1).numpy()
 
-
-def keep_negative(scores: Tensor) -> Tensor:
-    """Keep the samples with a positive printed influence, the negative of the score."""
-    return lai.keep_positive(-scores)
+    def losses(self) -> np.ndarray:
+        """Return the losses of the training samples."""
+        with torch.no_grad():
+            return self.loss(self.model(self.inputs), self.targets).numpy()
 
 
 def network(parameters: Parameters) -> nn.Sequential:

@@ -26,6 +26,9 @@ class Learner(Protocol):
     def predict(self, inputs: Float[np.ndarray, "n d"]) -> Int[np.ndarray, " n"]:
         """Return the class the network sees in each image."""
 
+    def losses(self) -> Float[np.ndarray, " n_train"]:
+        """Return the losses of the samples it was given to train on."""
+
 
 MakeLearner = Callable[[Method, Samples, Samples, Parameters, Recipe], Learner]
 """From the method, the samples to train on, the validation set and initial parameters to a learner."""

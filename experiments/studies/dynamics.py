@@ -1,24 +1,27 @@
 """How scores move while a network trains (the paper's Figure 2), and what their history tells of labels."""
 
-import warnings
 from functools import partial
 from typing import Any
 
-import lai_torch
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from scipy.stats import rankdata, spearmanr
 
-import lai_core as lai
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
-from experiments.methods.base import LOSS, Run, auc
-from experiments.studies import tasks
+from experiments.methods.base import auc
+from experiments.noisy_labels.data import NoisyDigits, noisy_digits
+from experiments.noisy_labels.recipe import Method, Recipe
+from experiments.noisy_labels.study import BACKENDS, learner_of
+from experiments.noisy_labels.training import Learner, Run, train
 
 SHARE = "share of epochs kept"
-RUNS = {"LAI": ("lai", True), "Ghost": ("ghost", True), "plain, scored by LAI": ("lai", False)}
+RUNS = {
+    "LAI": Method("lai", "LAI", "lai"),
+    "Ghost": Method("ghost", "Ghost", "ghost"),
+    "plain, scored by LAI": Method("plain", "plain training", "lai", keeps="all"),
+}
 
 
 def config(size: str) -> dict[str, Any]:
@@ -33,40 +36,29 @@ def units(config: dict[str, Any]) -> list[Unit]:
     return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
-def history(name: str, seed: int, config: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Train; return each epoch's scores `(epochs, n)`, losses at the end, which are wrong, and accuracy."""
-    torch.set_num_threads(1)
-    estimator, selects = RUNS[name]
-    task = tasks.digits(seed, noise="symmetric", share=config["share"], held=300, epochs=config["epochs"])
-    run, order = Run(task, seed), np.random.default_rng((seed, 2))
-    curator = lai_torch.Curator(
-        run.model, LOSS, run.optimizer, task.validation, estimator=estimator, policy=lai.keep_positive
-    )
-    scores = np.zeros((config["epochs"], len(run.labels)))
-    for epoch in range(config["epochs"]):
-        for rows in torch.from_numpy(order.permutation(len(run.labels))).split(task.batch):
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="refresh: ")
-                if selects:
-                    found = curator.step(*run.batch(rows)).scores
-                else:
-                    found = curator.score(*run.batch(rows))[1].scores
-                    run.update(rows, torch.full((len(rows),), 1.0 / len(rows)))
-            scores[epoch, rows] = found.numpy()
-    with torch.no_grad():
-        right = run.model(task.test[0]).argmax(1) == task.test[1]
-        own = LOSS(run.model(run.inputs), run.labels)
-    return scores, own.numpy(), task.wrong.numpy().astype(bool), float(right.double().mean())
+def history(name: str, seed: int, config: dict[str, Any]) -> tuple[Run, NoisyDigits, np.ndarray]:
+    """Train; return the run, its data, and the training samples' losses at the end."""
+    made: list[Learner] = []
+
+    def make(*given: Any) -> Learner:
+        made.append(learner_of(config["backend"])(*given))
+        return made[-1]
+
+    data = noisy_digits(seed, flip=config["share"])
+    run = train(make, RUNS[name], data, Recipe(epochs=config["epochs"]), seed)
+    return run, data, made[0].losses()
 
 
 def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     """Say how scores move, and how well each summary of their history finds wrong labels."""
-    scores, own, wrong, accuracy = history(name, seed, config)
+    run, data, own = history(name, seed, config)
+    scores, wrong = run.scores.astype(float), data.flipped
     kept, size = scores > 0, np.median(np.abs(scores), axis=1)
     ranks = np.stack([rankdata(row) for row in scores])
     epochs = len(scores)
+    of_each = np.array([kept[-1, data.true_labels == label].mean() for label in range(10)])
     behaviour = {
-        "accuracy": accuracy,
+        "accuracy": run.test_accuracy[-1],
         "kept in the last epoch": kept[-1].mean(),
         "median size, last epoch over first": size[-1] / size[0],
         "sign changes a sample and epoch": (kept[1:] != kept[:-1]).mean(),
@@ -75,7 +67,11 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
         ),
         "kept in every epoch": kept.all(0).mean(),
         "kept in none": (~kept.any(0)).mean(),
+        "least kept class over the mean": of_each.min() / of_each.mean(),
     }
+    for epoch in shown(epochs):
+        behaviour[f"epoch {epoch}: kept of right labels"] = kept[epoch - 1, ~wrong].mean()
+        behaviour[f"epoch {epoch}: kept of wrong labels"] = kept[epoch - 1, wrong].mean()
     singles = [auc(-row, wrong) for row in scores]
     detectors = {
         "first epoch's scores": singles[0],
@@ -90,6 +86,11 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     }
     found = {name: {key: float(value) for key, value in behaviour.items()}}
     return found | {each: {f"AUC, {name}": value} for each, value in detectors.items()}
+
+
+def shown(epochs: int) -> list[int]:
+    """Return the first epoch, the last, and those between that the picture shows."""
+    return sorted({1, *(max(1, epochs * part // 6) for part in range(1, 7))})
 
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
@@ -121,17 +122,20 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw how well each summary finds wrong labels."""
-    figure, (axes,) = pictures.figure(height=3.2)
+    """Draw how well each summary finds wrong labels, and what is kept of them over epochs."""
+    figure, (left, right) = pictures.figure(2, height=3.2)
     rows = {name: of["AUC, LAI"] for name, of in record["methods"].items() if "AUC, LAI" in of}
-    ordered = sorted(rows, key=lambda name: rows[name]["mean"])
-    for at, name in enumerate(ordered):
-        row, color = rows[name], pictures.LOOKS["LAI"][0] if name == SHARE else pictures.INK
-        axes.plot(row["mean"], at, "o", color=color)
-        if row["low"] is not None:
-            axes.plot([row["low"], row["high"]], [at, at], color=color)
-    axes.set_yticks(range(len(ordered)), ordered, fontsize=8)
-    pictures.label(axes, xlabel="wrong labels found: area under the ROC curve", xlim=(0.4, 1.01))
+    pictures.intervals(left, dict(sorted(rows.items(), key=lambda row: -row[1]["mean"])))
+    pictures.label(left, xlabel="wrong labels found (area under the ROC curve)")
+    epochs = shown(record["config"]["epochs"])
+    for name in ("LAI", "Ghost"):
+        of = record["methods"][name]
+        for kind, style in (("right", "o-"), ("wrong", "o--")):
+            means = [of[f"epoch {epoch}: kept of {kind} labels"]["mean"] for epoch in epochs]
+            color = pictures.LOOKS[name][0]
+            right.plot(epochs, means, style, ms=3, color=color, label=f"{name}, {kind} labels")
+    pictures.label(right, xlabel="epoch", ylabel="share kept", ylim=(0.0, 1.0))
+    pictures.legend(right)
     return {"found": figure}
 
 
@@ -142,7 +146,7 @@ STUDY = Study(
     setting="""Digits with 40% wrong labels; every sample is scored once an epoch. The first rows say how
 well each summary of a sample's history finds wrong labels (area under the ROC curve), the
 others how scores move.""",
-    picture="How well each summary of the history of scores finds wrong labels.",
+    picture="How well each summary of the history of scores finds wrong labels; what is kept over epochs.",
     config=config,
     units=units,
     claims=claims,
@@ -159,5 +163,7 @@ others how scores move.""",
         "rank correlation with the next epoch": "rank correlation, next",
         "kept in every epoch": "always kept",
         "kept in none": "never kept",
+        "least kept class over the mean": "least kept class / mean",
     },
+    backends=BACKENDS,
 )

@@ -57,14 +57,17 @@ def test_an_auc_is_the_share_of_pairs_in_order():
     assert auc(wrong.astype(float), wrong) == 1.0
 
 
-def test_every_sample_is_scored_once_an_epoch():
-    config = {"seeds": [0], "epochs": 2, "share": 0.4}
-    scores, own, wrong, accuracy = dynamics.history("plain, scored by LAI", 0, config)
-    assert scores.shape == (2, 1024)
-    assert (scores != 0).mean() > 0.99
-    assert wrong.mean() == pytest.approx(0.4, abs=1e-3)
-    assert own.shape == wrong.shape
-    assert 0.3 < accuracy < 1.0
+@pytest.mark.parametrize("backend", dynamics.STUDY.backends)
+def test_every_sample_is_scored_once_an_epoch(backend):
+    config = {"seeds": [0], "epochs": 2, "share": 0.4, "backend": backend}
+    run, data, own = dynamics.history("plain, scored by LAI", 0, config)
+    assert run.scores.shape == (2, 1024)
+    assert (run.scores != 0).mean() > 0.99
+    assert run.kept.all()
+    assert data.flipped.mean() == pytest.approx(0.4, abs=1e-3)
+    assert own.shape == data.flipped.shape
+    assert own[data.flipped].mean() > own[~data.flipped].mean()
+    assert 0.3 < run.test_accuracy[-1] < 1.0
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
