@@ -126,7 +126,7 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     figure, (left, right) = pictures.figure(2, height=3.2)
     rows = {name: of["AUC, LAI"] for name, of in record["methods"].items() if "AUC, LAI" in of}
     pictures.intervals(left, dict(sorted(rows.items(), key=lambda row: -row[1]["mean"])))
-    pictures.label(left, xlabel="wrong labels found (area under the ROC curve)")
+    pictures.label(left, xlabel="wrong labels found (AUC)")
     epochs = shown(record["config"]["epochs"])
     for name in ("LAI", "Ghost"):
         of = record["methods"][name]

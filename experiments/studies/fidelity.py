@@ -241,7 +241,7 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
                 axes.plot([x, x], [row["low"], row["high"]], color=looks[0], lw=0.8)
     axes.set_xticks(range(len(places)), places, fontsize=8)
     pictures.label(axes, ylabel="correlation with Shapley values", ylim=(-1.0, 1.05))
-    pictures.legend(axes, loc="lower left", ncols=3)
+    pictures.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return {"correlation": figure}
 
 
