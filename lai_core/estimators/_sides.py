@@ -59,13 +59,21 @@ def lai_sides(
     exclude_self: bool,
     memory_budget: int,
     metric: estimators.ReadoutMetric | None = None,
+    *,
+    checked: Workspace | None = None,
 ) -> Sides:
-    """Check what LAI is asked to score, and return both sides; weights and metric go to the training side."""
-    if isinstance(validation, ValidationSummary):
+    """Check what LAI is asked to score, and return both sides; weights and metric go to the training side.
+
+    Sides like these have been `checked` if that is what came of it.
+    """
+    if checked is not None:
+        work, positions = checked, str(validation.positions)
+        summed: Any = _totals(validation, work)
+    elif isinstance(validation, ValidationSummary):
         work = check_summary(validation, training, "lai", exclude_self, memory_budget)
         positions = _summary_positions(validation, positions)
         check_lai_trace(training, work, positions, "training")
-        summed: Any = _totals(validation, work)
+        summed = _totals(validation, work)
     else:
         positions = "tokens" if positions is None else positions
         work = check_lai_pair(validation, training, positions, memory_budget)
@@ -74,7 +82,7 @@ def lai_sides(
         summed = estimators.lai_gradients(validation, work, positions)
     scales = readout_scales(layer_weights, training, work)
     readouts = estimators.lai_gradients(training, work, positions, scales, metric)
-    if isinstance(validation, ValidationSummary):
+    if checked is None and isinstance(validation, ValidationSummary):
         _check_block_widths(validation, readouts)
     return Sides(summed, readouts, work)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from lai_torch._model.batch import tensors
@@ -57,10 +57,17 @@ def noted(
     func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, names: Mapping[int, str]
 ) -> Call:
     """Return a call; `names` are those of what the model holds, by its identity."""
-    call = (func, *(_noted(one, names) for one in args))
+    call: list[Any] = [func]
     if kwargs:
-        call = (*call, *((name, _noted(one, names)) for name, one in kwargs.items()))
-    return call
+        call.append(tuple(kwargs))
+        args = (*args, *kwargs.values())
+    for one in args:  # nearly all are of the first two kinds
+        kind = type(one)
+        if kind is Tensor or kind is nn.Parameter:
+            call.append(names.get(id(one), TENSOR))
+        else:
+            call.append(one if kind in _PLAIN else _noted(one, names))
+    return tuple(call)
 
 
 def _noted(value: Any, names: Mapping[int, str]) -> Any:
@@ -98,6 +105,7 @@ def kinds(calls: Iterable[tuple[Call, tuple[int, ...]]], names: Collection[str])
 
 
 _OPTIONS = (bool, int, str, type(None), torch.dtype, torch.device)
+_PLAIN = frozenset(_OPTIONS)
 
 
 @functools.cache

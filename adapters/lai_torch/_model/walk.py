@@ -3,13 +3,15 @@
 What they find is looked up anew for each step, for a model may change between any two; within one, once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Made = TypeVar("Made")
 
 
 class Held:
@@ -31,6 +33,7 @@ class Held:
     ) -> None:
         self.modules, self.parameters, self.buffers = modules, parameters, buffers
         self._with: tuple[Held, Held] | None = None
+        self._made: dict[Any, Any] = {}
 
     @classmethod
     def of(cls, root: nn.Module) -> "Held":
@@ -47,6 +50,13 @@ class Held:
             both = Held([*self.modules, *loss.modules], {**self.parameters, **own}, self.buffers)
             self._with = loss, both
         return self._with[1]
+
+    def made(self, make: Callable[["Held"], Made]) -> Made:
+        """Return what a function makes of this, made once: not to be changed."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: Made = self._made[make]
+        return found
 
     @cached_property
     def dense(self) -> Sequence[nn.Parameter]:

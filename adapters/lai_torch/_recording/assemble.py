@@ -13,7 +13,7 @@ from lai_torch._recording.masked import mask_of
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
-from lai_torch._recording.watching.recording import Recording
+from lai_torch._recording.watching.recording import Alike, Recording
 from lai_torch._recording.watching.uses import Use
 
 
@@ -54,14 +54,16 @@ class Layer:
 def layers_of(recording: Recording) -> list[Layer]:
     """Return the layers that LAI sees, in order, the last layer last."""
     uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
-    plan = _Plan(recording)
     if recording.last is not None:
         uses.append(recording.last)
-    found = []
-    for use in uses:
-        own = plan.has(use) or (use is recording.last and not recording.every_layer)
-        found.append(Layer(use, _layer(recording, use, own=own), own))
-    return found
+    alike = Alike() if recording.alike is None else recording.alike
+    if alike.own is None:
+        plan = _Plan(recording)
+        alike.own = tuple(
+            plan.has(use) or (use is recording.last and not recording.every_layer) for use in uses
+        )
+    pairs = zip(uses, alike.own, strict=True)
+    return [Layer(use, _layer(recording, use, own=own), own) for use, own in pairs]
 
 
 def parameters_of(recording: Recording) -> dict[str, list[str]]:

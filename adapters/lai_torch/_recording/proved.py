@@ -23,6 +23,7 @@ from lai_torch._recording.proving.reindexed import Reindexed, check_behind_zeros
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
+from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known, Recording
 from lai_torch._recording.watching.uses import Use
@@ -94,16 +95,17 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
             values = task.losses()
         values = check_losses(values, recorder.samples)
         other = None if other is None else compared(other, *asked, recorder, values)
-        behind, past = _behind(task, recorder, values)
+        ends = Ends(values)
+        behind, past = _behind(task, recorder, ends)
         places = Places(recorder)
         if task.every_layer and values.requires_grad:
             found = received(task, recorder, values)
             _narrow(places, values, other)
-            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
+            final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
         else:
             if other is not None:
                 places.check_uncoupled(values, other)
-            final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
+            final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
             found = received(task, recorder, values)
             _narrow(places, values, other)
         sample_axes, certain = places.chosen(), places.certain()
@@ -122,11 +124,11 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
         return recording, places.precision
 
 
-def _behind(task: Task, recorder: Recorder, values: Tensor) -> tuple[frozenset[str], dict[str, str]]:
+def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str], dict[str, str]]:
     """Return the parameters behind the last layer; which of them make one more, and by what functions."""
     if task.ghost_alone:
         return frozenset(), {}
-    names = parameters_behind(recorder, values)
+    names = parameters_behind(recorder, ends)
 
     # what a forward pass writes is put back, so that graphs which saved it are as good as before
     written = (*recorder.parameters.values(), *recorder.buffers.values())

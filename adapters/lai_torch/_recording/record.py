@@ -19,6 +19,7 @@ from lai_torch._recording.proving.reindexed import check_apart
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
+from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
 
@@ -91,12 +92,13 @@ def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Reco
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():
-            return found
+            return replace(found, alike=plan.alike)
         plans.missed(key)
     calls = Calls()
     found = _taken_over(task, known, shortcut, calls, live=False)
-    plans.put(key, None if found is None else calls.made())
-    return found
+    made = None if found is None else calls.made(found.sample_axes)
+    plans.put(key, made)
+    return found if found is None or made is None else replace(found, alike=made.alike)
 
 
 def _taken_over(
@@ -111,7 +113,8 @@ def _taken_over(
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
-        if shortcut is not None and not is_last(shortcut, recorder, values):
+        ends = Ends(values)
+        if shortcut is not None and not is_last(shortcut, recorder, ends):
             return None
         if calls.plan is None and not known.calls.issuperset(kinds := calls.kinds()):
             if not live:
@@ -119,10 +122,10 @@ def _taken_over(
             with evaluating(task.model):
                 proved(task, known)
             known = replace(known, calls=known.calls | kinds)
-        if not known.behind.issuperset(parameters_behind(recorder, values)):
+        if not known.behind.issuperset(parameters_behind(recorder, ends)):
             return None
         past = dict.fromkeys(sorted(known.past), HIDDEN)
-        final = last_layer(recorder, values, task.last, past, ghost_alone=task.ghost_alone)
+        final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
         found = received(task, recorder, values)
         places = known_places(recorder, known)
         if places is None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lai_torch._model.batch import Loss, call, count, tensors
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Positions
-from lai_torch._model.walk import named_buffers, named_parameters
+from lai_torch._model.walk import held
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
 from lai_torch._recording.proving.placing import Unplaced, receive
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS
@@ -40,8 +40,7 @@ class Task:
     def recorder(self, **options: Any) -> Recorder:
         """Return a recorder for the task."""
         return Recorder(
-            named_parameters(self.model, self.loss),
-            named_buffers(self.model),
+            held(self.model, self.loss),
             self.samples,
             tensors(self.batch),
             EVERYTHING if self.every_layer else LAYERS,

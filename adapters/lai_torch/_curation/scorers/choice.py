@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from lai_core._adapters import LaiScores
 from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.scorers.calibrated import CalibratedScorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
@@ -66,4 +67,4 @@ def scorer(
                 scale_inputs=estimator.scale_inputs,
             )
         case _:
-            return TraceScorer(model, loss, tracer, lai.lai_scores, **made)
+            return TraceScorer(model, loss, tracer, LaiScores(), **made)

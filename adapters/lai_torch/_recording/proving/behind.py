@@ -22,16 +22,16 @@ from lai_torch._recording.proving.replay import ROUNDS, Move, Replay, UnlikeErro
 from lai_torch._recording.rules.elementwise import ADDING
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import HIDDEN, products
-from lai_torch._recording.watching.probes import leaves, nearest
+from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
 
 Run = Callable[[Recorder], None]
 """Run the model on its batch, watched by a recorder."""
 
 
-def parameters_behind(recorder: Recorder, values: Tensor) -> list[str]:
+def parameters_behind(recorder: Recorder, ends: Ends) -> list[str]:
     """Return the parameters that the losses reach without passing a layer that LAI reads."""
-    near, own = set(nearest(values)), {id(leaf) for leaf in leaves(values, past_probes=False)}
+    near, own = set(ends.probes), ends.leaves
     found = {
         name: None
         for use in recorder.uses

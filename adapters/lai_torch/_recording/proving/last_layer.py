@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import check_last
-from lai_torch._recording.watching.probes import nearest
+from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
 from lai_torch._recording.watching.uses import Use
 
@@ -14,6 +14,7 @@ from lai_torch._recording.watching.uses import Use
 def last_layer(
     recorder: Recorder,
     values: Tensor,
+    ends: Ends,
     last: str | None,
     past: Mapping[str, str],
     *,
@@ -29,7 +30,7 @@ def last_layer(
         If there is none that LAI could read, or several.
     """
     layers = {use.probe: use for use in recorder.uses if use.kind in READ_BY_LAI}
-    near = set(nearest(values))
+    near = set(ends.probes)
     reached = [use for probe, use in layers.items() if probe in near]
     if last is not None:
         return _named(last, reached)
@@ -54,11 +55,9 @@ def last_layer(
     return reached[0] if reached and not past else None
 
 
-def is_last(shortcut: Shortcut, recorder: Recorder, values: Tensor) -> bool:
+def is_last(shortcut: Shortcut, recorder: Recorder, ends: Ends) -> bool:
     """Whether the layer at which gradients were switched on is the last one."""
-    if len(recorder.uses) <= shortcut.last or not values.requires_grad:
-        return False
-    return nearest(values) == [recorder.uses[shortcut.last].probe]
+    return len(recorder.uses) > shortcut.last and ends.probes == [recorder.uses[shortcut.last].probe]
 
 
 def _named(last: str, reached: list[Use]) -> Use:

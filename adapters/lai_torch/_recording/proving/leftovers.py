@@ -45,7 +45,7 @@ def foreign(recorder: Recorder, values: Tensor) -> dict[str, str]:
     """Return trainable parameters that the losses depend on and the model does not register."""
     own = {id(parameter) for parameter in recorder.parameters.values()}
     found = {}
-    for leaf in leaves(values, past_probes=True):
+    for leaf in leaves(values):
         if isinstance(leaf, nn.Parameter) and id(leaf) not in own:
             found[f"a parameter of shape {tuple(leaf.shape)}"] = "the loss, and not registered by the model"
     return found

@@ -134,6 +134,9 @@ def known_places(recorder: Recorder, known: Known) -> dict[Use, SampleAxis] | No
         return None
     found = {}
     for use, sample_axis in zip(recorder.uses, known.sample_axes, strict=True):
+        if use.place is not None:
+            found[use] = use.place
+            continue
         allowed = _shaped(use, recorder.samples)
         if use.averaged_from is not None:
             chosen: SampleAxis | None = SampleAxis(0)

@@ -65,8 +65,7 @@ class Replay(Recorder):
         self, like: Recorder, batch: Iterable[Tensor], names: Sequence[str], move: Move | None = None
     ) -> None:
         super().__init__(
-            like.parameters,
-            like.buffers,
+            like.held,
             like.samples,
             batch,
             LAYERS,

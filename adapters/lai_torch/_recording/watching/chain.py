@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lai_core._adapters import not_a_chain
 from lai_torch._model.sample_axis import differ, powers_of_two
-from lai_torch._recording.watching.probes import nearest
+from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.uses import Use
 
 
@@ -30,7 +30,7 @@ def gates_between(
     ValueError
         If `inputs` is not the output of the layer before, put through a function entry by entry.
     """
-    if not inputs.requires_grad or nearest(inputs) != [before.probe]:
+    if not inputs.requires_grad or Ends(inputs).probes != [before.probe]:
         raise not_a_chain(name, f"does not come from the output of layer {before.name!r} alone")
     powers = powers_of_two(inputs, dtypes)
     underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)

@@ -2,14 +2,48 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from lai_torch._model.kinds import BUFFER
+from lai_torch._model.walk import Held
 from lai_torch._recording.watching.uses import Source
+
+
+@dataclass(frozen=True)
+class Identities:
+    """What a model holds, by the identity of the tensors.
+
+    Attributes
+    ----------
+    owners
+        Names of buffers.
+    sources
+        Parameters.
+    own
+        Those of the parameters.
+    names
+        Names of parameters; of buffers, that they are some.
+    """
+
+    owners: Mapping[int, str]
+    sources: Mapping[int, Source]
+    own: frozenset[int]
+    names: Mapping[int, str]
+
+
+def identities(held: Held) -> Identities:
+    """Return what is held by identity."""
+    named = held.parameters.items()
+    sources = {id(parameter): Source(parameter, (name,), whole=True) for name, parameter in named}
+    owners = {id(buffer): name for name, buffer in held.buffers.items()}
+    names = dict.fromkeys(owners, BUFFER) | {id(parameter): name for name, parameter in named}
+    return Identities(owners, sources, frozenset(sources), names)
 
 
 class Origins:
@@ -17,8 +51,8 @@ class Origins:
 
     Parameters
     ----------
-    parameters, buffers
-        What to know, by name.
+    held
+        What to know.
     batch
         The tensors that depend on the sample: inputs and targets.
     skipped
@@ -31,28 +65,25 @@ class Origins:
 
     def __init__(
         self,
-        parameters: Mapping[str, nn.Parameter],
-        buffers: Mapping[str, Tensor],
+        held: Held,
         batch: Iterable[Tensor],
         *,
         skipped: frozenset[str],
         trainable: Iterable[str] | None,
         undifferentiated: bool,
     ) -> None:
-        self.parameters, self.buffers = parameters, buffers
+        self.held, self.parameters, self.buffers = held, held.parameters, held.buffers
         self.skipped, self.undifferentiated = skipped, undifferentiated
         if trainable is None:
-            trainable = (name for name, parameter in parameters.items() if parameter.requires_grad)
+            trainable = (name for name, parameter in self.parameters.items() if parameter.requires_grad)
         self.trainable = frozenset(trainable)
-        self.owners = {id(buffer): name for name, buffer in buffers.items()}
+        known = held.made(identities)
+        self.owners = known.owners
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.dtypes: set[torch.dtype] = set()
         self._times: Counter[tuple[str, Any]] = Counter()
-        self._sources = {
-            id(parameter): Source(parameter, (name,), whole=True) for name, parameter in parameters.items()
-        }
-        self._own = frozenset(self._sources)
+        self._sources, self._own = dict(known.sources), known.own
         self._batched: Any = WeakTensorKeyDictionary()
         self._products: Any = WeakTensorKeyDictionary()
         for tensor in batch:

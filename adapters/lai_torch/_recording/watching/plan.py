@@ -10,7 +10,7 @@ That samples do not see each other was proved of calls of certain kinds, too: `C
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,9 +18,11 @@ from torch import nn
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import Call, axes_of, kinds, noted
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Positions
-from lai_torch._recording.watching.recording import Known
+from lai_torch._recording.watching.recording import Alike, Known
 from lai_torch._recording.watching.templates import Template
+from lai_torch._recording.watching.uses import Use
 
 MOST = 64
 """How many plans are kept: one for each shape of a batch."""
@@ -32,10 +34,11 @@ MISSES = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """The calls of a forward pass, in order, and at which places they are layers."""
+    """The calls of a forward pass, in order, and at which places they are layers; what is shared by such."""
 
     calls: tuple[Call, ...]
     layers: Mapping[int, Template | None]
+    alike: Alike = field(default_factory=Alike)
 
 
 class Calls:
@@ -52,6 +55,8 @@ class Calls:
         The parameters' names, by their identity.
     follows
         Whether they are those of the plan so far.
+    place
+        Where the call is that was noted last.
     plain
         Whether each layer is a call with one input and parameters themselves, not what is made of them.
     """
@@ -59,30 +64,29 @@ class Calls:
     def __init__(self, plan: Plan | None = None) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
         self.names: Mapping[int, str] = MappingProxyType({})
+        self.place = -1
         self._calls: list[Call] = []
         self._axes: list[tuple[int, ...]] = []
         self._makers: set[int] = set()
         self._layers: dict[int, Template | None] = {}
+        self._uses: dict[int, Use] = {}
 
     def passes_by(
         self, func: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> bool:
         """Note a call; say whether there is no more to do about it than to run it."""
-        place = len(self._calls)
-        call = noted(func, args, kwargs, self.names)
-        self._calls.append(call)
-        if self.plan is None or not self.follows:
+        call, plan = noted(func, args, kwargs, self.names), self.plan
+        self.place += 1
+        if plan is not None and self.follows:
+            # an attribute's getter is made anew each time, and equal to the one before
+            if self.place < len(plan.calls) and plan.calls[self.place] == call:
+                return self.place not in plan.layers
+            self.follows = False
+        elif plan is None:
             # of a pass that is recorded in full: what was proved of its calls depends on their axes
+            self._calls.append(call)
             self._axes.append(axes_of(args))
-            return False
-        # an attribute's getter is made anew each time, and equal to the one before
-        self.follows = place < len(self.plan.calls) and self.plan.calls[place] == call
-        return self.follows and place not in self.plan.layers
-
-    @property
-    def place(self) -> int:
-        """Where the call is that was noted last."""
-        return len(self._calls) - 1
+        return False
 
     @property
     def template(self) -> Template | None:
@@ -93,18 +97,32 @@ class Calls:
         """Note that the call at `place` made tensors of tensors; of others none says what samples do."""
         self._makers.add(place)
 
-    def is_layer(self, place: int, *, plain: bool, template: Template | None = None) -> None:
-        """Note that the call at `place` is a layer."""
+    def is_layer(
+        self, place: int, *, plain: bool, template: Template | None = None, use: Use | None = None
+    ) -> None:
+        """Note that the call at `place` is a layer, and by which use."""
         self._layers[place] = template
         self.plain = self.plain and plain
+        if use is not None:
+            self._uses[place] = use
 
     def done(self) -> bool:
         """Say whether the pass was the plan's from the first call to the last."""
-        return self.follows and self.plan is not None and len(self._calls) == len(self.plan.calls)
+        return self.follows and self.plan is not None and self.place + 1 == len(self.plan.calls)
 
-    def made(self) -> Plan | None:
-        """Return the plan of a pass like this one; None where its layers cannot be known by their calls."""
-        return Plan(tuple(self._calls), self._layers) if self.plain else None
+    def made(self, sample_axes: Mapping[Use, SampleAxis] = MappingProxyType({})) -> Plan | None:
+        """Return the plan of a pass like this one; None where its layers cannot be known by their calls.
+
+        `sample_axes` say where the samples were in each use.
+        """
+        if not self.plain:
+            return None
+        layers = dict(self._layers)
+        for place, use in self._uses.items():
+            template = layers[place]
+            if template is not None:
+                layers[place] = replace(template, use=template.use.at(sample_axes[use]))
+        return Plan(tuple(self._calls), layers)
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of calls that there were."""

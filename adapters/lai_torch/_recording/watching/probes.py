@@ -56,19 +56,30 @@ def attach(output: Tensor, leaf: Tensor) -> tuple[Tensor, Probe]:
     return _Read.apply(output, leaf, probe), probe
 
 
-def nearest(loss: Tensor) -> list[Probe]:
-    """Return the probes that `loss` reaches without passing another probe: those of the final layers."""
-    found: list[Probe] = []
-    for node in _walk(loss.grad_fn):
-        if (probe := getattr(node, "probe", None)) is not None and probe not in found:
-            found.append(probe)
-    return found
+class Ends:
+    """What a loss reaches without passing a probe.
+
+    Attributes
+    ----------
+    probes
+        The probes themselves: those of the final layers.
+    leaves
+        Leaves of the graph, by their identity.
+    """
+
+    def __init__(self, loss: Tensor) -> None:
+        self.probes: list[Probe] = []
+        self.leaves: set[int] = set()
+        for node in _walk(loss.grad_fn):
+            if (probe := getattr(node, "probe", None)) is not None and probe not in self.probes:
+                self.probes.append(probe)
+            if (leaf := getattr(node, "variable", None)) is not None:
+                self.leaves.add(id(leaf))
 
 
-def leaves(loss: Tensor, *, past_probes: bool) -> list[Tensor]:
-    """Return the leaves that `loss` is computed from, all or those it reaches without passing a probe."""
-    nodes = _walk(loss.grad_fn, past_probes=past_probes)
-    return [node.variable for node in nodes if hasattr(node, "variable")]
+def leaves(loss: Tensor) -> list[Tensor]:
+    """Return the leaves that `loss` is computed from."""
+    return [node.variable for node in _walk(loss.grad_fn, past_probes=True) if hasattr(node, "variable")]
 
 
 def _walk(start: Any, *, past_probes: bool = False) -> Iterator[Any]:

@@ -9,21 +9,21 @@ silent.
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.kinds import BUFFER
 from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
+from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between
-from lai_torch._recording.watching.origins import Origins
+from lai_torch._recording.watching.origins import Origins, identities
 from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
@@ -54,7 +54,7 @@ class Recorder(TorchFunctionMode, Origins):
 
     Parameters
     ----------
-    parameters, buffers, batch, skipped, trainable
+    held, batch, skipped, trainable
         As for `Origins`.
     samples
         How many samples the batch has.
@@ -81,8 +81,7 @@ class Recorder(TorchFunctionMode, Origins):
 
     def __init__(
         self,
-        parameters: Mapping[str, nn.Parameter],
-        buffers: Mapping[str, Tensor],
+        held: Held,
         samples: int,
         batch: Iterable[Tensor],
         rules: dict[Any, Rule],
@@ -101,16 +100,14 @@ class Recorder(TorchFunctionMode, Origins):
         TorchFunctionMode.__init__(self)
         Origins.__init__(
             self,
-            parameters,
-            buffers,
+            held,
             batch,
             skipped=skipped,
             trainable=trainable,
             undifferentiated=shortcut is not None,
         )
         self.calls = Calls() if calls is None else calls
-        kept = dict.fromkeys(map(id, buffers.values()), BUFFER)
-        self.calls.names = kept | {id(parameter): name for name, parameter in parameters.items()}
+        self.calls.names = held.made(identities).names
         self.shortcut, self.known, self.live = shortcut, known, live
         self.gates, self.valid, self.samples = gates, valid, samples
         self.rules, self.other, self.every_layer = rules, other, every_layer
@@ -123,8 +120,7 @@ class Recorder(TorchFunctionMode, Origins):
     def fresh(self, batch: Iterable[Tensor]) -> "Recorder":
         """Return a recorder of another batch that treats the model as this one does."""
         return Recorder(
-            self.parameters,
-            self.buffers,
+            self.held,
             self.samples,
             batch,
             self.rules,
@@ -232,11 +228,12 @@ class Recorder(TorchFunctionMode, Origins):
     ) -> Any:
         """Run `func`, by its rule where it uses a parameter."""
         kwargs = kwargs or {}
-        if not self.replaying and self.calls.passes_by(func, args, kwargs):
-            return func(*args, **kwargs)
-        if not self.replaying and (known := self.calls.template) is not None and known.fits(args, kwargs):
-            self.note(known.made(args, self.samples, self.valid))
-            return func(*args)
+        if not self.replaying:
+            if self.calls.passes_by(func, args, kwargs):
+                return func(*args, **kwargs)
+            if (known := self.calls.template) is not None and known.fits(args, kwargs):
+                self.uses.append(known.made(args, self.samples, self.valid))
+                return func(*args)
         place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:
             self._check_differentiable()
@@ -262,7 +259,8 @@ class Recorder(TorchFunctionMode, Origins):
             self.experts.follow_from(func, involved, results)
         if len(self.uses) > uses:
             plain = len(inputs) == 1
-            self.calls.is_layer(place, plain=plain, template=self._template(func, args, kwargs, out))
+            made = self._template(func, args, kwargs, out)
+            self.calls.is_layer(place, plain=plain, template=made, use=self.uses[-1])
         return out
 
     def _template(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Template | None:

@@ -77,6 +77,19 @@ class Known:
         )
 
 
+@dataclass
+class Alike:
+    """What recordings of the same calls share, once the first of them has told.
+
+    Attributes
+    ----------
+    own
+        Which of the layers that LAI sees have records that are exact for their parameters.
+    """
+
+    own: tuple[bool, ...] | None = None
+
+
 @dataclass(frozen=True)
 class Recording:
     """What was seen of one batch.
@@ -111,6 +124,8 @@ class Recording:
         Which positions count, as masks; none: all.
     routed
         Uses of the matrices of expert layers, on the rows that were routed to them.
+    alike
+        What is shared by all recordings of such a pass, if its calls were those of a plan.
     """
 
     samples: int
@@ -127,6 +142,7 @@ class Recording:
     live: Tensor | None = None
     valid: Positions = ()
     routed: tuple[Routed, ...] = ()
+    alike: Alike | None = None
 
     @property
     def final(self) -> Use:

@@ -6,7 +6,7 @@ function and keeps that, nothing else. It is made only where this gives, to the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +28,10 @@ class Template:
         Where among the arguments the input is.
     shape, dtype
         The input's.
+    own
+        The other tensors among the arguments, the layer's parameters, and where they are.
+    arguments
+        How many arguments there are.
     use
         What was recorded, without activations.
     sample_axis
@@ -40,41 +44,30 @@ class Template:
     place: int
     shape: torch.Size
     dtype: torch.dtype
+    own: tuple[tuple[int, Tensor], ...]
+    arguments: int
     use: Use
     sample_axis: SampleAxis | None
     averaged: bool
 
     def fits(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Say whether a call of the same function is this layer's, on an input of the same form."""
-        if kwargs or len(args) <= self.place:
+        if kwargs or len(args) != self.arguments:
             return False
+        for index, tensor in self.own:  # other tensors than these and the input are not the plan's call
+            if args[index] is not tensor:
+                return False
         inputs = args[self.place]
-        own = [self.use.weight.tensor, *([] if self.use.bias is None else [self.use.bias.tensor])]
-        given = [one for one in args if isinstance(one, Tensor) and one is not inputs]
         return (
             isinstance(inputs, Tensor)
             and inputs.shape == self.shape
             and inputs.dtype == self.dtype
-            and len(given) == len(own)
-            and all(any(one is other for other in own) for one in given)
             and not torch.is_autocast_enabled(inputs.device.type)
         )
 
     def made(self, args: Sequence[Any], samples: int, valid: Positions) -> Use:
         """Return the use that such a call is."""
-        inputs = args[self.place].detach()
-        use = self.use
-        return Use(
-            use.kind,
-            use.weight,
-            Probe(),
-            self.kept(inputs, samples, valid),
-            use.bias,
-            use.transposed,
-            use.options,
-            use.batch_axis,
-            averaged_from=use.averaged_from,
-        )
+        return self.use.again(self.kept(args[self.place].detach(), samples, valid), Probe())
 
     def kept(self, inputs: Tensor, samples: int, valid: Positions) -> Tensor:
         """Return what is kept of an input."""
@@ -107,8 +100,13 @@ def template(
     sample_axis = None
     if known is not None and use.kind == "dense":
         sample_axis = fitting(known, candidates(inputs.shape[:-1], samples, use.batch_axis))
-    blank = replace(use, activations=use.activations.new_empty(0), probe=Probe())
-    found = Template(places[0], inputs.shape, inputs.dtype, blank, sample_axis, averaged)
+    given = [(index, one) for index, one in enumerate(args) if isinstance(one, Tensor)]
+    own = tuple((index, one) for index, one in given if _is_own(one, use))
+    if len(own) != 1 + (use.bias is not None):
+        return None
+    blank = use.again(use.activations.new_empty(0), Probe())
+    blank.signature = use.signature  # that of an input of this shape
+    found = Template(places[0], inputs.shape, inputs.dtype, own, len(args), blank, sample_axis, averaged)
     if not found.fits(args, kwargs) or (averaged and use.kind == "dense" and sample_axis is None):
         return None
     same = torch.equal(found.kept(inputs.detach(), samples, valid), use.activations)
