@@ -1,14 +1,18 @@
 """A captured forward and backward graph, and what they are made of once the parameters are known."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from torch import Tensor, fx
+from torch.fx.graph import CodeGen
 
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
 from lai_torch._captured.sample_axis import SampleAxis, sized
 
 Values = list[Any]
+Found = TypeVar("Found")
+MOST = 256
+"""How many things are kept that follow from the graphs and sizes."""
 
 
 class Pair:
@@ -25,7 +29,7 @@ class Pair:
     ----------
     inputs, outputs
         The nodes that come into the forward, and those that go to the caller.
-    entries, tangents
+    placeholders, entries, tangents
         What comes into the backward: what the forward saved, and gradients of the outputs.
     parameters
         Parameter names by graph input.
@@ -37,14 +41,19 @@ class Pair:
         The nodes that are computed from sizes alone.
     own
         Of each layer, the last one last, whether Ghost sees it too; None until an eager trace has told.
+    told
+        What follows from the graphs and some sizes alone, by these.
+    run_backward
+        The backward graph as a function of a list, which it empties: what it has used is freed.
     """
 
     def __init__(self, forward: fx.GraphModule, backward: fx.GraphModule, returned: int) -> None:
         self.forward, self.backward = forward, backward
         self.nodes = {node.name: node for node in forward.graph.nodes}
         self.inputs = _placeholders(forward)
-        self.entries = [node for node in _placeholders(backward) if not node.name.startswith("tangents")]
-        self.tangents = [node for node in _placeholders(backward) if node.name.startswith("tangents")]
+        self.placeholders = _placeholders(backward)
+        self.entries = [node for node in self.placeholders if not node.name.startswith("tangents")]
+        self.tangents = [node for node in self.placeholders if node.name.startswith("tangents")]
         self._results = results(forward.graph)
         self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
         self.sized = sized(forward.graph)
@@ -52,9 +61,25 @@ class Pair:
         self.layers: dict[fx.Node, Layer] = {}
         self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
         self.own: list[bool] | None = None
+        self.told: dict[Any, Any] = {}
+        self.run_backward: Callable[[Values], Any] = _boxed(backward)
         self._wanted: list[fx.Node] = []
         self._module: fx.GraphModule | None = None
         self._names: list[str | None] = []
+
+    def once(self, find: Callable[..., Found], *given: Any) -> Found:
+        """Return what a function finds of the graphs for what is given, found once for each."""
+        key = find, given
+        if key not in self.told:
+            self.keep(key, find(self, *given))
+        found: Found = self.told[key]
+        return found
+
+    def keep(self, key: Any, found: Any) -> None:
+        """Keep what was found; of very many nothing but the latest."""
+        if len(self.told) >= MOST:
+            self.told.clear()
+        self.told[key] = found
 
     def run(
         self, given: Values, parameters: Mapping[str, Tensor], batched: set[int]
@@ -68,6 +93,7 @@ class Pair:
         if self._module is None or names != self._names:  # a module may have got another one's parameter
             self._analyse(given, known, batched)
             self._names, self.own = names, None
+            self.told.clear()
         found, extra = self._module(*given)  # type: ignore[misc]  # made by the lines above
         values = {node.name: value for node, value in zip(self.inputs, given, strict=True)}
         values |= {node.name: value for node, value in zip(self._wanted, extra, strict=True)}
@@ -92,6 +118,25 @@ class Pair:
             kept |= dict.fromkeys(_entering(behind))
         self._wanted = list(kept)
         self._module = _widened(self.forward, self._wanted)
+
+
+class _Boxed(CodeGen):
+    """Writes functions of one list of arguments, which they empty first."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
+        """Write the head of the function."""
+        names = [one.split(":")[0].split("=")[0].strip() for one in free_vars if one != "self"]
+        taken = "".join(f"{name}, " for name in names)
+        return f"def {self._func_name}(self, boxed):\n    {taken}= boxed\n    boxed.clear()"
+
+
+def _boxed(module: fx.GraphModule) -> Callable[[Values], Any]:
+    """Return a graph as a function that is written once: an interpreter takes longer than small layers."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    graph.set_codegen(_Boxed())
+    forward: Callable[[Values], Any] = fx.GraphModule(module, graph).forward
+    return forward
 
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:

@@ -1,6 +1,6 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,11 +50,9 @@ class Run:
     ) -> None:
         self.pair, self.values, self.samples, self.last = pair, values, samples, last
         self.sizes = self._sizes(batched)
-        others = tuple(
-            value
-            for symbol, value in sorted(self.sizes.symbols.items(), key=str)
-            if symbol not in self.sizes.batch
-        )
+        named = sorted(self.sizes.symbols.items(), key=str)
+        self._symbols = tuple(value for _, value in named), self.sizes.batch
+        others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
         if others not in pair.sample_axes:
             pair.sample_axes[others] = sample_axes(pair.forward.graph, self.sizes)
         self._axes = pair.sample_axes[others]
@@ -93,12 +91,11 @@ class Run:
 
     def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
         """Return the layers, the last one last."""
-        last = final_layer(self.pair.layers, outputs, self.last)
-        return [*(layer for layer in self.pair.layers.values() if layer.output is not last.output), last]
+        return self.pair.once(_ordered, tuple(outputs), self.last)
 
     def behind(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Return the nodes between the last layer and the outputs, in order."""
-        return tail(self.pair.forward.graph, [last.output], outputs)
+        return self.pair.once(_behind, last.output, tuple(outputs))
 
     def sample_axis(self, node: fx.Node, name: str) -> SampleAxis:
         """Return where a layer's input or output holds the samples."""
@@ -123,16 +120,28 @@ class Run:
         values = {node.name: self.values[node.name] for node in self.pair.entries}
         if release:
             self.values = {}
-        entries = {node: self._kept(node, values.pop(node.name), rows) for node in self.pair.entries}
+        sizes = self._fewer(rows.numel())
+        entries = {node: self._kept(node, values.pop(node.name), rows, sizes) for node in self.pair.entries}
         entries |= dict(zip(self.pair.tangents, tangents, strict=True))
-        nodes = [node for node in self.pair.backward.graph.nodes if node.op == "placeholder"]
-        arguments: Values = [entries.pop(node) for node in nodes]
+        arguments: Values = [entries.pop(node) for node in self.pair.placeholders]
         del tangents
         with torch.no_grad():
-            found = fx.Interpreter(self.pair.backward).boxed_run(arguments)  # frees what it has used
+            found = self.pair.run_backward(arguments)  # frees what it has used
         return self._named(found)
 
-    def _kept(self, node: fx.Node, value: Any, rows: Tensor) -> Any:
+    def _fewer(self, count: int) -> Mapping[fx.Node, Any]:
+        """Return the saved numbers for so many samples, by node: worked out once for each count."""
+        key = self._symbols, count
+        if key not in self.pair.told:
+            numbers = {
+                node: node.meta["val"] for node in self.pair.entries if self.sizes.varies(node.meta["val"])
+            }
+            found = {node: self.sizes.value(number, count) for node, number in numbers.items()}
+            self.pair.keep(key, found)
+        fewer: Mapping[fx.Node, Any] = self.pair.told[key]
+        return fewer
+
+    def _kept(self, node: fx.Node, value: Any, rows: Tensor, sizes: Mapping[fx.Node, Any]) -> Any:
         """Return what a saved value is for the samples `rows`, which are in order."""
         # One of four: nothing is dropped; a size, which is that of fewer samples; something computed from
         # sizes, made again for fewer; or a tensor, of which the rows are taken on each axis that holds
@@ -140,8 +149,7 @@ class Run:
         if rows.numel() == self.samples:
             return value
         if not isinstance(value, Tensor):
-            number = node.meta["val"]
-            return self.sizes.value(number, rows.numel()) if self.sizes.varies(number) else value
+            return sizes.get(node, value)
         source = self.pair.nodes[node.name]
         if source in self.pair.sized and self._axes[source]:
             return resized(source, self.sizes, rows.numel())
@@ -177,6 +185,17 @@ class Run:
                 seen.add(own.data_ptr())
                 result[name] = result[name] + own if name in result else own
         return result
+
+
+def _ordered(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
+    """Return the layers of a graph with these differentiable outputs, the last one last."""
+    last = final_layer(pair.layers, outputs, name)
+    return [*(layer for layer in pair.layers.values() if layer.output is not last.output), last]
+
+
+def _behind(pair: Pair, start: fx.Node, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+    """Return the nodes between one and the outputs, in order."""
+    return tail(pair.forward.graph, [start], outputs)
 
 
 def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:

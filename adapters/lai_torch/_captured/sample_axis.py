@@ -34,6 +34,10 @@ class SampleAxis:
         """Return the samples `rows`, in the order of the strides that the value has."""
         # The backward graph was captured for these strides, so rows are taken with the axes in their order in
         # memory, from the largest stride to the smallest, and the axes put back.
+        if value.is_contiguous():
+            if self.outer == self.inner == 1:
+                return value.index_select(self.axis, rows)
+            return self.split(value).index_select(self.axis + 1, rows).flatten(self.axis, self.axis + 2)
         strides = value.stride()
         order = sorted(range(value.ndim), key=lambda one: -strides[one])
         axis = order.index(self.axis)
