@@ -1,3 +1,3 @@
-"""What every run of the tests loads: the ledger's record, which spans tests and proofs."""
+"""What every run loads, tests and proofs: the ledger's record, and which cases are slow."""
 
-pytest_plugins = ["tests.support.ledger_plugin"]
+pytest_plugins = ["tests.support.ledger_plugin", "tests.support.tiers"]

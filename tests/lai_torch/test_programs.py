@@ -11,6 +11,7 @@ from tests.support.torch_programs import error, gradients, program
 SEEDS = range(0, 400, 10)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ghost_of_ten_random_programs_is_exact_and_refused_for_coupled_samples(seed):
     for one in range(seed, seed + 10):
@@ -18,6 +19,7 @@ def test_ghost_of_ten_random_programs_is_exact_and_refused_for_coupled_samples(s
         assert ghost(drawn) == ("refused" if drawn.coupled else "exact"), one
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lai_of_ten_random_programs_reads_every_layer_or_names_it(seed):
     for one in range(seed, seed + 10):
@@ -31,6 +33,7 @@ def test_the_programs_are_made_of_every_part():
 
 
 @pytest.mark.filterwarnings("ignore")  # of hooks, scripts, sparse tables: the programs' own
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", range(0, 200, 10))
 def test_ghost_of_ten_programs_made_for_exact_scores_is_exact_or_refused(seed):
     for one in range(seed, seed + 10):

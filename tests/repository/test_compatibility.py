@@ -150,11 +150,13 @@ def sampled(folder: Path, suites: list[str], cases: int) -> dict:
     return json.loads((folder / "build" / "compatibility.json").read_text())
 
 
+@pytest.mark.quick
 def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     found = sampled(tmp_path, TORCH, 30)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2
 
 
+@pytest.mark.quick
 def test_a_sample_of_the_jax_suites_finds_nothing_wrong(tmp_path):
     found = sampled(tmp_path, ["harnesses", "jax-libraries"], 6)
     assert any(row["ghost"] == "exact" for rows in found.values() for row in rows.values())
