@@ -14,6 +14,7 @@ import lai_torch
 import torch
 import torch.distributed as dist
 from torch import Tensor, multiprocessing, nn
+from torch.distributed.tensor import DTensor
 
 import lai_core as lai
 
@@ -177,33 +178,35 @@ class Run:
     weights: list[Tensor]
     told: list[tuple[Any, ...]]
     bytes_per_step: float = 0.0
+    bytes_reported: float = 0.0
 
 
 class Sent:
     """Counts the bytes that a process hands to collectives, those of a wrapper's own training aside."""
 
-    def __init__(self, *, shards: bool, parameters: list[nn.Parameter]) -> None:
-        self.bytes = 0
-        own: list[Any] = parameters
-        self.gathered = sum(p.to_local().nbytes for p in own) if shards else 0
+    def __init__(self) -> None:
+        self.bytes = self.reported = 0
 
     def __enter__(self) -> None:
         """Put counting functions in the place of torch's."""
-        self.functions = {
-            name: getattr(dist, name) for name in ("all_reduce", "all_gather", "all_to_all_single")
-        }
-        self.bytes += self.gathered
-        for name, function in self.functions.items():
-            setattr(dist, name, partial(self._count, function, name != "all_reduce"))
+        names = ("all_reduce", "all_gather", "all_to_all_single")
+        self.functions = [(dist, name, getattr(dist, name), int(name != "all_reduce")) for name in names]
+        self.functions.append((DTensor, "full_tensor", DTensor.full_tensor, 0))  # whole parameters
+        for owner, name, function, handed in self.functions:
+            setattr(owner, name, self._counting(function, handed))
 
-    def _count(self, function: Any, second: bool, *arguments: Any, **options: Any) -> Any:
-        self.bytes += arguments[int(second)].nbytes
-        return function(*arguments, **options)
+    def _counting(self, function: Any, handed: int) -> Any:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            given = arguments[handed]
+            self.bytes += getattr(given, "_local_tensor", given).nbytes
+            return function(*arguments, **options)
+
+        return counted
 
     def __exit__(self, *_: object) -> None:
         """Put torch's functions back."""
-        for name, function in self.functions.items():
-            setattr(dist, name, function)
+        for owner, name, function, _ in self.functions:
+            setattr(owner, name, function)
 
 
 def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
@@ -225,7 +228,7 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
         model, loss, optimizer, source, generator=generator, **{**case.options, **more}
     )
     found = Run(torch.empty(0), [], [], [])
-    sent = Sent(shards=engine == "fsdp2", parameters=parameters)
+    sent = Sent()
     for step in range(STEPS):
         inputs, targets = drawn(SAMPLES, 100 + step)
         if case.broken and step % 2:
@@ -234,13 +237,14 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
         part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
         with sent:
             report = curator.step(inputs[part], targets[part])
+        sent.reported += report.bytes_sent
         missing = torch.full_like(report.weights, torch.nan)
         found.scores.append(missing if report.scores is None else report.scores)
         found.weights.append(report.weights)
         found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
     whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
     found.parameters = torch.cat(whole)
-    found.bytes_per_step = sent.bytes / STEPS
+    found.bytes_per_step, found.bytes_reported = sent.bytes / STEPS, sent.reported / STEPS
     return found
 
 

@@ -215,6 +215,7 @@ class Curator:
             self._updater = Updater(
                 optimizer, accumulate, max_norm, training.scaler, self._engine, self._doubts
             )
+        self._group.spent()  # reports count what calls take
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""

@@ -59,6 +59,9 @@ class Report:
         `(n,)`, the losses that were minimised, NaN where a sample was not trained on; None: `losses`.
     total
         The sum of the weighted losses on all processes; None where there is one.
+    collectives, bytes_sent
+        How many collectives the call took beside those of a wrapper's own training, and how many bytes this
+        process handed to them; 0 on one process.
     """
 
     step: int
@@ -82,6 +85,8 @@ class Report:
     share: float = 0.0
     trained_losses: Tensor | None = None
     total: float | None = None
+    collectives: int = 0
+    bytes_sent: int = 0
 
     @cached_property
     def loss(self) -> float:

@@ -38,6 +38,9 @@ def test_a_corpus_is_scored_alike_by_one_process_and_two():
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
-def test_every_example_is_run():
+def test_every_example_is_run_and_in_the_gallery():
     elsewhere = {"trl_sft", "score_corpus"}  # in test_trl_trainer.py, and above
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SHOWS) | elsewhere
+    there = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert there == set(SHOWS) | elsewhere
+    gallery = (EXAMPLES.parent / "docs/guide/examples.md").read_text(encoding="utf-8")
+    assert {name for name in there if f"```{{literalinclude}} ../../examples/{name}.py" in gallery} == there

@@ -1,12 +1,7 @@
 """A table of a data set's scores: right, with honest errors, and nothing lost or doubled by a kill."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 
 import lai_torch
 import numpy as np
@@ -121,35 +116,6 @@ def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
             with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
                 read_scores(folder)
         assert scored(folder, data, validation, **options) == whole
-
-
-OPTIONS = {"batch_size": 4, "rows_per_file": 4, "progress": False}
-KILLED = """
-import sys, time, torch, lai_torch
-sys.path.insert(0, sys.argv[2])
-from tests.lai_torch.test_dataset import LOSS, OPTIONS, drawn, network
-print("ready", flush=True)
-loss = lambda outputs, targets: (time.sleep(0.01), LOSS(outputs, targets))[1]
-lai_torch.score_dataset(network(), loss, drawn(40), drawn(8, 2), sys.argv[1], **OPTIONS)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_killed_again_and_again_loses_nothing(tmp_path, pytestconfig):
-    whole = scored(tmp_path / "whole", drawn(40), drawn(8, 2), batch_size=4, rows_per_file=4)
-    draws, kills = random.Random(0), 0
-    while True:
-        call = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(pytestconfig.rootpath)]
-        process = subprocess.Popen(call, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        process.stdout.readline()
-        time.sleep(draws.uniform(0.0, 0.6))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-        if process.returncode == 0 or kills == 4:
-            break
-    assert kills
-    assert scored(tmp_path / "killed", drawn(40), drawn(8, 2), batch_size=4, rows_per_file=4) == whole
 
 
 def test_processes_share_the_parts(tmp_path):

@@ -312,6 +312,7 @@ def rows_by_process():
 def check(parts, case, engine):
     got = [part[case, engine] for part in parts]
     assert not any(isinstance(one, str) for one in got), got
+    assert all(one.bytes_reported == one.bytes_per_step > 0 for one in got)
     for name, error in errors(got, run(CASES[case])).items():
         assert error <= (1e-7 if name == "reports" and "warmup" in case else BOUND), name
 

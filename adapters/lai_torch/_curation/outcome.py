@@ -73,6 +73,7 @@ def reported(
         loss, everyone = group.totals(0.0 if nothing else update.loss, dropped)
         dropped = int(everyone)
         loss = loss if kept else math.nan
+    collectives, sent = group.spent()
     return Report(
         weights=update.weights,
         kept=kept,
@@ -83,6 +84,8 @@ def reported(
         group_drops=None if groups is None else dropped_shares(weights, groups),
         trained_losses=update.losses,
         total=loss,
+        collectives=collectives,
+        bytes_sent=sent,
         **told,
         **found,
     )

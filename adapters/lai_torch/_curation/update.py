@@ -10,6 +10,7 @@ from torch import Tensor
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._model.finite import witness
 from lai_torch.report import weighted_loss
@@ -139,7 +140,7 @@ class Updater:
         if finite:
             undo.hold_parameters()
             if self.max_norm is not None:
-                clip(self._gradients(), self.max_norm)
+                clip(self._gradients(), self.max_norm, self.engine.group)
         with self.engine.group.agreed():
             if self.scaler is not None:
                 self.scaler.step(self.optimizer)
@@ -160,12 +161,12 @@ def _check_steps(optimizer: Any) -> None:
         raise ValueError(msg)
 
 
-def clip(gradients: list[Tensor], max_norm: float) -> None:
+def clip(gradients: list[Tensor], max_norm: float, group: Alone) -> None:
     """Shorten gradients to a common norm, in place: that of whole gradients, where they lie in parts."""
     norms = [
         torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
     ]
-    whole = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+    whole = [group.whole(norm) for norm in norms]
     if not whole:
         return
     total = torch.linalg.vector_norm(torch.stack([norm.to(whole[0]) for norm in whole]))

@@ -116,7 +116,7 @@ class Engine:
         Code that divides, say, its heads by the number of processes is another function there.
         """
         self.reset()
-        found = losses.full_tensor() if hasattr(losses, "full_tensor") else losses
+        found = self.group.whole(losses)
         scored = scored[: len(found)]
         known = torch.isfinite(found) & torch.isfinite(scored)
         off = float(((found - scored).abs()[known].max() / scored.abs()[known].max()) if known.any() else 0.0)
@@ -152,7 +152,7 @@ class Engine:
                 for name, parameter in module._parameters.items():
                     if hasattr(parameter, "full_tensor"):
                         if id(parameter) not in whole:  # tied ones stay one
-                            full = parameter.detach().full_tensor().contiguous()
+                            full = self.group.whole(parameter.detach()).contiguous()
                             whole[id(parameter)] = nn.Parameter(full, parameter.requires_grad)
                         held.append((module._parameters, name, parameter))
                 for table in ("_forward_pre_hooks", "_forward_hooks"):

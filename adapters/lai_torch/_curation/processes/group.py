@@ -64,6 +64,21 @@ class Alone:
         """Run a block that communicates with nobody; raise on every process if it raised on one."""
         return _NOBODY
 
+    def handed(self, tensor: Tensor) -> Tensor:
+        """Count what this process hands to a collective, and return it."""
+        return tensor
+
+    def whole(self, tensor: Any) -> Tensor:
+        """Return a tensor, gathered if it lies in parts."""
+        if hasattr(tensor, "full_tensor"):
+            self.handed(tensor.to_local())
+            tensor = tensor.full_tensor()
+        return tensor
+
+    def spent(self) -> tuple[int, int]:
+        """Return how many collectives there were since this was last asked, and the bytes handed to them."""
+        return 0, 0
+
 
 class Agreed(Alone):
     """Processes that do the same, on the same rows as far as they share no batch: what they tell each other.
@@ -82,6 +97,19 @@ class Agreed(Alone):
 
     def __init__(self, telling: Sequence[Any], device: torch.device) -> None:
         self.telling, self.device = tuple(telling), device
+        self._collectives = self._bytes = 0
+
+    def handed(self, tensor: Tensor) -> Tensor:
+        """Count it; what is pickled (`objects`) is rare, and aside."""
+        self._collectives += 1
+        self._bytes += tensor.nbytes
+        return tensor
+
+    def spent(self) -> tuple[int, int]:
+        """Begin anew."""
+        found = self._collectives, self._bytes
+        self._collectives = self._bytes = 0
+        return found
 
     def most(self, number: int) -> int:
         """One all-reduce of one number."""
@@ -89,7 +117,7 @@ class Agreed(Alone):
 
     def _largest(self, numbers: Tensor) -> Tensor:
         for group in self.telling:
-            dist.all_reduce(numbers, dist.ReduceOp.MAX, group=group)
+            dist.all_reduce(self.handed(numbers), dist.ReduceOp.MAX, group=group)
         return numbers
 
     def objects(self, value: Any) -> list[Any]:
@@ -160,7 +188,7 @@ class Together(Agreed):
         for kind in dict.fromkeys(tensor.dtype for tensor in found):
             places = [index for index, tensor in enumerate(found) if tensor.dtype == kind]
             flat = torch.cat([found[index].reshape(-1) for index in places])
-            dist.all_reduce(flat, group=self.group)
+            dist.all_reduce(self.handed(flat), group=self.group)
             parts = flat.split([found[index].numel() for index in places])
             for index, part in zip(places, parts, strict=True):
                 found[index] = part.view(found[index].shape)
@@ -197,12 +225,12 @@ class Together(Agreed):
 
     def _all(self, own: Tensor) -> list[Tensor]:
         found = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(found, own, group=self.group)
+        dist.all_gather(found, self.handed(own), group=self.group)
         return found
 
     def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
         """One all-to-all of rows."""
-        dist.all_to_all_single(taken, given, takes, gives, group=self.group)
+        dist.all_to_all_single(taken, self.handed(given), takes, gives, group=self.group)
 
 
 def _builtin(error: BaseException) -> str:

@@ -38,7 +38,7 @@ def check_synchronised(engine: Engine, name: str, expected: Tensor) -> None:
     if not norm:  # which proves nothing
         return
     whole = torch.zeros_like(expected) if given is None else given
-    whole = whole.full_tensor() if hasattr(whole, "full_tensor") else whole
+    whole = engine.group.whole(whole)
     whole, expected = whole.double(), expected.double()
     off = {each: float((whole - each * expected).norm()) / (each * norm) for each in (1, size)}
     divisor = min(off, key=lambda each: off[each])
