@@ -33,6 +33,7 @@ class Sides:
         scores = estimators.scores(self.validation, self.training, self.work)
         if not exclude_self:
             return scores
+        # <sum_z g_z - g_j, g_j> = <sum_z g_z, g_j> - |g_j|^2
         return scores - estimators.diagonal(self.validation, self.training, self.work)
 
 

@@ -240,6 +240,8 @@ def _metric(
     xp = check_vector("second_moment", second_moment, int(outputs.shape[-1]))
     namespace_of({"training": outputs, "second_moment": second_moment})
 
+    # <D^-p G_V C^-p, g a^T> with diagonal D of the outputs and C of the inputs: both scale either side alike,
+    # so that the validation side, which may be a summary already, is left as it is.
     def scale(moment: Array) -> Array:
         moment = cast(xp, moment, accumulation_dtype(xp, work.dtype, moment.dtype))
         return (moment + float(epsilon)) ** (-float(exponent))

@@ -233,6 +233,8 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
     if not gradients:
         raise estimators.nothing_seen("validation")
     (key, uses), *_ = gradients.items()
+    # One matrix used once sums up to G_V = sum_z g_z a_z^T, of d_L d numbers, or is kept as the g_z and a_z,
+    # of n_val (d_L + d), while these are fewer: <G_V, g_j a_j^T> = sum_z (g_z . g_j) (a_z . a_j).
     apart = estimator.parameters in {"readouts", "last"} and len(uses) == 1
     factors = factored(uses[0], work) if apart else None
     rest = gradients if factors is None else {name: one for name, one in gradients.items() if name != key}

@@ -142,6 +142,8 @@ class ConvolutionTrace(Record):
 
     def _patches(self, xp: Namespace) -> tuple[Any, ...]:
         """Return one block of columns per offset of the kernel."""
+        # y(p) = sum_o W_o x(stride p + dilation o): for each offset o of the kernel a matrix W_o meets one
+        # window of the padded input, so that its gradient is sum_p g(p) x(stride p + dilation o)^T.
         geometry = self.geometry
         padded = self.activations
         for axis, (low, high) in enumerate(geometry.padding):

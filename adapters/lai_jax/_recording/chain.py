@@ -80,6 +80,8 @@ def _link(
     end, weight = (found[after.use].inputs[place] for place in (after.use.data, after.use.parameter))
     if program.values[end].layers != {before.use} or len(program.values[start].shape) != 2:
         raise not_a_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
+    # Between two layers lies what the first one's output leads to (forward) and the second one's input comes
+    # from (backward): the operations on every path from `start` to `end`, and no others.
     reached, forward = {start}, []
     for operation in program.operations:
         if reached.intersection(operation.inputs):

@@ -62,6 +62,7 @@ def grouped(recorder: Recorder, func: Any, rows: Any, weight: Any, **options: An
     samples = recorder.experts.samples_of(rows)
     if samples is None or options.get("bias") is not None:
         return NotImplemented
+    # Matrix e is used on rows offs[e - 1] to offs[e] alone: so many uses, of one product and one probe.
     output, probe = recorder.probe(func(rows, weight.detach(), **options))
     inputs, bounds = rows.detach(), [0, *ends.tolist()]
     parts = [slice(*pair) for pair in itertools.pairwise(bounds)]

@@ -101,6 +101,7 @@ class Experts:
         whole = key.ndim == 1 and not key.is_floating_point() and key.dtype is not torch.bool
         if not whole or tokens.ndim != 2 or tokens.shape[0] % self.samples or result.shape[:1] != key.shape:
             return
+        # row i of (n t, d) tokens is of sample i // t; of rows that were read before, of whom they were then
         before = self._rows.get(tokens)
         self._rows[result] = key // (tokens.shape[0] // self.samples) if before is None else before[key]
 
