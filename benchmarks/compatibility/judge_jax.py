@@ -118,6 +118,13 @@ def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     apart = [alone(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
     if not np.allclose(together, np.concatenate(apart), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
+    first = one(inputs, 0), one(targets, 0)
+    single = jax.value_and_grad(lambda *given: case.losses(*given)[0])
+    value = traced(lambda *given: single(*given)[0], case.params, *first)(case.params, *first)
+    if not np.allclose(value, apart[0], rtol=case.bound, atol=case.bound / 100):
+        raise UnfitError(
+            "another value where JAX differentiates it, so that no gradient is that of the value"
+        )
 
 
 def _ghost(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:

@@ -8,7 +8,7 @@ import torch
 from lai_torch._exact import directional
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointFunction
 
 from tests.lai_torch.support import LOSS, data
 from workloads.torch_oracle import per_sample_gradients
@@ -105,11 +105,17 @@ def test_a_model_that_counts_its_calls_is_named():
         lai_torch.exact_scores(Counting(), LOSS, data(9), data(N))
 
 
+def test_coupled_samples_of_a_model_that_draws_are_named_as_such():
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)).double()
+    with pytest.raises(ValueError, match="ones that move with the other samples"):
+        lai_torch.exact_scores(model, LOSS, data(9), data(N))
+
+
 def test_reentrant_checkpoints_are_named():
     class Checkpointed(Net):
         def forward(self, inputs):
             leaf = inputs.detach().requires_grad_()
-            return self.head(checkpoint(lambda x: torch.tanh(self.body(x)), leaf, use_reentrant=True))
+            return self.head(CheckpointFunction.apply(lambda x: torch.tanh(self.body(x)), True, leaf))
 
     with pytest.raises(ValueError, match="pass use_reentrant=False"):
         lai_torch.exact_scores(Checkpointed(), LOSS, data(9), data(N))

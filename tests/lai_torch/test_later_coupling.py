@@ -145,3 +145,31 @@ def test_what_keeps_samples_apart_is_not_taken_for_mixing(name):
     torch.manual_seed(0)
     inputs, targets = batch(0)
     assert mixing(Net(APART[name]), LOSS, (inputs, targets), SAMPLES) is None
+
+
+class Rounded(nn.Module):
+    """Rounds in another way at every second place, and mixes samples where a gate is open."""
+
+    def __init__(self, precision):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+        self.gate, self.precision = nn.Parameter(torch.zeros(5)), precision
+
+    def forward(self, inputs):
+        by_place = 1 + torch.finfo(self.precision).eps * (torch.arange(len(inputs)) % 2)
+        with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
+            hidden = self.body(inputs)
+        hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
+        return self.head(hidden + self.gate * hidden.tanh())
+
+
+@pytest.mark.filterwarnings("ignore:.*switches on autocast")
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_roundings_of_what_the_model_computes_in_are_no_coupling(precision):
+    torch.manual_seed(0)
+    model = Rounded(precision)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    validation = torch.randn(8, 4), torch.arange(8) % 3
+    curator = lai_torch.Curator(model, LOSS, optimizer, validation)
+    for _ in range(3):
+        assert curator.step(torch.randn(6, 4), torch.arange(6) % 3).scores.isfinite().all()

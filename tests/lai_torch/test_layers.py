@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
@@ -93,28 +92,6 @@ def test_one_sample_explains_everything():
             return self.head(self.memory(inputs)[0][:, -1])
 
     check_exact(Recurrent().double(), randn(1, 5, 3), samples=1)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_activation_checkpointing(reentrant):
-    class Checkpointed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = nn.Sequential(
-                nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(inplace=True), nn.Linear(6, 4)
-            )
-            self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-        def forward(self, inputs):
-            return self.head(checkpoint(self.body, self.first(inputs), use_reentrant=reentrant))
-
-    model = Checkpointed().double()
-    inputs = randn(N, 4)
-    if reentrant:
-        with pytest.raises(ValueError, match=r"reentrant.*use_reentrant=False"):
-            lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
-        return
-    check_exact(model, inputs)
 
 
 def test_autocast_outside_is_off_and_inside_is_followed():

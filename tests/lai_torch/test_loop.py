@@ -317,3 +317,27 @@ def made(validation=None, *, optimizer="sgd", **options):
 
 def summarized():
     return lai.summarize(lai_torch.trace(network(), LOSS, *data(3)), "lai")
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.01])
+def test_a_table_with_sparse_gradients_trains(max_norm):
+    class Words(nn.Module):
+        def __init__(self, sparse):
+            super().__init__()
+            self.table, self.head = nn.Embedding(9, 4, sparse=sparse), nn.Linear(4, 3)
+
+        def forward(self, ids):
+            return self.head(self.table(ids).mean(1))
+
+    torch.manual_seed(0)
+    found, expected = Words(sparse=True), Words(sparse=False)
+    found.load_state_dict(expected.state_dict())
+    ids, targets = torch.randint(9, (6, 4)), torch.arange(6) % 3
+    for model in (found, expected):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        curator = lai_torch.Curator(
+            model, LOSS, optimizer, (ids, targets), estimator="ghost", max_norm=max_norm
+        )
+        curator.step(ids, targets)
+    for one, other in zip(found.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other)

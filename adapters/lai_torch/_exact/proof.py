@@ -83,7 +83,8 @@ class Proof:
         sides = [self._side(part) for part in halves]
         for part in (part for split in others for part in split):
             with self.function.preserved():
-                self._compare(self.function(standing(self.batch, part)), part)
+                losses = self._standing(part).detach()
+            self._compare(losses, part)
         longer = self._longer()
         reasons: list[str] = []
         unbounded = False
@@ -142,7 +143,8 @@ class Proof:
         """
         for part in self._splits()[0]:
             with self.function.preserved():
-                self._compare(self.function(standing(self.batch, part)), part)
+                losses = self._standing(part).detach()
+            self._compare(losses, part)
 
     def _splits(self) -> list[list[Tensor]]:
         """Cut the samples in two, again and again, so that every pair (of up to 16) is once apart."""
@@ -173,16 +175,32 @@ class Proof:
         weights = torch.where(part, (0.5 + drawn[0]) * torch.where(drawn[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self.function(standing(self.batch, part, more=more))
-            self._compare(losses[: len(part)], part)
+            losses = self._standing(part, more)
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
+        self._compare(losses[: len(part)], part)  # outside: to run the batch again draws the same numbers
         value = size = 0.0
         for name, piece in zip(parameters, pieces, strict=True):
             if piece is not None:
                 products = real_product(piece, self.direction[name]).double()
                 value, size = value + float(products.sum()), size + float(products.abs().sum())
         return _Side(weights, value, size)
+
+    def _standing(self, part: Tensor, more: int = 0) -> Tensor:
+        """Return the losses where copies of a part's samples stand for all others."""
+        if not more and bool(part.all()):
+            return self.function(self.batch)
+        try:
+            return self.function(standing(self.batch, part, more=more))
+        except (torch.OutOfMemoryError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # the batch itself went through: it is about which rows are where
+            msg = (
+                "training: expected samples whose rows can stand in the place of others', which proves that "
+                f"none sees another, got a batch that fails then ({type(error).__name__}: {error}); hold one "
+                "row a sample in every tensor, padded where they differ in length"
+            )
+            raise ValueError(msg) from error
 
     def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.

@@ -122,6 +122,17 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     return tree
 
 
+def unaligned(tree: Any, samples: int) -> list[Any]:
+    """Return what holds no row for each sample, and is no plain value."""
+    if isinstance(tree, Tensor):
+        return [tree] if tree.ndim and tree.shape[0] != samples else []
+    if isinstance(tree, Mapping):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return [one for part in tree for one in unaligned(part, samples)]
+    return [] if tree is None or isinstance(tree, str | bytes | int | float | complex) else [tree]
+
+
 def check_auxiliary(values: Any, samples: int) -> Tensor:
     """Return what an auxiliary loss returned: one number per sample, or a single one."""
     if isinstance(values, Tensor) and values.is_floating_point() and values.shape in {(), (samples,)}:

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
+from lai_torch._model.checkpoints import asked
 from lai_torch._model.snapshot import Streams, Tensors
 from lai_torch._model.walk import Step, modules_of, set_training
 
@@ -53,6 +54,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(asked())
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
         if not hooks:
@@ -105,6 +107,7 @@ def eager() -> Iterator[None]:
     with ExitStack() as stack:
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(asked())
         stack.enter_context(torch.enable_grad())
         yield
 

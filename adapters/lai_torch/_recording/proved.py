@@ -11,6 +11,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import check_losses, tensors
+from lai_torch._model.checkpoints import once
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis
@@ -85,7 +86,7 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
     Unplaced
         If the rows of a use lie on no axis of the samples.
     """
-    with preserved(task.model, task.loss), _all_differentiable(task):
+    with preserved(task.model, task.loss), once(), _all_differentiable(task):
         recorder = task.recorder(skipped=skipped)
         asked = task.model, task.loss, task.batch
         other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
@@ -119,9 +120,11 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
         kinds = recorder.calls.kinds()
         if before is not None and before.signatures == signatures:
             kinds |= before.calls
-        known = Known(signatures, certain, skipped, task.trainable, several, behind, frozenset(past), kinds)
+        precision = places.precision
+        proof = certain, skipped, task.trainable, several, behind, frozenset(past), kinds, precision
+        known = Known(signatures, *proof)
         recording = recorded(task, recorder, values, final, sample_axes, found, known)
-        return recording, places.precision
+        return recording, precision
 
 
 def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str], dict[str, str]]:

@@ -1,12 +1,15 @@
 """From a model and a batch to a recording that is proved, or taken over from one that was."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.batch import Loss, check_losses, count, usable
+from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
+from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, preserved
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
@@ -15,7 +18,7 @@ from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import parameters_behind
 from lai_torch._recording.proving.last_layer import is_last, last_layer
 from lai_torch._recording.proving.placing import Unplaced, known_places
-from lai_torch._recording.proving.reindexed import check_apart
+from lai_torch._recording.proving.reindexed import CoupledError, check_apart
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
@@ -64,7 +67,22 @@ def record(
     masks = valid if isinstance(valid, Masks) else Masks(valid)
     positions = masks(model, batch[0], count(*batch))
     task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions)
-    if known is not None and known.proved and known.trainable == trainable:
+    with _naming_what_stays(batch):
+        return _recorded(task, known, shortcut, plans, masks, live=live, mixing=mixing)
+
+
+def _recorded(
+    task: Task,
+    known: Known | None,
+    shortcut: Shortcut | None,
+    plans: Plans | None,
+    masks: Masks,
+    *,
+    live: bool,
+    mixing: bool,
+) -> Recording:
+    """Record by what is known where that holds, else in full."""
+    if known is not None and known.proved and known.trainable == task.trainable:
         try:
             if plans is None or shortcut is None or live:
                 taken = _taken_over(task, known, shortcut, Calls(), live=live)
@@ -74,11 +92,28 @@ def record(
             taken = None
         if taken is not None:
             if mixing and not live:
-                check_apart(model, loss, batch, taken.losses)
+                check_apart(task.model, task.loss, task.batch, taken.losses, known.precision)
             return taken
     found = proved(task, known)
     check_masked(found, asked=masks.given is not None)
     return found
+
+
+@contextmanager
+def _naming_what_stays(batch: tuple[Any, Any]) -> Iterator[None]:
+    """Say of samples that seem coupled what in their batch holds them in another way than by rows."""
+    try:
+        yield
+    except CoupledError as error:
+        samples = count(*batch)
+        shapes = [one.shape for one in unaligned(batch, samples) if isinstance(one, Tensor)]
+        if not shapes:
+            raise
+        msg = (
+            f"{error}; it may seem so where rows cannot stand in each other's place: a tensor of shape "
+            f"{tuple(shapes[0])} holds {samples} samples in another way (offsets, packed sequences): pad it"
+        )
+        raise CoupledError(msg) from error
 
 
 def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Recording | None:
@@ -108,7 +143,7 @@ def _taken_over(
     live = live and shortcut is not None
     options: dict[str, Any] = {"known": known.sample_axes, "skipped": known.skipped, "live": live}
     options["calls"] = calls
-    with eager() if live else preserved(task.model, task.loss):
+    with eager() if live else preserved(task.model, task.loss), nullcontext() if live else once():
         recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
             values = task.losses()

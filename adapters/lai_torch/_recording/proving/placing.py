@@ -16,6 +16,7 @@ from lai_torch._model.sample_axis import (
     rounding,
 )
 from lai_torch._recording.proving.reindexed import (
+    CoupledError,
     Reindexed,
     alike,
     check_uncoupled,
@@ -80,7 +81,7 @@ class Places:
                     "per-sample gradient can be read off; call model.eval() where a normalisation couples "
                     "them, or score what is coupled as one sample (a group, with one loss)"
                 )
-                raise ValueError(msg)
+                raise CoupledError(msg)
             self._keep(use, kept, telling=magnitude(first) > within)
 
     def narrow_by_moving(self, other: Reindexed) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.batch import Loss, call, check_losses, rows, tensors
+from lai_torch._model.batch import Loss, call, check_losses, rows, tensors, unaligned
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis, by_sample, differ, magnitude
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import modules_of
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.uses import Use
 
@@ -28,16 +28,21 @@ Halves = Sequence[tuple[Tensor, Tensor]]
 """Which samples stood at a batch's places, and their losses there."""
 
 
+class CoupledError(ValueError):
+    """A sample's loss or gradient is another one among other samples."""
+
+
 @dataclass(frozen=True)
 class Reindexed:
     """One half of a batch's samples at all places, and what they are used on; the losses of both halves.
 
-    There are no uses where they are not those of the batch itself.
+    There are no uses where they are not those of the batch itself. `precision` is that of the model.
     """
 
     index: Tensor
     uses: list[Use]
     halves: Halves
+    precision: float
 
 
 def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Recorder) -> Reindexed | None:
@@ -49,16 +54,15 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     samples = recorder.samples
     if samples < 2:
         return None
-    indices = _drawn(samples)
-    first, second = (rows(batch, index, samples) for index in indices)
+    (index, told), second = _orders(batch, samples)
+    first = rows(batch, index, samples)
     other = recorder.fresh(tensors(first))
-    losses = [_run(model, loss, first, samples, other), _run(model, loss, second, samples, nullcontext())]
-    halves = [
-        (index.to(found.device), found)
-        for index, found in zip(indices, losses, strict=True)
-        if found is not None
-    ]
-    return Reindexed(halves[0][0], other.uses, halves) if len(halves) == len(losses) else None
+    found = _run(model, loss, first, samples, other)
+    halves = [_told(index, found, told), _half(model, loss, batch, samples, *second)]
+    if found is None or halves[1] is None:
+        return None
+    uses = other.uses if len(told) == samples else []
+    return Reindexed(index.to(found.device), uses, [one for one in halves if one], precision_of(other))
 
 
 def _run(
@@ -133,25 +137,26 @@ def check_behind_zeros(
             gate.data.copy_(torch.randn(gate.shape, generator=generator))
         values = _run(model, loss, batch, recorder.samples, nullcontext())
         if values is not None:  # not every model runs at such values
-            precision = precision_of(recorder)
-            _check_halves(model, loss, batch, values, "behind a parameter that is zero so far", precision)
+            where = "behind a parameter that is zero so far"
+            _check_halves(model, loss, batch, values, where, other.precision)
     finally:
         for gate in gates:
             gate.data.zero_()
 
 
-def check_apart(model: nn.Module, loss: Loss, batch: tuple[Any, Any], values: Tensor) -> None:
+def check_apart(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], values: Tensor, precision: float
+) -> None:
     """Raise if the samples of a batch with losses `values` are coupled; of a random model nothing is known.
 
-    That a sample has its loss in other company too is all that is looked at, by two forward passes.
+    That a sample has its loss in other company too is all that is looked at, by two forward passes of a
+    model that computes in `precision`.
 
     Raises
     ------
     ValueError
         If they are coupled.
     """
-    dtypes = {values.dtype, *(parameter.dtype for parameter in named_parameters(model, loss).values())}
-    precision = max(torch.finfo(dtype).eps for dtype in dtypes)
     _check_halves(model, loss, batch, values, "by an operation that mixes them at some values", precision)
 
 
@@ -161,10 +166,10 @@ def _check_halves(
     """Raise if a sample's loss is another one where one half of the samples fills the others' places."""
     if len(values) < 2:
         return
-    for index in _drawn(len(values)):
-        losses = _run(model, loss, rows(batch, index, len(values)), len(values), nullcontext())
-        if losses is not None:
-            check_uncoupled(values, [(index.to(losses.device), losses)], where, precision)
+    for order in _orders(batch, len(values)):
+        half = _half(model, loss, batch, len(values), *order)
+        if half is not None:
+            check_uncoupled(values, [half], where, precision)
 
 
 def precision_of(recorder: Recorder) -> float:
@@ -207,7 +212,7 @@ def check_uncoupled(values: Tensor, halves: Halves, where: str, precision: float
         "no sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (a group, with one loss)"
     )
-    raise ValueError(msg)
+    raise CoupledError(msg)
 
 
 def _within(values: Tensor, precision: float) -> float:
@@ -215,11 +220,37 @@ def _within(values: Tensor, precision: float) -> float:
     return (precision**0.5 if precision > 1e-4 else 1024 * precision) * magnitude(values)
 
 
-def _drawn(samples: int) -> tuple[Tensor, Tensor]:
-    """Return n indices of each half of the samples, none of several at its own place."""
+def _half(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, index: Tensor, told: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Run a batch in another order; None where it cannot be run."""
+    return _told(index, _run(model, loss, rows(batch, index, samples), samples, nullcontext()), told)
+
+
+def _told(index: Tensor, losses: Tensor | None, told: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the samples at the places that tell something, and their losses."""
+    return None if losses is None else (index[told].to(losses.device), losses[told.to(losses.device)])
+
+
+def _orders(batch: tuple[Any, Any], samples: int) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Return n indices of each half of the samples, and the places whose losses are then those of samples.
+
+    None of several samples is at its own place. Where something in the batch holds no rows of samples it
+    stays as it is, and whoever is used with it stays at its place: only samples at their own tell something.
+    """
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
     first, second = order.tensor_split(2)
-    return _spread(first, second), _spread(second, first)
+    if not unaligned(batch, samples):
+        every = torch.arange(samples)
+        return (_spread(first, second), every), (_spread(second, first), every)
+    return tuple((_standing(half, samples), half.sort().values) for half in (first, second))
+
+
+def _standing(half: Tensor, samples: int) -> Tensor:
+    """Return an index in which one half of the samples stands at its places, and copies of it elsewhere."""
+    index = half[torch.arange(samples) % len(half)]
+    index[half] = half
+    return index
 
 
 def _spread(half: Tensor, others: Tensor) -> Tensor:

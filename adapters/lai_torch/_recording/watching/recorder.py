@@ -199,7 +199,8 @@ class Recorder(TorchFunctionMode, Origins):
             if "use_reentrant" not in str(error):
                 raise
             msg = (
-                "model: a checkpoint with use_reentrant=True cannot be traced; pass use_reentrant=False, or "
+                "model: expected checkpoints by torch.utils.checkpoint.checkpoint, got its reentrant "
+                "function by itself, which cannot be traced; pass use_reentrant=False to checkpoint, or "
                 "call model.eval() where that turns checkpointing off"
             )
             raise ValueError(msg) from error

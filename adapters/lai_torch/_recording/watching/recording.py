@@ -33,6 +33,8 @@ class Known:
         Of these, the ones that make one more layer, which LAI does not read.
     calls
         The kinds of calls that were made, over all proofs of these uses.
+    precision
+        That of the coarsest type in which the model computes.
     """
 
     signatures: tuple[tuple[str, str, int], ...]
@@ -43,6 +45,7 @@ class Known:
     behind: frozenset[str] = frozenset()
     past: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
+    precision: float = 0.0
 
     def state(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -57,6 +60,7 @@ class Known:
             "behind": sorted(self.behind),
             "past": sorted(self.past),
             "calls": sorted(self.calls),
+            "precision": self.precision,
         }
 
     @classmethod
@@ -74,6 +78,7 @@ class Known:
             frozenset(state["behind"]),
             frozenset(state["past"]),
             frozenset(state["calls"]),
+            state["precision"],
         )
 
 
