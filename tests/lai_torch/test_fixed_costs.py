@@ -29,7 +29,7 @@ def test_a_step_walks_the_models_modules_once(backward, monkeypatch):
     curator, batch = curated(model, backward=backward), data(6)
     for _ in range(3):
         curator.step(*batch)
-    walks = []
+    walks, looks = [], []
     for owner in (walk, nn.Module):
         found = owner.named_modules
         monkeypatch.setattr(
@@ -37,8 +37,47 @@ def test_a_step_walks_the_models_modules_once(backward, monkeypatch):
             "named_modules",
             lambda root, *given, found=found, **more: walks.append(root) or found(root, *given, **more),
         )
+    contents = walk._contents
+    monkeypatch.setattr(
+        walk, "_contents", lambda table, modules: looks.append(modules[0]) or contents(table, modules)
+    )
     curator.step(*batch)
-    assert [walks.count(root) for root in (model, LOSS)] == [1, 1]
+    assert not {id(model), id(LOSS)} & set(map(id, walks))
+    assert [looks.count(root) for root in (model, LOSS)] == [3, 3]  # modules, parameters, buffers
+
+
+CHANGES = {
+    "a module": lambda model: setattr(model, "0", nn.Linear(4, 8).double()),
+    "a parameter": lambda model: setattr(model[2], "weight", nn.Parameter(torch.randn(3, 8).double())),
+    "a name": lambda model: model.register_module("3", model._modules.pop("2")),
+    "a place": lambda model: model[0]._modules.update([model._modules.popitem()]),
+    "one more": lambda model: model.append(nn.Linear(3, 3).double()),
+    "a buffer": lambda model: model[1].register_buffer("more", torch.zeros(1)),
+    "one less": lambda model: model[2].register_parameter("bias", None),
+    "a class": lambda model: setattr(model[2].weight, "__class__", Other),
+}
+
+
+class Other(nn.Parameter):
+    """Another class of parameters."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changed_within_a_model_is_seen(change):
+    model, step = network(), walk.Step()
+    with step:
+        before = walk.held(model)
+        assert walk.held(model) is before
+    with step:
+        assert walk.held(model) is before
+    CHANGES[change](model)
+    with step:
+        found = walk.held(model)
+    assert found is not before
+    assert list(found.modules) == list(model.modules())
+    assert found.parameters.keys() == dict(model.named_parameters()).keys()
+    assert found.buffers.keys() == dict(model.named_buffers()).keys()
+    assert all(one is other for one, other in zip(found.parameters.values(), model.parameters(), strict=True))
 
 
 def test_what_a_model_holds_is_looked_at_anew_in_each_step():

@@ -273,7 +273,7 @@ def checked_updater(updater: Updater | None) -> Updater:
     return updater
 
 
-def checked_weights(weights: Any, finite: Tensor, doubts: Doubts) -> Tensor:
+def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
     """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
     name = "policy: expected weights as a floating-point tensor"
     if not isinstance(weights, Tensor):
@@ -283,13 +283,14 @@ def checked_weights(weights: Any, finite: Tensor, doubts: Doubts) -> Tensor:
         hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
         msg = f"{name}, got {weights.dtype}{hint}"
         raise TypeError(msg)
-    if weights.shape != finite.shape:
-        msg = f"{name} of shape {tuple(finite.shape)}, got {tuple(weights.shape)}"
+    if weights.shape != scores.shape:
+        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
         raise ValueError(msg)
-    weights = torch.where(finite, weights.detach().to(finite.device), 0.0)
-    sound = (weights >= 0) & torch.isfinite(weights)
-    if not doubts.holds(sound.all()):
-        worst = weights[~sound][0]
+    weights = weights.detach().to(scores.device)
+    if not doubts.later:  # else all scores are finite
+        weights = torch.where(torch.isfinite(scores), weights, 0.0)
+    if not (doubts.holds((weights >= 0).all()) and doubts.finite(weights)):
+        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
         msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
         raise ValueError(msg)
     return weights

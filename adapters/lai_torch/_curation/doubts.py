@@ -7,7 +7,7 @@ otherwise the step is taken back and runs again, each question read where it ari
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -43,16 +43,25 @@ class Doubts:
         self.later = self.again = False
         self._expected: int | None = None
         self._pending: list[Tensor] = []
+        self._numbers: list[Tensor] = []
 
     def begin(self, *, later: bool, expected: int | None = None) -> None:
         """Begin a step, or begin it again; `expected` is how many samples the policy keeps, where known."""
-        self.later, self.again, self._expected, self._pending = later, False, expected, []
+        self.later, self.again, self._expected = later, False, expected
+        self._pending, self._numbers = [], []
 
     def holds(self, answer: Tensor) -> bool:
         """Return what a boolean of no axes says, or take it for true until `settle`."""
         if not self.later:
             return bool(answer)
         self._pending.append(answer)
+        return True
+
+    def finite(self, values: Tensor) -> bool:
+        """Return whether all values are finite, or take that for true until `settle`."""
+        if not self.later:
+            return bool(torch.isfinite(values).all())
+        self._numbers.append(values.detach())
         return True
 
     def settle(self, *more: Tensor) -> list[Any]:
@@ -63,11 +72,12 @@ class Doubts:
         Doubted
             If something does not hold that was taken for granted.
         """
-        pending, self._pending = self._pending, []
-        if not pending and not more:
+        pending = [*self._pending, *_all_finite(self._numbers)]
+        self._pending, self._numbers = [], []
+        asked = (*pending, *more)
+        if not asked:
             return []
-        first = pending[0] if pending else more[0]
-        read = [one.detach().to(first.device, torch.float32) for one in (*pending, *more)]
+        read = [one.detach().to(asked[0].device, torch.float32) for one in asked]
         answers = torch.stack(read).tolist()
         if not all(answers[: len(pending)]):
             raise Doubted
@@ -110,6 +120,15 @@ class Doubts:
         else:
             self.holds(total == size)
         return mask.sort(descending=True, stable=True).indices[:size]
+
+
+def _all_finite(numbers: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield whether all numbers of each type are finite: 0 x is 0 for a finite x alone, else NaN."""
+    kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    for one in numbers:
+        kinds.setdefault((one.device, one.dtype), []).append(one.reshape(-1))
+    for alike in kinds.values():
+        yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum() == 0.0
 
 
 def expected_count(policy: Any, samples: int) -> int | None:

@@ -32,7 +32,7 @@ def weigh(
         seen["sizes"] = scored.sizes
     with group.agreed():
         found = ask(policy, scores if parts is None else parts, seen)
-        weights = checked_weights(found, torch.isfinite(scores), doubts)
+        weights = checked_weights(found, scores, doubts)
     if group.telling and not group.alike(digest([weights, weights.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "

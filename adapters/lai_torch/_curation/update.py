@@ -1,5 +1,6 @@
 """Optimizer steps that cannot make a parameter non-finite, and that happen as a whole or not at all."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +120,7 @@ class Updater:
         if number is None:
             self.doubts.settle()
             return None
-        return bool(self.doubts.settle(torch.isfinite(number))[0])
+        return math.isfinite(self.doubts.settle(number)[0])
 
     def rates(self) -> list[float]:
         """Return the learning rates that are plain numbers, which the host knows."""

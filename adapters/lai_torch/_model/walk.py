@@ -5,13 +5,28 @@ What they find is looked up anew for each step, for a model may change between a
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import is_
+from itertools import chain, repeat
+from operator import attrgetter, is_, methodcaller
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 Made = TypeVar("Made")
+
+
+_TABLES = tuple(map(attrgetter, ("_modules", "_parameters", "_buffers")))
+_ITEMS = methodcaller("items")  # a scripted module's table can only be walked by these
+
+
+_WALKS = ("named_modules", "named_parameters", "named_buffers")
+
+
+def _contents(table: Any, modules: Sequence[nn.Module]) -> tuple[list[int], list[Any], list[type]]:
+    """Return how much each module's table holds, all names and values in order, and their classes."""
+    tables = list(map(table, modules))
+    contents = list(chain.from_iterable(chain.from_iterable(map(_ITEMS, tables))))
+    return list(map(len, tables)), contents, list(map(type, contents))
 
 
 class Held:
@@ -32,6 +47,7 @@ class Held:
         buffers: Mapping[str, Tensor],
     ) -> None:
         self.modules, self.parameters, self.buffers = modules, parameters, buffers
+        self._tables = list(map(_contents, _TABLES, repeat(modules)))
         self._with: tuple[Held, Held] | None = None
         self._made: dict[Any, Any] = {}
 
@@ -69,25 +85,17 @@ class Held:
         """Those whose writes autograd counts: not of those that were made in inference mode."""
         return [one for one in self.dense if not one.is_inference()]
 
-    @cached_property
-    def kinds(self) -> Sequence[type]:
-        """The classes of what is named: a parameter that was not there yet becomes another's."""
-        return list(map(type, self.named[1]))
+    def is_still_so(self) -> bool:
+        """Say whether the modules' tables hold the same objects by the same names: a walk finds the same.
 
-    @cached_property
-    def named(self) -> tuple[list[str], list[Any]]:
-        """Names, and what they name."""
-        return [*self.parameters, *self.buffers], [*self.parameters.values(), *self.buffers.values()]
-
-    def is_same(self, other: "Held") -> bool:
-        """Say whether the same objects are held by the same names."""
-        return (
-            self.named[0] == other.named[0]
-            and len(self.modules) == len(other.modules)
-            and all(map(is_, self.modules, other.modules))
-            and all(map(is_, self.named[1], other.named[1]))
-            and self.kinds == other.kinds
-        )
+        A parameter that was not there yet becomes one of another class.
+        """
+        for table, (lengths, contents, classes) in zip(_TABLES, self._tables, strict=True):
+            now = _contents(table, self.modules)
+            same = now[0] == lengths and now[2] == classes
+            if not (same and all(map(is_, now[1], contents))):
+                return False
+        return True
 
 
 class Step:
@@ -147,11 +155,16 @@ def _found(root: nn.Module) -> Held:
     if step is None:
         return Held.of(root)
     if key not in step.seen:
-        found, before = Held.of(root), step.last.get(key)
-        if before is None or not before.is_same(found):
-            step.last[key] = found
+        before = step.last.get(key)
+        if before is None or not _is_plain(root) or not before.is_still_so():
+            step.last[key] = Held.of(root)
         step.seen.add(key)
     return step.last[key]
+
+
+def _is_plain(root: nn.Module) -> bool:
+    """Whether torch's own walk finds what a module holds, not one of its class."""
+    return all(getattr(type(root), name) is getattr(nn.Module, name) for name in _WALKS)
 
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:

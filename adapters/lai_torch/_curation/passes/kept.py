@@ -37,15 +37,16 @@ class Losses:
         """
         size = len(weights)
         terms = [self.losses] if self.auxiliary is None else [self.losses, self.auxiliary]
-        total = self.losses.new_zeros(())
+        parts = []
         for each in terms:
             if not each.ndim:
-                total = total + (each * share if share else 0.0 * each.nan_to_num())
+                parts.append(each * share if share else 0.0 * each.nan_to_num())
                 continue
-            total = total + (each[:size] * weights.to(each)).sum()
+            counted = each if len(each) == size else each[:size]
+            parts.append((counted * weights.to(each)).sum())
             if len(each) > size:
-                total = total + 0.0 * each[size:].nan_to_num().sum()
-        return total
+                parts.append(0.0 * each[size:].nan_to_num().sum())
+        return functools.reduce(torch.add, parts)
 
 
 class KeptPass(Pass):
@@ -95,7 +96,8 @@ class KeptPass(Pass):
             used = torch.zeros_like(weights)
             used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
         if found is not None:
-            total = found.total(used[kept]) / parts
+            total = found.total(used[kept])
+            total = total if parts == 1 else total / parts
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         return Gradient(used, losses, kept=kept.numel(), dropped=dropped)
 
@@ -133,10 +135,9 @@ class KeptPass(Pass):
                 break
             values = found.losses.detach()
             losses[kept] = values.to(losses)
-            finite = torch.isfinite(values)
-            if self.scorer.doubts.holds(finite.all()):
+            if self.scorer.doubts.finite(values):
                 return kept, found
-            kept = kept[finite]
+            kept = kept[torch.isfinite(values)]
         return kept[:0], None
 
     def _autocasting(self) -> AbstractContextManager[Any]:

@@ -89,9 +89,7 @@ class SelectivePass(Pass):
             found = [one for one in _leaves(outputs) if one.requires_grad]
             gradients = torch.autograd.grad(losses.sum(), found, allow_unused=True) if found else ()
         run, losses = self.captured.read(found, self.last), losses.detach()
-        if isinstance(summary, Itself) and not self.doubts.holds(
-            torch.isfinite(losses).all()
-        ):  # it spoils every score
+        if isinstance(summary, Itself) and not self.doubts.finite(losses):  # it spoils every score
             return self.kept.forward(batch, summary)
         ordered = [gradients[index] for index in run.order]
         reading = Reading(losses, self._trace(run, ordered, batch), batch)

@@ -3,7 +3,6 @@
 import functools
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from lai_torch._curation.doubts import Doubts
@@ -46,7 +45,7 @@ class WholePass(Pass):
                 "backward='kept'"
             )
             raise ValueError(msg)
-        if not self.doubts.holds(torch.isfinite(losses).all()):
+        if not self.doubts.finite(losses):
             return self.kept.forward(batch, summary)
         reading = Reading(losses.detach(), trace, batch)
         return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))

@@ -145,9 +145,11 @@ class Scorer(ABC):
         with self.group.agreed():
             # not a loop, whose variable would hold one part's trace while the next is made
             found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
+            if self.doubts.later:  # else this is asked again
+                self.doubts.finite(found.losses)
+                self.doubts.finite(found.scores)
+                return found
             finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
-            if self.doubts.later:
-                self.doubts.holds(finite.all())
             parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
             return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
 

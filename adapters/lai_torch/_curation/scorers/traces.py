@@ -206,10 +206,9 @@ class TraceScorer(Scorer):
         """Trace the batch; its finite rows by themselves where not all are."""
         with self.tracer.masks.asking(self.doubts.holds):
             trace, losses = self.tracer(batch, summary.positions)
-        finite = torch.isfinite(losses)
-        if self.doubts.holds(finite.all()):
+        if self.doubts.finite(losses):
             return Reading(losses, trace, batch)
-        kept = finite.nonzero().squeeze(1)
+        kept = torch.isfinite(losses).nonzero().squeeze(1)
         if not kept.numel():
             return Reading(losses, None, batch, kept)
         part = self.cuts.part(batch, kept)
