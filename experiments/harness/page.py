@@ -22,7 +22,9 @@ section's numbers, and `python -m experiments page` this page of them. Means and
 seeds (Student's t, paired by seed); a claim *holds* or is *refuted* where its whole interval lies
 on one side of its bound, and is *undecided* else. Costs are operations in plain trainings, scoring
 and validation passes included. The networks are small, and so is what they settle: the opposite of
-a refuted claim is significant here; that no setting exists where it holds is not shown."""
+a refuted claim is significant here; that no setting exists where it holds is not shown. Dynamics and the
+demo train in JAX too (`--backend jax`); in the others costs are counted by PyTorch's dispatcher, or the
+reference is its optimizers' step."""
 
 
 def found(study: Study) -> dict[str, Any]:

@@ -36,6 +36,21 @@ def methods_table(
     return table
 
 
+def markdown(methods: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return README's table of the methods."""
+    lines = [
+        "| method | accuracy after the last epoch | at the best validation epoch | samples kept "
+        "| flipped labels among the kept |",
+        "|---|---|---|---|---|",
+    ]
+    for method in METHODS:
+        row = methods[method.name]
+        shares = (_percent(row[key]) for key in ("kept_share", "flipped_share_of_kept"))
+        cells = (_with_deviation(row, "accuracy"), _with_deviation(row, "early_stopped"), *shares)
+        lines.append(f"| {method.title} | " + " | ".join(f"{cell} %" for cell in cells) + " |")
+    return "\n".join(lines)
+
+
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
     """Lay out what is claimed, what was found and whether it holds."""
     table = Table(box=None, pad_edge=False)
