@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from experiments import advice
 from experiments.harness import record as records
 from experiments.harness.page import document
 from experiments.harness.study import Study
@@ -14,7 +15,8 @@ from experiments.measured.command import measured
 from experiments.noisy_labels.command import noisy_labels as demo
 from experiments.studies import STUDIES
 
-PAGE = Path(__file__).parents[1] / "docs" / "theory" / "studies.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, ADVICE = DOCS / "theory" / "studies.md", DOCS / "guide" / "when-to-curate.md"
 OUT = Path("build", "experiments")
 
 
@@ -62,6 +64,7 @@ def write_page() -> None:
         judged = record | {"claims": STUDIES[name].claims(record["methods"])}
         records.write(judged, records.RESULTS / f"{name}.json")
     PAGE.write_text(document(STUDIES.values()), encoding="utf-8")
+    ADVICE.write_text(advice.page(), encoding="utf-8")
 
 
 def command(name: str, about: str, run: Callable[..., None]) -> click.Command:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 from experiments import __main__ as commands
+from experiments import advice
 from experiments.harness import record as records
 from experiments.harness.cost import EVERY, Meter
 from experiments.harness.page import document
@@ -162,6 +163,7 @@ def test_the_command_runs_a_study_and_shows_its_claims(tmp_path, monkeypatch):
 def test_the_page_is_that_of_the_committed_records():
     text = commands.PAGE.read_text(encoding="utf-8")
     assert text == document(commands.STUDIES.values()), "run `python -m experiments page`"
+    assert commands.ADVICE.read_text(encoding="utf-8") == advice.page(), "run `python -m experiments page`"
     for name, record in records.committed().items():
         assert f"results/{name}.json" in text
         assert all(claim in text for claim in record["claims"])

@@ -1,11 +1,15 @@
 """README's code runs as it stands, and its commands exist."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from experiments.noisy_labels.table import markdown
+
 ROOT = Path(__file__).parents[2]
+DEMO = json.loads((ROOT / "experiments" / "results" / "demo" / "results.json").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -19,6 +23,21 @@ def test_each_block_of_code_runs(index):
     if "report" in names:
         report = names["report"]
         assert report.kept == int((report.weights > 0).sum()) == int((report.scores > 0).sum())
+
+
+def test_its_table_is_that_of_the_committed_demo():
+    assert markdown(DEMO["methods"]) in README
+    only = DEMO["references"]["validation_only"]
+    reached = f"{100 * only['accuracy_mean']:.1f} ± {100 * only['accuracy_std']:.1f} %"
+    assert f"alone\nreaches {reached}" in README
+
+
+def test_the_site_gives_the_demos_numbers():
+    text = " ".join((ROOT / "docs" / "index.md").read_text(encoding="utf-8").split())
+    plain, only = DEMO["methods"]["plain"], DEMO["references"]["validation_only"]
+    assert f"plain training ends at {100 * plain['accuracy_mean']:.1f}%" in text
+    assert f"plain training reaches {100 * plain['early_stopped_mean']:.1f}%" in text
+    assert f"validation images alone {100 * only['accuracy_mean']:.1f}%" in text
 
 
 def test_the_commands_are_targets_of_the_makefile():

@@ -1,0 +1,132 @@
+"""The guide's page on when to curate, from the committed records: no number on it is typed."""
+
+from typing import Any
+
+from experiments.harness import record as records
+from experiments.harness.statistics import compared
+from experiments.studies import noisy_labels, pretraining, search
+
+OTHERS = (
+    noisy_labels.STOPPED, "validation only", "validation batch mixed in", "RHO-loss", "KNN-Shapley",
+    "confident learning",
+)  # fmt: skip
+"""What to use instead: all of it has what a curator has, or less."""
+CURATED = ("Ghost", "LAI")
+
+PAGE = """# When to curate
+
+{verdict}
+
+Measured on small networks, five seeds each ([all of it](../theory/studies.md)); try it on yours.
+
+## Wrong labels
+
+Test accuracy; the best of a row in bold. Digits, but for the annotators' film reviews.
+
+{labels}
+
+{costs}
+
+## The best policies of a search
+
+Twelve were tried; each is chosen on some seeds and judged on others, all stopped early, scoring counted.
+
+{search}
+
+## Pre-training
+
+A small GPT, 30% of whose sequences are bad.
+
+{language}
+
+## So
+
+- Labels may be wrong, and there are clean validation samples: first mix a batch of them into training, and
+  stop early. For one more point, at a price, curate beside it and keep half of each class at least:
+  `policy=lai_torch.GroupFloor(0.5)`.
+- There are features in which neighbours share labels (pixels here): drop what KNN-Shapley scores below zero,
+  before training, at the price of the distances.
+- Labels are right, or training is short: do not curate.
+- Curate to see *which* samples help or hurt: the share of epochs in which a sample was kept finds wrong
+  labels at an AUC of {found}, its own loss at the end at {own}. `lai_torch.score_dataset` makes the table,
+  and `lai_torch.AuditLog` keeps every epoch's.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    held = records.committed()
+    labels = held["noisy-labels"]["methods"]
+    settings = [name for name in noisy_labels.SETTINGS if f"{name}: accuracy" in labels["LAI"]]
+    verdicts = [_against_the_best(labels, setting)["verdict"] for setting in settings]
+    moves = held["dynamics"]["methods"]
+    return PAGE.format(
+        verdict=(
+            f"**LAI is above the best of the simpler ways in {verdicts.count('holds')} of {len(settings)} "
+            f"settings, below it in {verdicts.count('refuted')}; {verdicts.count('undecided')} are undecided** "
+            "(a 95% interval, paired by seed)."
+        ),
+        labels=_labels(labels, settings),
+        costs=_costs(labels),
+        search=_search(held["search"]),
+        language=_language(held["pretraining"]),
+        found=f"{moves['share of epochs kept']['AUC, LAI']['mean']:.3f}",
+        own=f"{moves['own loss at the end']['AUC, LAI']['mean']:.3f}",
+    )
+
+
+def _labels(methods: dict[str, Any], settings: list[str]) -> str:
+    names = [name for name in (*OTHERS, *CURATED) if name in methods]
+    lines = ["| labels | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
+    for setting in settings:
+        means = [methods[name].get(f"{setting}: accuracy", {}).get("mean") for name in names]
+        best = max(mean for mean in means if mean is not None)
+        cells = [
+            "" if mean is None else f"**{mean:.3f}**" if mean == best else f"{mean:.3f}" for mean in means
+        ]
+        lines.append(f"| {setting} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _costs(methods: dict[str, Any]) -> str:
+    metric = f"{noisy_labels.MAIN}: cost"
+    costs = (f"{name} {methods[name][metric]['mean']:.1f}" for name in (*OTHERS, *CURATED) if name in methods)
+    return "In plain trainings: " + ", ".join(costs) + "."
+
+
+def _against_the_best(methods: dict[str, Any], setting: str) -> dict[str, Any]:
+    """Judge LAI against the best of the others, in a setting."""
+    metric = f"{setting}: accuracy"
+    rivals = [name for name in OTHERS if metric in methods.get(name, {})]
+    best = max(rivals, key=lambda name: methods[name][metric]["mean"])
+    return compared(methods, "LAI", best, metric, paper="")
+
+
+def _search(record: dict[str, Any]) -> str:
+    methods, claims, parts = record["methods"], record["claims"], []
+    for setting in record["config"]["settings"]:
+        best, exact = search.chosen(methods, setting), search.most_accurate(methods, setting)
+        saved = ", ".join(
+            f"{methods[best][f'{setting}: over {other}']['mean']:.2f} against {other} "
+            f"({claims[f'{setting}: {best}: fewer operations than {other} for its accuracy']['verdict']})"
+            for other in search.OPPONENTS
+        )
+        gained = ", ".join(
+            f"{100 * claim['found']:+.1f} points against {other} ({claim['verdict']})"
+            for other in search.OPPONENTS
+            for claim in (claims[f"{setting}: {exact}: above {other}, all stopped early"],)
+        )
+        cost = methods[exact][f"{setting}: cost"]["mean"]
+        parts.append(
+            f"- {setting}. Fewest operations, *{best}*; how many times fewer: {saved}.\n"
+            f"  Most accurate, *{exact}*, at {cost:.1f} plain trainings: {gained}."
+        )
+    return "\n".join(parts)
+
+
+def _language(reading: dict[str, Any]) -> str:
+    loss = {name: of["test loss"]["mean"] for name, of in reading["methods"].items()}
+    names = (pretraining.NULL, "random, 70%", *pretraining.CURATED)
+    return "\n".join(
+        ["| method | test loss |", "| --- | ---: |", *(f"| {n} | {loss[n]:.3f} |" for n in names)]
+    )
