@@ -63,8 +63,8 @@ def page() -> str:
     return PAGE.format(
         verdict=(
             f"**LAI is above the best of the simpler ways in {verdicts.count('holds')} of {len(settings)} "
-            f"settings, below it in {verdicts.count('refuted')}; {verdicts.count('undecided')} are undecided** "
-            "(a 95% interval, paired by seed)."
+            f"settings, below it in {verdicts.count('refuted')}; {verdicts.count('undecided')} are "
+            "undecided** (a 95% interval, paired by seed)."
         ),
         labels=_labels(labels, settings),
         costs=_costs(labels),
