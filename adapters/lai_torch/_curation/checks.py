@@ -158,6 +158,9 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.shared_forward)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
         raise ValueError(msg)
+    if getattr(estimator, "autocast", None) is not None and backward != "kept":
+        msg = f"autocast: {backward!r} trains on the pass that is scored; leave it out, or use 'kept'"
+        raise ValueError(msg)
     if getattr(estimator, "chunk", None) is not None and (backward != "kept" or validation.is_batch):
         other = f"backward={backward!r}" if backward != "kept" else f"validation={validation.source!r}"
         msg = f"chunk: {other} runs the whole batch at once; leave it out, or use 'kept' and a validation set"

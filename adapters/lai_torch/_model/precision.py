@@ -1,12 +1,64 @@
-"""A forward pass that switches autocast on by itself, as trainers of mixed precision make models do."""
+"""Forward passes in fewer digits: asked for, or of models that switch autocast on by themselves."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+_ASKED: ContextVar[bool] = ContextVar("asked", default=False)
+
+
+class Lowered:
+    """Lets a model's forward pass compute in bfloat16; what it returns, and what follows, has all digits.
+
+    As trainers of mixed precision do it: the forward function is another one meanwhile.
+
+    Parameters
+    ----------
+    model
+        Whose forward pass.
+    kind
+        The type of autocast; None: nothing is done.
+    """
+
+    def __init__(self, model: nn.Module, kind: torch.dtype | None) -> None:
+        self.model, self.kind = model, kind
+        self._own: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Run the body with that forward pass."""
+        if self.kind is None or self._own is not None:
+            yield
+            return
+        before = vars(self.model).get("forward")  # where somebody has put another one before
+        asked = _ASKED.set(True)
+        try:
+            self._own = self.model.forward
+            self.model.forward = self._forward
+            yield
+        finally:
+            _ASKED.reset(asked)
+            self._own = None
+            if before is None:
+                vars(self.model).pop("forward", None)
+            else:
+                self.model.forward = before
+
+    def _forward(self, *inputs: Any, **named: Any) -> Any:
+        with torch.autocast(next(self.model.parameters()).device.type, self.kind):
+            outputs = self._own(*inputs, **named)
+        return tree_map(self._raised, outputs)
+
+    def _raised(self, leaf: Any) -> Any:
+        return leaf.float() if isinstance(leaf, Tensor) and leaf.dtype == self.kind else leaf
 
 
 class OwnAutocast(TorchFunctionMode):
@@ -35,7 +87,7 @@ class OwnAutocast(TorchFunctionMode):
     ) -> None:
         """Stop watching."""
         super().__exit__(kind, error, trace)
-        if self.found is not None and error is None:
+        if self.found is not None and error is None and not _ASKED.get():
             name = str(self.found).removeprefix("torch.")
             warnings.warn(
                 f"model: expected a forward pass in the parameters' own type, this one switches on autocast "

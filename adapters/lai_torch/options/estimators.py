@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+import torch
+
 from lai_core._adapters import check_choice
 from lai_core.estimators import catalogue
 from lai_torch._exact.difference import DIFFERENCE
@@ -63,12 +65,20 @@ def _check_option(name: str, value: Any) -> None:
             f"{type(value).__name__}; a curator has many batches, each with a mask of its own"
         )
         raise TypeError(msg)
+    if name == "autocast" and value not in {None, torch.bfloat16}:
+        msg = f"autocast: expected torch.bfloat16 or None, got {value!r}"
+        raise ValueError(msg)
     if name == "decay" and not 0.0 <= value < 1.0:
         msg = f"decay: expected a share in [0, 1), got {value!r}"
         raise ValueError(msg)
     if name == "exponent" and not math.isfinite(value):
         msg = f"exponent: expected a finite number, got {value!r}"
         raise ValueError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Traced(Estimator):
+    autocast: torch.dtype | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -88,7 +98,7 @@ class _Summed(Estimator):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Positioned(_Headed, _Summed):
+class _Positioned(_Headed, _Summed, _Traced):
     positions: str | None = None
     valid: Valid | None = None
 
@@ -99,7 +109,7 @@ class _Sketched(_Positioned, _Chunked):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Ghost(_Chunked, _Summed):
+class Ghost(_Chunked, _Summed, _Traced):
     """Ghost: the inner product of each sample's gradient with the validation gradient.
 
     Parameters
@@ -113,6 +123,9 @@ class Ghost(_Chunked, _Summed):
         Cut the validation set into so many parts, whose scores tell how far their sum can be off; as many
         summaries and products in place of one. The policy is then called with the scores against each part,
         `(parts, n)`, and their `sizes=`, as `lai_core.drop_harmful` is. 16 will do. None: it is not cut.
+    autocast
+        `torch.bfloat16`: the forward pass that is scored computes in it where autocast does, the validation
+        set's too; the loss, output gradients and products are in full precision. None: all is.
     """
 
     name = "ghost"
@@ -132,7 +145,7 @@ class LAI(_Sketched):
         Width to which the last layer's output gradients are sketched: pairs of tokens at
         `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each
         refresh makes anew (with the batch as validation, each step).
-    chunk, memory_budget, parts
+    chunk, memory_budget, parts, autocast
         As for `Ghost`.
     last
         Name of the final layer, where several reach the loss side by side.
@@ -151,12 +164,12 @@ class LAI(_Sketched):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LLI(_Chunked, _Headed, _Summed):
+class LLI(_Chunked, _Headed, _Summed, _Traced):
     """Last-layer influence: the inner product of the last layer's gradients alone.
 
     Parameters
     ----------
-    chunk, last, memory_budget, parts
+    chunk, last, memory_budget, parts, autocast
         As for `LAI`.
     """
 
@@ -172,7 +185,7 @@ class PreconditionedLAI(_Positioned):
 
     Parameters
     ----------
-    positions, last, valid, memory_budget, parts
+    positions, last, valid, memory_budget, parts, autocast
         As for `LAI`.
     decay
         Which share of the second moment stays at each batch.
@@ -194,7 +207,7 @@ class CalibratedLAI(_Sketched):
 
     Parameters
     ----------
-    positions, sketch, chunk, last, valid, memory_budget, parts
+    positions, sketch, chunk, last, valid, memory_budget, parts, autocast
         As for `LAI`.
     """
 

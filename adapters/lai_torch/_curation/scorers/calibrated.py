@@ -39,7 +39,8 @@ class CalibratedScorer(TraceScorer):
             )
             raise UnusableError(msg)
         options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.masks}
-        recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
+        with self.tracer.lowered():
+            recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
         self._known = recording.known
         return _weights(recording, positions)
 

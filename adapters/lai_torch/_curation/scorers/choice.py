@@ -17,6 +17,7 @@ from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import GateTracer, Tracer
 from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch._model.batch import Loss
+from lai_torch._model.precision import Lowered
 from lai_torch.options import LLI, CalibratedLAI, Estimator, GateLAI, Ghost, PreconditionedLAI
 
 
@@ -42,6 +43,7 @@ def scorer(
         head_alone=facts.parameters == "last",
         last=options["last"],
         valid=options["valid"],
+        lowered=Lowered(model, getattr(estimator, "autocast", None)),
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
     made["cut"] = getattr(estimator, "parts", None)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss
 from lai_torch._model.mixing import mixing
+from lai_torch._model.precision import Lowered
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.frozen import warn_of_frozen
@@ -34,6 +35,8 @@ class Tracer:
         Name of the final layer, where several reach the loss side by side.
     valid
         From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
+    lowered
+        The precision of the forward pass.
 
     Attributes
     ----------
@@ -51,9 +54,11 @@ class Tracer:
         head_alone: bool = False,
         last: str | None = None,
         valid: Valid | None = None,
+        lowered: Lowered | None = None,
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
         self.head_alone, self.masks = head_alone, Masks(valid)
+        self.lowered = lowered or Lowered(model, None)
         self._last: int | None = None
         self._known: Known | None = None
         self._tried: frozenset[str] = frozenset()
@@ -76,23 +81,24 @@ class Tracer:
         shortcut = None
         if self._last is not None:
             shortcut = Shortcut(self._last, mean=self.head_alone or positions == "mean")
-        recording = record(
-            self.model,
-            self.loss,
-            *batch,
-            every_layer=self.every_layer,
-            shortcut=shortcut,
-            known=self._known,
-            last=self.last,
-            ghost_alone=self.every_layer and self.last is None,
-            live=live and shortcut is not None,
-            valid=self.masks,
-            plans=self._plans,
-            mixing=self.mixing is not None,
-        )
-        check_explained(recording)
-        trace = assemble(recording)
-        self._learn(recording, batch)
+        with self.lowered():
+            recording = record(
+                self.model,
+                self.loss,
+                *batch,
+                every_layer=self.every_layer,
+                shortcut=shortcut,
+                known=self._known,
+                last=self.last,
+                ghost_alone=self.every_layer and self.last is None,
+                live=live and shortcut is not None,
+                valid=self.masks,
+                plans=self._plans,
+                mixing=self.mixing is not None,
+            )
+            check_explained(recording)
+            trace = assemble(recording)
+            self._learn(recording, batch)
         if not self.every_layer:
             if self._last is None:
                 warn_of_frozen(recording, head_alone=self.head_alone)

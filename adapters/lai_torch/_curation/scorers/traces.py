@@ -92,6 +92,11 @@ class TraceScorer(Scorer):
         self.memory_budget = memory_budget
         self._cost = TokenCost(model)
 
+    def losses_of(self, batch: Batch) -> Tensor:
+        """Return the losses of a batch, in the precision of its trace."""
+        with self.tracer.lowered():
+            return super().losses_of(batch)
+
     @property
     def forwards(self) -> int:
         """What tracing one sample costs: one, where nothing before the last layer runs back."""
