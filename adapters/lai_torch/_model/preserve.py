@@ -50,12 +50,13 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         modules, tensors = modules_of(model, loss), _tensors(model, loss)
         streams = _streams(modules)
         for kind in {"cpu"}.union(*(each.devices for each in tensors)):
-            if torch.amp.is_autocast_available(kind):
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(asked())
-        stack.enter_context(torch.inference_mode(mode=False))
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
         if not hooks:
             stack.enter_context(_without_backward_hooks(modules))

@@ -23,7 +23,10 @@ def assemble(recording: Recording) -> lai.Trace:
     Where there is no single last layer that LAI and LLI could read, a record of nothing comes last, which
     they refuse and Ghost adds up to nothing.
     """
-    with torch.autocast(recording.losses.device.type, enabled=False):
+    kind = recording.losses.device.type
+    if not torch.is_autocast_enabled(kind):
+        return _assembled(recording)
+    with torch.autocast(kind, enabled=False):
         return _assembled(recording)
 
 

@@ -72,7 +72,7 @@ def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Floa
     kept = top_count(fraction, values.shape[0])
     order = xp.argsort(-values, stable=True)
     rank = xp.argsort(order, stable=True)  # the inverse of a permutation
-    taken = (rank < kept) & xp.isfinite(scores)
+    taken = (rank < kept) & (values > -math.inf)
     return normalized(xp, xp.astype(taken, values.dtype), normalize)
 
 
