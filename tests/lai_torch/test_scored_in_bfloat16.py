@@ -1,0 +1,94 @@
+"""Scores of a forward pass in bfloat16 are those of a model that computes so by itself."""
+
+import copy
+
+import lai_torch
+import pytest
+import torch
+from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
+from torch import nn
+
+LOW = torch.bfloat16
+ESTIMATORS = [LAI, Ghost, LLI, PreconditionedLAI, CalibratedLAI]
+
+
+class Own(nn.Module):
+    """A model that switches autocast on by itself, and returns float32."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs):
+        with torch.autocast("cpu", LOW):
+            outputs = self.model(inputs)
+        return outputs.float()
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 8), nn.Linear(8, 4))
+
+
+def batch(samples, seed):
+    torch.manual_seed(seed)
+    return torch.randn(samples, 6), torch.randint(4, (samples,))
+
+
+def curator(model, estimator, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = nn.CrossEntropyLoss(reduction="none")
+    return lai_torch.Curator(model, loss, optimizer, batch(9, 1), estimator=estimator, **options)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_scores_are_those_of_a_model_that_computes_so_by_itself(kind):
+    model = network()
+    own = curator(Own(copy.deepcopy(model)), kind())
+    asked, full = curator(model, kind(autocast=LOW)), curator(copy.deepcopy(model), kind())
+    for seed in (2, 3, 4):  # the first proves, the second goes by what it found, the third by a plan
+        given = batch(12, seed)
+        with pytest.warns(UserWarning, match="by itself") if seed == 2 else pytest.MonkeyPatch.context():
+            expected = own.score(*given)[1]
+        report, exact = asked.score(*given)[1], full.score(*given)[1]
+        assert torch.equal(report.scores, expected.scores)
+        assert torch.equal(report.losses, expected.losses)
+        assert not torch.equal(report.scores, exact.scores)
+        assert (report.scores - exact.scores).norm() < 0.05 * exact.scores.norm()
+
+
+def test_what_is_kept_is_trained_on_in_the_parameters_own_type():
+    model = network()
+    start, given = copy.deepcopy(model), batch(12, 2)
+    report = curator(model, LAI(autocast=LOW)).step(*given)
+    losses = nn.CrossEntropyLoss(reduction="none")(start(given[0]), given[1])
+    gradients = torch.autograd.grad((report.weights * losses).sum(), list(start.parameters()))
+    for now, before, gradient in zip(model.parameters(), start.parameters(), gradients, strict=True):
+        assert torch.allclose(now, before - 0.1 * gradient, atol=1e-7)
+    assert "forward" not in vars(model)
+
+
+def test_a_forward_function_of_the_users_own_is_put_back():
+    model = network()
+    plain = model.forward
+    model.forward = lambda inputs: 2.0 * plain(inputs)
+    own, made = model.forward, curator(model, LAI(autocast=LOW))
+    made.step(*batch(12, 2))
+    assert vars(model)["forward"] is own
+    model.forward = lambda inputs: plain(inputs)[:, :3]
+    with pytest.raises(Exception, match="Target 3 is out of bounds"):
+        made.step(*batch(12, 2))
+    assert "forward" in vars(model)
+    assert vars(model)["forward"] is not own
+
+
+@pytest.mark.parametrize("backward", ["whole", "selective", "auto"])
+def test_a_pass_that_trains_on_what_it_scores_is_refused(backward):
+    with pytest.raises(ValueError, match=f"autocast: '{backward}' trains on the pass that is scored"):
+        curator(network(), LAI(autocast=LOW), backward=backward)
+
+
+@pytest.mark.parametrize("wrong", [torch.float16, "bfloat16", True])
+def test_another_type_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"autocast: expected torch\.bfloat16 or None"):
+        LAI(autocast=wrong)
