@@ -102,6 +102,10 @@ def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: 
     """Raise unless the options of `exact_scores` are known and go together."""
     check_choice("at", at, ("start", "midpoint"))
     check_choice("reduction", reduction, ("mean", "sum"))
+    number = not isinstance(learning_rate, str | bool) and hasattr(learning_rate, "__mul__")
+    if learning_rate is not None and not number:
+        msg = f"learning_rate: expected a number, or None, got {learning_rate!r}"
+        raise TypeError(msg)
     if at == "midpoint" and optimizer is None and learning_rate is None:
         msg = "learning_rate: at='midpoint' needs an optimizer, or the learning rate of an SGD step, got None"
         raise ValueError(msg)

@@ -398,6 +398,11 @@ class Curator:
         state
             That state, from a curator with the same options.
         """
+        expected = self.state_dict()
+        missing = sorted(expected.keys() - state.keys()) if isinstance(state, dict) else sorted(expected)
+        if missing:
+            msg = f"state: expected what state_dict of a curator returned, got one without {missing[0]!r}"
+            raise ValueError(msg)
         if state["estimator"] != self.estimator.name:
             msg = (
                 f"state: expected that of a curator with estimator {self.estimator.name!r}, got one of "

@@ -90,3 +90,15 @@ def test_wrong_arguments_are_named(case):
     call, message = WRONG[case]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize("tx", [optax.lbfgs(), optax.polyak_sgd()], ids=["lbfgs", "polyak"])
+def test_a_transformation_that_asks_for_more_than_gradients_is_named(tx):
+    params, batch = {"w": jnp.ones((4, 3))}, (jnp.ones((2, 4)), jnp.array([0, 1]))
+    given = lambda params, inputs: inputs @ params["w"], optax.softmax_cross_entropy_with_integer_labels
+    update = lai_jax.curated_update(*given, tx)
+    summary = lai_jax.summarize(given[0], params, given[1], *batch)
+    with pytest.raises(
+        TypeError, match="tx: expected one whose update takes gradients, state and parameters"
+    ):
+        update(params, tx.init(params), summary, *batch)

@@ -211,3 +211,47 @@ def test_a_summary_that_is_larger_than_its_budget_is_refused():
                 curator.score(*batch)
         else:
             assert len(curator.score(*batch)[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lai_torch.KeepAbove(float("nan")), "threshold: expected a number, got nan"),
+        (lambda: lai_torch.KeepAbove("1"), "threshold: expected a number, got '1'"),
+        (lambda: lai_torch.Kept(autocast="bfloat16"), "autocast: expected a floating-point type"),
+        (lambda: lai_torch.Kept(scaler=3), "scaler: expected a torch.amp.GradScaler, or None, got int"),
+    ],
+)
+def test_options_are_checked_where_they_are_given(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_a_parameter_without_a_shape_is_named():
+    model = nn.Sequential(nn.LazyLinear(3)).double()
+    with pytest.raises(
+        ValueError, match=r"parameter '0\.weight' has no shape yet; run the model on one batch"
+    ):
+        lai_torch.exact_scores(model, LOSS, data(5), data(6))
+
+
+def test_losses_that_depend_on_no_parameter_are_named():
+    def detached(outputs, targets):
+        return LOSS(outputs.detach(), targets)
+
+    with pytest.raises(ValueError, match="loss: expected one that depends on a parameter that trains"):
+        lai_torch.exact_scores(network(), detached, data(5), data(6))
+
+
+def test_a_learning_rate_is_a_number():
+    options = {"at": "midpoint", "learning_rate": "0.1"}
+    with pytest.raises(TypeError, match=r"learning_rate: expected a number, or None, got '0\.1'"):
+        lai_torch.exact_scores(network(), LOSS, data(5), data(6), **options)
+
+
+@pytest.mark.parametrize("state", [{"estimator": "lai"}, {}, None])
+def test_a_state_with_parts_missing_is_named(state):
+    with pytest.raises(
+        ValueError, match="state: expected what state_dict of a curator returned, got one wit"
+    ):
+        curated(network(), data(5)).load_state_dict(state)

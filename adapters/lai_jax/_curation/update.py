@@ -83,7 +83,16 @@ def stepped(
     for leaf, gradient in zip(trainable, gradients, strict=True):
         given[leaf] = gradient
     check_state(tx, params, opt_state)
-    updates, new_state = tx.update(restored(given), opt_state, params)
+    try:
+        updates, new_state = tx.update(restored(given), opt_state, params)
+    except TypeError as error:
+        if "keyword-only argument" not in str(error):
+            raise
+        msg = (
+            "tx: expected one whose update takes gradients, state and parameters alone, got one that asks "
+            f"for more ({error}); weigh by lai_jax.score, and update by the weighted losses in your own step"
+        )
+        raise TypeError(msg) from error
     skipped = ~(all_finite(gradients) & jnp.any(weights > 0))
     moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:

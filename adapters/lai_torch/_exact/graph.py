@@ -18,6 +18,12 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
     A tensor that is no `Parameter` may want a gradient by oversight: it is named in a warning. One that
     forward itself makes, as a place to take a force at, is another one in the next forward pass.
     """
+    if not losses.requires_grad:
+        msg = (
+            "loss: expected one that depends on a parameter that trains, got one that depends on none; the "
+            "outputs may be detached, or computed without gradients"
+        )
+        raise ValueError(msg)
     if any("CheckpointFunction" in type(node).__name__ for node in _nodes(losses)):
         raise reentrant()
     found = _strangers(function, losses, batch)

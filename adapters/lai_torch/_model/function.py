@@ -56,6 +56,9 @@ class Function:
         named = named_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
+            if isinstance(parameter, nn.parameter.UninitializedParameter):
+                msg = f"model: parameter {name!r} has no shape yet; run the model on one batch first"
+                raise ValueError(msg)
             if parameter.is_inference():
                 msg = f"model: parameter {name!r} was made in inference mode, and cannot train"
                 raise ValueError(msg)

@@ -5,6 +5,9 @@ from typing import Any
 
 import torch
 
+SCALES = ("scale", "unscale_", "step", "update")
+"""What is asked of a scaler."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
@@ -32,6 +35,13 @@ class Kept:
     auxiliary: Any = None
 
     def __post_init__(self) -> None:
+        cast = self.autocast
+        if cast is not None and not (isinstance(cast, torch.dtype) and cast.is_floating_point):
+            msg = f"autocast: expected a floating-point type, such as torch.bfloat16, or None, got {cast!r}"
+            raise TypeError(msg)
+        if self.scaler is not None and not all(hasattr(self.scaler, name) for name in SCALES):
+            msg = f"scaler: expected a torch.amp.GradScaler, or None, got {type(self.scaler).__name__}"
+            raise TypeError(msg)
         if self.auxiliary is not None and not callable(self.auxiliary):
             kind = type(self.auxiliary).__name__
             msg = f"auxiliary: expected a function (outputs, targets) -> (n,) or a number, got {kind}"

@@ -84,6 +84,12 @@ class KeepAbove:
     threshold: float
     normalize: str = "kept"
 
+    def __post_init__(self) -> None:
+        number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
+        if not number or math.isnan(self.threshold):
+            msg = f"threshold: expected a number, got {self.threshold!r}"
+            raise ValueError(msg)
+
     def __call__(self, scores: Tensor) -> Tensor:
         """Return the weights `(n,)`."""
         return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
