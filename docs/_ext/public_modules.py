@@ -1,7 +1,8 @@
 """The reference, from what is public.
 
 * ``{public-modules} package``: a section for every public module with names of its own.
-* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last.
+* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last, except those
+  `without`.
 """
 
 from __future__ import annotations
@@ -58,16 +59,23 @@ def _modules(folder):
             yield path
 
 
+def _source(package):
+    """Return where a package's names are exported: here, or among the adapters."""
+    source = ledger.ROOT / package.replace(".", "/") / "__init__.py"
+    return source if source.exists() else ledger.ROOT / "adapters" / package / "__init__.py"
+
+
 class Exported(SphinxDirective):
-    """The exported names, group by group."""
+    """The exported names, group by group; except those `without`, which another page shows."""
 
     required_arguments = 1
     has_content = True
+    option_spec: ClassVar = {"without": str.split}
 
     def run(self):
         """Write the groups and parse them."""
         package = self.arguments[0]
-        names = ledger.exported_names(ledger.ROOT / package.replace(".", "/") / "__init__.py")
+        names = ledger.exported_names(_source(package)) - set(self.options.get("without", ()))
         groups = [line.split(":", 1) for line in self.content if line.strip()]
         chosen = [(title.strip(), listed.split()) for title, listed in groups]
         rest = sorted(names - {name for _, listed in chosen for name in listed})
