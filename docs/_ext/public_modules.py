@@ -1,8 +1,8 @@
 """The reference, from what is public.
 
 * ``{public-modules} package``: a section for every public module with names of its own.
-* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last, except those
-  `without`.
+* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last,
+  except those `without`.
 """
 
 from __future__ import annotations
