@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._utils import _flatten_dense_tensors
 
-SMALL = 2**20
+SMALL = 2**18
 """Bytes, at most, that are copied side by side: of many small tensors that takes less than a norm of each."""
 _FORM, _BYTES = attrgetter("layout", "device", "dtype"), attrgetter("nbytes")
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
