@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.harness import record as records
 from experiments.harness.statistics import compared
-from experiments.studies import noisy_labels, pretraining, search
+from experiments.studies import finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
     noisy_labels.STOPPED, "validation only", "validation batch mixed in", "RHO-loss", "KNN-Shapley",
@@ -12,6 +12,11 @@ OTHERS = (
 )  # fmt: skip
 """What to use instead: all of it has what a curator has, or less."""
 CURATED = ("Ghost", "LAI")
+READING = (pretraining.NULL, "random, 70%", *pretraining.CURATED)
+TUNING = (
+    finetuning.NULL, finetuning.STOPPED, "training + validation", "validation batch mixed in",
+    finetuning.PRINTED, "LAI", "LAI, half of each class",
+)  # fmt: skip
 
 PAGE = """# When to curate
 
@@ -33,11 +38,15 @@ Twelve were tried; each is chosen on some seeds and judged on others, all stoppe
 
 {search}
 
-## Pre-training
+## Pre-training and fine-tuning
 
-A small GPT, 30% of whose sequences are bad.
+Test loss of a small GPT, 30% of whose sequences are bad:
 
-{language}
+{reading}
+
+Test accuracy of small language models with a prediction layer:
+
+{tuning}
 
 ## So
 
@@ -69,7 +78,12 @@ def page() -> str:
         labels=_labels(labels, settings),
         costs=_costs(labels),
         search=_search(held["search"]),
-        language=_language(held["pretraining"]),
+        reading=_table(held["pretraining"]["methods"], READING, {"test loss": "test loss"}),
+        tuning=_table(
+            held["finetuning"]["methods"],
+            TUNING,
+            {f"{setting}: accuracy": setting for setting in finetuning.SETTINGS},
+        ),
         found=f"{moves['share of epochs kept']['AUC, LAI']['mean']:.3f}",
         own=f"{moves['own loss at the end']['AUC, LAI']['mean']:.3f}",
     )
@@ -124,9 +138,10 @@ def _search(record: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _language(reading: dict[str, Any]) -> str:
-    loss = {name: of["test loss"]["mean"] for name, of in reading["methods"].items()}
-    names = (pretraining.NULL, "random, 70%", *pretraining.CURATED)
-    return "\n".join(
-        ["| method | test loss |", "| --- | ---: |", *(f"| {n} | {loss[n]:.3f} |" for n in names)]
-    )
+def _table(methods: dict[str, Any], names: tuple[str, ...], columns: dict[str, str]) -> str:
+    """Return means of some methods, by metric and heading."""
+    lines = ["| method | " + " | ".join(columns.values()) + " |", "| --- |" + " ---: |" * len(columns)]
+    for name in names:
+        cells = [f"{methods[name][key]['mean']:.3f}" if key in methods[name] else "" for key in columns]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
