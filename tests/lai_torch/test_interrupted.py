@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import linecache
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,11 @@ def _lock_given_back() -> Iterator[None]:
 
 
 class Interrupted:
-    """Raises at one line of the curator's code or the optimizer's, counted from the start of the block."""
+    """Raises at one line of the curator's code or the optimizer's, counted from the start of the block.
+
+    Not at the end of a `with`, which is traced as its first line once more: an error there leaves the context
+    open, where a signal, for which Python looks between other instructions, lets it be left first.
+    """
 
     def __init__(self, at=None):
         self.at, self.lines, self.raised = at, 0, False
@@ -43,15 +48,24 @@ class Interrupted:
         sys.settrace(None)
 
     def _called(self, frame, event, argument):
-        return self._line if frame.f_code.co_filename.startswith(FOLDERS) else None
+        if not frame.f_code.co_filename.startswith(FOLDERS):
+            return None
+        entered = set()
 
-    def _line(self, frame, event, argument):
-        if event == "line" and not self.raised:
+        def line(frame, event, argument):
+            if event != "line" or self.raised:
+                return line
+            if linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
+                if frame.f_lineno in entered:
+                    return line
+                entered.add(frame.f_lineno)
             self.lines += 1
             if self.lines == self.at:
                 self.raised = True
                 raise KeyboardInterrupt
-        return self._line
+            return line
+
+        return line
 
 
 CASES = {
