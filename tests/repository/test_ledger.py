@@ -118,6 +118,8 @@ MACHINERY = [
     "tests/support/__init__.py",
     "tests/support/ledger.py",
     "tests/support/ledger_plugin.py",
+    "tests/support/tiers.py",
+    "tests/slow_cases.txt",
     "proofs/__init__.py",
     "proofs/_harness.py",
     "proofs/_rational.py",
