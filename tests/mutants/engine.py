@@ -186,7 +186,7 @@ MUTANTS = {
     ),
     "keep what is not finite": Mutant(
         "lai_core/estimators/policies/_weights.py",
-        "taken = (rank < kept) & xp.isfinite(scores)",
+        "taken = (rank < kept) & (values > -math.inf)",
         "taken = rank < kept",
         "estimators/test_policies.py",
     ),
