@@ -22,8 +22,9 @@ from torch import Tensor
 
 from lai_torch._exact.difference import Difference
 from lai_torch._exact.directional import Pair, why
-from lai_torch._model.batch import rows
+from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, real_product, vjp
+from lai_torch._model.preserve import evaluating
 
 Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
@@ -80,6 +81,7 @@ class Proof:
             If no way meets the identity, or one does on the batch and not on its parts.
         """
         halves, *others = self._splits()
+        self._check_rows(halves)
         sides = [self._side(part) for part in halves]
         for part in (part for split in others for part in split):
             with self.function.preserved():
@@ -141,7 +143,9 @@ class Proof:
         ValueError
             If samples see one another.
         """
-        for part in self._splits()[0]:
+        halves = self._splits()[0]
+        self._check_rows(halves)
+        for part in halves:
             with self.function.preserved():
                 losses = self._standing(part).detach()
             self._compare(losses, part)
@@ -195,12 +199,25 @@ class Proof:
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # the batch itself went through: it is about which rows are where
-            msg = (
-                "training: expected samples whose rows can stand in the place of others', which proves that "
-                f"none sees another, got a batch that fails then ({type(error).__name__}: {error}); hold one "
-                "row a sample in every tensor, padded where they differ in length"
-            )
-            raise ValueError(msg) from error
+            raise immovable(f"a batch that fails then ({type(error).__name__}: {error})") from error
+
+    def _check_rows(self, parts: list[Tensor]) -> None:
+        """Raise where something in the batch holds samples in another way than by rows.
+
+        What has no row a sample stays where it is when copies of samples stand for others. If it is the same
+        for all samples, a copy has the loss of its sample. If not (nodes of graphs side by side, lists with
+        offsets), samples may meet in it, and no exchange of rows would show that. In eval mode, for what a
+        model draws differs from place to place.
+        """
+        if not unaligned(self.batch, len(self.finite)):
+            return
+        with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
+            own = self.function(self.batch)
+        for part in parts:
+            with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
+                losses = self._standing(part)
+            if not self._near(losses, own[_stands(part)]):
+                raise immovable("one in which a copy of a sample has another loss than the sample")
 
     def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
@@ -233,10 +250,21 @@ class Proof:
         raise ValueError(msg)
 
     def _alike(self, losses: Tensor, part: Tensor) -> bool:
-        here, there = losses.detach()[part].double(), self.plain.losses[part].double()
+        return self._near(losses.detach()[part], self.plain.losses[part])
+
+    def _near(self, losses: Tensor, expected: Tensor) -> bool:
+        here, there = losses.double(), expected.double()
         size = there.abs().mean()
         room = self.room * (there.abs() + size) + 64 * self.plain.precision
         return bool(((here - there).abs() <= room).all())
+
+
+def immovable(got: str) -> ValueError:
+    """Build the error of a batch whose samples' rows cannot stand in each other's place."""
+    return ValueError(
+        "training: expected samples whose rows can stand in the place of others', which proves that none "
+        f"sees another, got {got}; hold one row a sample in every tensor, padded where they differ in length"
+    )
 
 
 def coupled() -> ValueError:
@@ -262,12 +290,15 @@ def standing(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
+    found: Batch = rows(batch, _stands(part, more), len(part))
+    return found
+
+
+def _stands(part: Tensor, more: int = 0) -> Tensor:
+    """Return whose copy stands at each place: at a part's own, the sample itself."""
     kept = part.nonzero().squeeze(1)
     places = torch.arange(len(part) + more, device=part.device)
-    stands = torch.cat([part, part.new_zeros(more)])
-    index = torch.where(stands, places, kept[places % len(kept)])
-    found: Batch = rows(batch, index, len(part))
-    return found
+    return torch.where(torch.cat([part, part.new_zeros(more)]), places, kept[places % len(kept)])
 
 
 def _drawn() -> torch.Generator:

@@ -72,10 +72,7 @@ class KeptPass(Pass):
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Return the readings, each made as it is asked for, so that only one is there at a time."""
-        samples = count(*batch)
-        if (size := self.chunk or samples) < samples:
-            self.scorer.cuts.part(batch, slice(0, size))  # raises where no chunk is a batch
-        parts = chunks(batch, size)
+        parts = chunks(batch, self.chunk or count(*batch))
         readings = map(functools.partial(self._read, summary), parts)
         return Forward("kept", readings, functools.partial(self._backward, batch))
 
@@ -101,16 +98,6 @@ class KeptPass(Pass):
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         return Gradient(used, losses, kept=kept.numel(), dropped=dropped)
 
-    def _found(self, batch: Batch, kept: Tensor | None, samples: int) -> "Losses":
-        """Run some rows, or the whole batch where rows are none: what is left out weighs nothing."""
-        if kept is None:
-            return self._run_rows(self.model, batch, samples)
-        if self.scorer.cuts(batch):
-            return self._run_rows(self.model, rows(batch, kept, samples), kept.numel())
-        whole = self._run_rows(self.model, batch, samples)
-        extra = whole.auxiliary
-        return Losses(whole.losses[kept], None if extra is None else extra[kept] if extra.ndim else extra)
-
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
         with self._autocasting():
@@ -128,7 +115,8 @@ class KeptPass(Pass):
                 break
             everyone = kept.numel() == samples
             try:
-                found = self._found(batch, None if everyone else kept, samples)
+                part = batch if everyone else rows(batch, kept, samples)
+                found = self._run_rows(self.model, part, kept.numel())
             except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
                 if kept.numel() > 1 or everyone or "more than 1 value per channel" not in str(error):
                     raise

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.scorers.cuts import Cuts
 from lai_torch._model.batch import Loss, call, check_losses, count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import preserved
@@ -108,7 +107,7 @@ class Scorer(ABC):
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
-        self.doubts, self.cuts = Doubts(), Cuts(model, loss)
+        self.doubts = Doubts()
 
     @property
     def forwards(self) -> int:
@@ -121,10 +120,7 @@ class Scorer(ABC):
         On several processes `validation` may be None on some, whose loader has run dry.
         """
         with self.group.agreed():
-            if validation is None:
-                return None
-            samples = count(*validation)
-            return self.summary_of(validation, size if size >= samples or self.cuts(validation) else samples)
+            return None if validation is None else self.summary_of(validation, size)
 
     @abstractmethod
     def summary_of(self, validation: Batch, size: int) -> Any:
@@ -197,7 +193,7 @@ class Scorer(ABC):
         """Return the rows whose loss is finite; None if there are none."""
         samples, losses = count(*batch), self.losses_of(batch)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
-        return None if not kept.numel() else batch if kept.numel() == samples else self.cuts.part(batch, kept)
+        return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)
 
 
 def nothing_finite() -> UnusableError:

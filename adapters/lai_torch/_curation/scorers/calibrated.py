@@ -9,7 +9,7 @@ from torch import Tensor
 from lai_core._adapters import computed_weight, fitted_weights, layer_parts
 from lai_torch._curation.scorers.base import Batch
 from lai_torch._curation.scorers.traces import TraceScorer, ValidationSide
-from lai_torch._model.batch import count
+from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._recording.assemble import layers_of
 from lai_torch._recording.record import record
@@ -31,7 +31,7 @@ class CalibratedScorer(TraceScorer):
         """Fit on the pairs of different samples among rows at equal distances."""
         samples = count(*validation)
         used = min(samples, size)
-        part = self.finite(self.cuts.part(validation, torch.arange(used) * samples // used))
+        part = self.finite(rows(validation, torch.arange(used) * samples // used, samples))
         if part is None or count(*part) < 2:
             msg = (
                 "validation: estimator 'calibrated_lai' expects at least two samples with a finite loss "

@@ -8,7 +8,7 @@ from torch import nn
 from lai_torch._curation.scorers.base import Batch, Itself, Reading, Scored, Scorer, chunks, nothing_finite
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
-from lai_torch._model.batch import Loss, count
+from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function, Point, gradient
 
 
@@ -42,7 +42,7 @@ class ExactScorer(Scorer):
         with self.function.preserved():
             kept = torch.isfinite(self.function(batch)).nonzero().squeeze(1)
         samples = count(*batch)
-        return None if not kept.numel() else batch if kept.numel() == samples else self.cuts.part(batch, kept)
+        return None if not kept.numel() else batch if kept.numel() == samples else rows(batch, kept, samples)
 
     def fits(self, summary: Any) -> bool:
         """Say whether a summary is of the parameters that train now."""

@@ -25,7 +25,7 @@ from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
-from lai_torch._model.batch import Loss
+from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
@@ -216,7 +216,7 @@ class TraceScorer(Scorer):
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         if not kept.numel():
             return Reading(losses, None, batch, kept)
-        part = self.cuts.part(batch, kept)
+        part = rows(batch, kept, losses.shape[0])
         trace, _ = self.tracer(part, summary.positions)
         return Reading(losses, trace, part, kept)
 

@@ -54,15 +54,27 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     samples = recorder.samples
     if samples < 2:
         return None
-    (index, told), second = _orders(batch, samples)
-    first = rows(batch, index, samples)
+    indices = _drawn(samples)
+    first, second = (rows(batch, index, samples) for index in indices)
     other = recorder.fresh(tensors(first))
-    found = _run(model, loss, first, samples, other)
-    halves = [_told(index, found, told), _half(model, loss, batch, samples, *second)]
-    if found is None or halves[1] is None:
+    try:
+        losses = [_run(model, loss, first, samples, other), _run(model, loss, second, samples, nullcontext())]
+    except (torch.OutOfMemoryError, CoupledError):
+        raise
+    except Exception as error:
+        if not unaligned(batch, samples):
+            raise
+        _run(model, loss, batch, samples, nullcontext())  # raises what is about the batch itself
+        msg = f"model: it does not run on the batch's samples in another order ({error})"
+        raise CoupledError(msg) from error
+    halves = [
+        (index.to(found.device), found)
+        for index, found in zip(indices, losses, strict=True)
+        if found is not None
+    ]
+    if len(halves) < len(losses):
         return None
-    uses = other.uses if len(told) == samples else []
-    return Reindexed(index.to(found.device), uses, [one for one in halves if one], precision_of(other))
+    return Reindexed(halves[0][0], other.uses, halves, precision_of(other))
 
 
 def _run(
@@ -166,10 +178,10 @@ def _check_halves(
     """Raise if a sample's loss is another one where one half of the samples fills the others' places."""
     if len(values) < 2:
         return
-    for order in _orders(batch, len(values)):
-        half = _half(model, loss, batch, len(values), *order)
-        if half is not None:
-            check_uncoupled(values, [half], where, precision)
+    for index in _drawn(len(values)):
+        losses = _run(model, loss, rows(batch, index, len(values)), len(values), nullcontext())
+        if losses is not None:
+            check_uncoupled(values, [(index.to(losses.device), losses)], where, precision)
 
 
 def precision_of(recorder: Recorder) -> float:
@@ -220,37 +232,11 @@ def _within(values: Tensor, precision: float) -> float:
     return (precision**0.5 if precision > 1e-4 else 1024 * precision) * magnitude(values)
 
 
-def _half(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, index: Tensor, told: Tensor
-) -> tuple[Tensor, Tensor] | None:
-    """Run a batch in another order; None where it cannot be run."""
-    return _told(index, _run(model, loss, rows(batch, index, samples), samples, nullcontext()), told)
-
-
-def _told(index: Tensor, losses: Tensor | None, told: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the samples at the places that tell something, and their losses."""
-    return None if losses is None else (index[told].to(losses.device), losses[told.to(losses.device)])
-
-
-def _orders(batch: tuple[Any, Any], samples: int) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Return n indices of each half of the samples, and the places whose losses are then those of samples.
-
-    None of several samples is at its own place. Where something in the batch holds no rows of samples it
-    stays as it is, and whoever is used with it stays at its place: only samples at their own tell something.
-    """
+def _drawn(samples: int) -> tuple[Tensor, Tensor]:
+    """Return n indices of each half of the samples, none of several at its own place."""
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
     first, second = order.tensor_split(2)
-    if not unaligned(batch, samples):
-        every = torch.arange(samples)
-        return (_spread(first, second), every), (_spread(second, first), every)
-    return tuple((_standing(half, samples), half.sort().values) for half in (first, second))
-
-
-def _standing(half: Tensor, samples: int) -> Tensor:
-    """Return an index in which one half of the samples stands at its places, and copies of it elsewhere."""
-    index = half[torch.arange(samples) % len(half)]
-    index[half] = half
-    return index
+    return _spread(first, second), _spread(second, first)
 
 
 def _spread(half: Tensor, others: Tensor) -> Tensor:
