@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.batch import Loss, call, check_losses, rows, tensors, unaligned
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, unaligned
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis, by_sample, differ, magnitude
 from lai_torch._model.snapshot import Streams
@@ -26,6 +26,7 @@ from lai_torch._recording.watching.uses import Use
 
 Halves = Sequence[tuple[Tensor, Tensor]]
 """Which samples stood at a batch's places, and their losses there."""
+_UNWATCHED = nullcontext()
 
 
 class CoupledError(ValueError):
@@ -57,16 +58,10 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     indices = _drawn(samples)
     first, second = (rows(batch, index, samples) for index in indices)
     other = recorder.fresh(tensors(first))
-    try:
-        losses = [_run(model, loss, first, samples, other), _run(model, loss, second, samples, nullcontext())]
-    except (torch.OutOfMemoryError, CoupledError):
-        raise
-    except Exception as error:
-        if not unaligned(batch, samples):
-            raise
-        _run(model, loss, batch, samples, nullcontext())  # raises what is about the batch itself
-        msg = f"model: it does not run on the batch's samples in another order ({error})"
-        raise CoupledError(msg) from error
+    losses = [
+        _reordered(model, loss, batch, first, other, recorder.fresh(tensors(batch))),
+        _reordered(model, loss, batch, second),
+    ]
     halves = [
         (index.to(found.device), found)
         for index, found in zip(indices, losses, strict=True)
@@ -77,18 +72,48 @@ def reindex(model: nn.Module, loss: Loss, batch: tuple[Any, Any], recorder: Reco
     return Reindexed(halves[0][0], other.uses, halves, precision_of(other))
 
 
-def _run(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, watch: AbstractContextManager[Any]
+def _reordered(
+    model: nn.Module,
+    loss: Loss,
+    batch: tuple[Any, Any],
+    other: tuple[Any, Any],
+    watch: AbstractContextManager[Any] = _UNWATCHED,
+    own_watch: AbstractContextManager[Any] = _UNWATCHED,
 ) -> Tensor | None:
-    """Return the losses of a batch; None where it cannot be run, or random numbers are drawn."""
+    """Return the losses of the batch in another order; None where it cannot be run, or draws at random.
+
+    Who watches the batch's own pass may refuse it too.
+
+    Raises
+    ------
+    CoupledError
+        If it cannot be run and holds samples in another way than by rows: what stayed in its place (where
+        each sample's words start, say) is no longer that of the samples.
+    """
+    try:
+        return _run(model, loss, other, watch)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a batch that has to be in an order of its own tells nothing here
+        if not unaligned(batch, count(*batch)):
+            return None
+        _run(model, loss, batch, own_watch)  # raises what is about the batch itself
+        msg = f"model: it does not run on the batch's samples in another order ({error})"
+        raise CoupledError(msg) from error
+
+
+def _run(
+    model: nn.Module,
+    loss: Loss,
+    batch: tuple[Any, Any],
+    watch: AbstractContextManager[Any] = _UNWATCHED,
+) -> Tensor | None:
+    """Return the losses of a batch; None where random numbers are drawn."""
     with preserved(model, loss), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         streams = Streams(modules_of(model, loss))
-        try:
-            with watch:
-                losses = check_losses(loss(call(model, batch[0]), batch[1]), samples).detach()
-        except Exception:  # a batch that has to be in an order of its own tells nothing here
-            return None
+        with watch:
+            losses = check_losses(loss(call(model, batch[0]), batch[1]), count(*batch)).detach()
         return None if streams.moved() else losses
 
 
@@ -147,8 +172,11 @@ def check_behind_zeros(
     try:
         for gate in gates:
             gate.data.copy_(torch.randn(gate.shape, generator=generator))
-        values = _run(model, loss, batch, recorder.samples, nullcontext())
-        if values is not None:  # not every model runs at such values
+        try:
+            values = _run(model, loss, batch)
+        except Exception:  # not every model runs at such values
+            values = None
+        if values is not None:
             where = "behind a parameter that is zero so far"
             _check_halves(model, loss, batch, values, where, other.precision)
     finally:
@@ -179,7 +207,7 @@ def _check_halves(
     if len(values) < 2:
         return
     for index in _drawn(len(values)):
-        losses = _run(model, loss, rows(batch, index, len(values)), len(values), nullcontext())
+        losses = _reordered(model, loss, batch, rows(batch, index, len(values)))
         if losses is not None:
             check_uncoupled(values, [(index.to(losses.device), losses)], where, precision)
 
