@@ -29,7 +29,9 @@ SIZE = (
     click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
     click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
 )
+ADD = click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks.")
 OPTIONS = (
+    ADD,
     click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
     click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
     click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
@@ -43,10 +45,11 @@ def show(record: dict[str, Any]) -> None:
         click.echo(f"{claim['verdict']:>10}  {text}: {claim['found']:+.3g} ({ends}); paper: {claim['paper']}")
 
 
-def run_one(study: Study, size: str | None, **options: Any) -> None:
+def run_one(study: Study, size: str | None, *, add: bool = False, **options: Any) -> None:
     """Run a study and show its claims."""
     try:
-        show(study.run(size or "full", **options))
+        onto = records.read(records.RESULTS / f"{study.name}.json") if add else None
+        show(study.run(size or "full", onto=onto, **options))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -74,7 +77,8 @@ def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
 
 def demo_or_study(size: str | None, **options: Any) -> None:
     """Run the demo, as `make demo` does; with a size, the whole table."""
-    if size is None:
+    if size is None and not options["add"]:
+        del options["add"]
         demo.callback(**options)
         return
     options.pop("epochs")
@@ -93,7 +97,7 @@ studies.add_command(
 )
 studies.add_command(measured)
 studies.add_command(
-    click.Command("noisy-labels", params=[*SIZE, *demo.params], callback=demo_or_study, help=demo.help)
+    click.Command("noisy-labels", params=[*SIZE, ADD, *demo.params], callback=demo_or_study, help=demo.help)
 )
 
 if __name__ == "__main__":

@@ -22,11 +22,37 @@ Found = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work of one seed: what it is called, and what does it."""
+    """A piece of work of one seed: what it is called, and what does it.
+
+    Attributes
+    ----------
+    name, seed, run
+        A name, unique for its seed; what to do.
+    methods, prefix
+        Of whom it gives the metrics that begin so, where that is known beforehand: what a record holds of
+        them already need not run again.
+    """
 
     name: str
     seed: int
     run: Callable[[], Found]
+    methods: tuple[str, ...] = ()
+    prefix: str = ""
+
+    def held(self, record: Mapping[str, Any]) -> Found | None:
+        """Return what a record holds of the unit's methods for its seed; None if of one it holds nothing."""
+        seeds = record["config"]["seeds"]
+        if not self.methods or self.seed not in seeds:
+            return None
+        found = {
+            name: {
+                metric: of["values"][seeds.index(self.seed)]
+                for metric, of in record["methods"].get(name, {}).items()
+                if metric.startswith(self.prefix)
+            }
+            for name in self.methods
+        }
+        return found if all(found.values()) else None
 
 
 @dataclass(frozen=True)
@@ -69,14 +95,23 @@ class Study:
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
     def run(
-        self, size: str, backend: str = "torch", seeds: int | None = None, *, out: Path
+        self,
+        size: str,
+        backend: str = "torch",
+        seeds: int | None = None,
+        *,
+        out: Path,
+        onto: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Do all work that is not done yet, and write the record and its pictures under `out`.
+
+        What the record `onto` holds already, of methods that have not changed since, is taken from it.
 
         Raises
         ------
         ValueError
-            If the backend is none of the study's, or a seed lacks what another one has.
+            If the backend is none of the study's, a seed lacks what another one has, or the record was made
+            under other settings or on another machine.
         """
         if backend not in self.backends:
             msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
@@ -89,7 +124,9 @@ class Study:
             "data": {name: digest() for name, digest in self.data.items()},
             "machine": machine(backend),
         }
-        done = self._done(config, out)
+        if onto is not None:
+            _check_alike(config, onto["config"])
+        done = self._done(config, out, onto)
         methods = merged(done, config["seeds"])
         for role, name in (("null", self.null), ("oracle", self.oracle)):
             if name not in methods:
@@ -107,12 +144,17 @@ class Study:
         parts += [f"--seeds {seeds}"] if seeds is not None else []
         return " ".join(parts)
 
-    def _done(self, config: dict[str, Any], out: Path) -> list[tuple[int, Found]]:
+    def _done(
+        self, config: dict[str, Any], out: Path, onto: Mapping[str, Any] | None
+    ) -> list[tuple[int, Found]]:
         """Run the units that have no file yet; a file is found again only under the same settings."""
         folder = out / "parts" / self.name / digest(config | {"code": code()})
         folder.mkdir(parents=True, exist_ok=True)
         found = []
         for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
+            if onto is not None and (held := unit.held(onto)) is not None:
+                found.append((unit.seed, held))
+                continue
             path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
             if not path.exists():
                 partial = path.with_suffix(".partial")
@@ -120,6 +162,14 @@ class Study:
                 partial.replace(path)  # whole or not at all
             found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
         return found
+
+
+def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Raise unless a record's settings are these; it may lack some of their `settings`, the data tried."""
+    for key in sorted({*config, *other} - {"settings", "command"}):
+        if config.get(key) != other.get(key):
+            msg = f"{key}: expected {config.get(key)!r} in the record to add to, got {other.get(key)!r}"
+            raise ValueError(msg)
 
 
 def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str, dict[str, Any]]:

@@ -75,6 +75,64 @@ def mean_of_inverses(direction: Tensor, gradients: Tensor, *, damping: float) ->
     return ((along - gradients @ (gradients.T @ shrunk) / len(gradients)) / damping).squeeze(1)
 
 
+def margin(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the log-odds of the labels as given, `(n,)`."""
+    right = outputs.gather(1, targets[:, None])
+    others = outputs.scatter(1, targets[:, None], -torch.inf).logsumexp(1)
+    return right.squeeze(1) - others
+
+
+def projected_values(model: nn.Module, own: Batch, held: Batch, *, width: int, seed: int) -> Tensor:
+    """Return `(n,)`: TRAK of one network, what each sample adds to the summed log-odds of a validation set.
+
+    With features `F`, the projected gradients of the log-odds, it is `f' (F'F)^-1 F'`, each column times the
+    chance that the label as given is wrong (Park et al. 2023).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parameters = sum(value.numel() for value in model.parameters())
+    projection = torch.randn(parameters, width, generator=generator).to(next(model.parameters()))
+    toward, features = (
+        torch.cat([each.flatten(1) for each in sample_gradients(model, margin, part).values()], 1)
+        @ projection
+        for part in (held, own)
+    )
+    with torch.no_grad():
+        doubt = (-margin(model(own[0]), own[1])).sigmoid()
+    # The pseudo-inverse is (F'F)^-1 F', and defined where there are fewer samples than columns.
+    return (toward.sum(0, keepdim=True) @ torch.linalg.pinv(features)).squeeze(0) * doubt
+
+
+def kronecker_values(model: nn.Module, own: Batch, held: Batch, *, damping: float) -> Tensor:
+    """Return `(n,)`: influence by a curvature that is diagonal in its Kronecker factors' eigenbasis (EKFAC).
+
+    Of dense layers, each by itself (George et al. 2018; Grosse et al. 2023). Labels are not drawn from the
+    network: what their draw would give on average is summed over the classes. `damping` is a share of the
+    mean eigenvalue of each layer.
+    """
+    with torch.no_grad():
+        chance = model(own[0]).softmax(1)
+    named = [torch.full_like(own[1], label) for label in range(chance.shape[1])]
+    parts = [(own[0], labels) for labels in named]
+    (validation, training), by_class = (
+        [lai_torch.trace(model, LOSS, *part, gradients="all").layers for part in of]
+        for of in ((held, own), parts)
+    )
+    total = torch.zeros_like(chance[:, 0])
+    for at, layer in enumerate(training):
+        a, a_held = (
+            functional.pad(of.activations, (0, int(of.bias)), value=1.0) for of in (layer, validation[at])
+        )
+        g = torch.stack([of[at].output_gradients for of in by_class], 1)  # (n, classes, d_out)
+        left = torch.linalg.eigh(torch.einsum("nc,nci,ncj->ij", chance, g, g) / len(a))[1]
+        right = torch.linalg.eigh(a.T @ a / len(a))[1]
+        squares = (chance[:, :, None] * (g @ left).square()).sum(1)
+        spectrum = squares.T @ (a @ right).square() / len(a)
+        toward = left.T @ validation[at].output_gradients.T @ a_held @ right
+        solved = left @ (toward / (spectrum + damping * spectrum.mean())) @ right.T
+        total += ((layer.output_gradients @ solved) * a).sum(1)
+    return total
+
+
 def neighbour_values(own: Batch, held: Batch, *, nearest: int) -> Tensor:
     """Return `(n_val, n)`: what each sample adds to the share of right votes among the nearest."""
     (inputs, labels), (x, y) = own, held

@@ -15,10 +15,12 @@ import lai_core as lai
 from experiments.methods.attribution import (
     confident_class,
     curvature_product,
+    kronecker_values,
     last_layer,
     linear,
     mean_of_inverses,
     neighbour_values,
+    projected_values,
     sample_gradients,
     series,
 )
@@ -117,6 +119,23 @@ def datainf(run: Run) -> Tensor:
         damping = 0.1 * float(gradients.square().mean())
         total += mean_of_inverses(held[name].sum(0).flatten(), gradients, damping=damping)
     return total
+
+
+@static("TRAK", sees="the validation set", costs=ONCE + "; projections of all gradients")
+def trak(run: Run) -> Tensor:
+    """Score by the gradients of the log-odds, projected to 128 numbers (Park et al. 2023)."""
+    model, width = first_round(run)[0], 128
+    run.meter.apart += 6 * len(run.labels) * width**2 + 20 * width**3  # the pseudo-inverse (Golub, Van Loan)
+    return projected_values(model, (run.inputs, run.labels), run.task.validation, width=width, seed=run.seed)
+
+
+@static("EKFAC", sees="the validation set", costs=ONCE + " for every class; eigenvectors of the layers")
+def ekfac(run: Run) -> Tensor:
+    """Score by influence with a curvature in its Kronecker factors' eigenbasis (Grosse et al. 2023)."""
+    model = first_round(run)[0]
+    sides = (1 + side for value in model.parameters() if value.dim() == 2 for side in value.shape)
+    run.meter.apart += sum(9 * side**3 for side in sides)  # eigenvectors, which are no product
+    return kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
 
 
 @static("KNN-Shapley", sees="the validation set", costs="distances of the inputs")

@@ -13,21 +13,23 @@ from experiments.harness.study import Study, Unit
 from experiments.studies import tasks, trainings
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
+SETS = ("LAI, best half", "LAI as a set", "GREATS-like")
 CORE = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
-    "small loss", "loss below the validation's", "RHO-loss", "guide agrees", "Ghost", "LAI",
+    "small loss", "loss below the validation's", "RHO-loss", "guide agrees", "Ghost", "LAI", *SETS,
 )  # fmt: skip
 ALL = (
     *CORE, "LLI", "high loss", "self-paced (SPL)", "InfoBatch", "co-teaching", "preconditioned LAI",
-    "calibrated LAI", "midpoint", "LAI, refresh 8", "Ghost, refresh 8",
+    "calibrated LAI", "midpoint", "LAI, refresh 8", "Ghost, refresh 8", "OPUS-like",
+    "LAI, four summaries", "LAI, error bars",
 )  # fmt: skip
 STATIC = (
-    "inner products (IP)", "TracIn", "explicit influence", "LiSSA", "DataInf", "KNN-Shapley",
-    "confident learning",
+    "inner products (IP)", "TracIn", "explicit influence", "LiSSA", "DataInf", "TRAK", "EKFAC",
+    "KNN-Shapley", "confident learning",
 )  # fmt: skip
 FEW = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
-    "RHO-loss", "Ghost", "LAI", "KNN-Shapley", "confident learning",
+    "RHO-loss", "Ghost", "LAI", *SETS, "KNN-Shapley", "confident learning",
 )  # fmt: skip
 MAIN, SKEWED, PEOPLE = "symmetric 40%", "asymmetric 40%", "annotators, worst of three"
 INVITED, DOUBTFUL = "instance-dependent 40%", "symmetric 40%, and of the validation labels"
@@ -49,11 +51,22 @@ PAIRS = (
     ("LAI", "inner products (IP)", "+4.9 on average (Table 3)"),
     ("LAI", "LiSSA", "+10.8 on average (Table 3)"),
     ("LAI", "DataInf", "+6.7 on average (Table 3)"),
+    ("LAI", "TRAK", "+4.9 on the image sets (Table 3)"),
+    ("LAI", "EKFAC", "not compared"),
     ("LAI", "explicit influence", "not compared"),
     ("LAI", "KNN-Shapley", "not compared"),
     ("LAI", "confident learning", "not compared"),
     ("inner products (IP)", "LiSSA", "+5.9 on average (Table 3)"),
     ("inner products (IP)", "DataInf", "+1.9 on average (Table 3)"),
+    ("inner products (IP)", "TRAK", "-2.7 on the image sets (Table 3)"),
+    ("LAI as a set", "LAI, best half", "not compared"),
+    ("LAI as a set", "LAI", "not compared"),
+    ("LAI as a set", "RHO-loss", "not compared"),
+    ("LAI as a set", "validation batch mixed in", "not compared"),
+    ("LAI as a set", "GREATS-like", "not compared"),
+    ("GREATS-like", "Ghost", "not compared"),
+    ("LAI, four summaries", "LAI", "not compared"),
+    ("LAI, error bars", "LAI", "not compared"),
 )
 """Who is said to be above whom, beside what every setting's table is judged by."""
 

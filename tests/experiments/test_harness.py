@@ -137,6 +137,50 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
     assert calls == [0, 1, 1, 0, 1]
 
 
+def training(calls, names):
+    """Make a study of whole trainings, one method a unit."""
+
+    def unit(name, seed):
+        calls.append((name, seed))
+        return {name: {"here: x": seed + len(name)}}
+
+    return dataclasses.replace(
+        study([]),
+        units=lambda config: [
+            Unit(f"here-{name}", seed, lambda name=name, seed=seed: unit(name, seed), (name,), "here: ")
+            for seed in config["seeds"]
+            for name in names
+        ],
+        claims=lambda methods: {"more": compared(methods, "oracle", "plain", "here: x", paper="none")},
+    )
+
+
+def test_a_method_is_added_to_a_record_without_running_the_others_again(tmp_path):
+    calls = []
+    old = training([], ["plain", "oracle"]).run("quick", out=tmp_path / "old")
+    new = training(calls, ["plain", "oracle", "new"]).run("quick", out=tmp_path / "new", onto=old)
+    assert calls == [("new", 0), ("new", 1)]
+    assert new == training([], ["plain", "oracle", "new"]).run("quick", out=tmp_path / "all")
+    three = training(calls, ["plain", "oracle"]).run("quick", out=tmp_path / "three")
+    assert calls[2:] == [("plain", 0), ("oracle", 0), ("plain", 1), ("oracle", 1)]
+    other = three | {"config": three["config"] | {"machine": "an abacus"}}
+    with pytest.raises(ValueError, match=r"machine: expected .* in the record to add to, got 'an abacus'"):
+        training([], ["plain", "oracle"]).run("quick", out=tmp_path, onto=other)
+
+
+def test_a_unit_of_another_setting_or_of_unknown_methods_is_run():
+    record = {"config": {"seeds": [3, 4]}, "methods": {"plain": {"here: x": {"values": [1.0, 2.0]}}}}
+
+    def unit(seed, methods, prefix):
+        return Unit("one", seed, dict, methods, prefix).held(record)
+
+    assert unit(4, ("plain",), "here: ") == {"plain": {"here: x": 2.0}}
+    assert unit(4, ("plain",), "there: ") is None
+    assert unit(4, ("plain", "more"), "here: ") is None
+    assert unit(5, ("plain",), "here: ") is None
+    assert unit(4, (), "") is None
+
+
 def test_a_seed_that_lacks_a_metric_is_named():
     with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
         merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])

@@ -1,0 +1,100 @@
+"""Choices of a set, not of samples one by one: what two candidates say alike counts once.
+
+All products between candidates come from the trace that scores them: their own Gram matrix.
+"""
+
+from collections.abc import Callable
+
+import lai_torch
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from experiments.methods.base import LOSS, METHODS, Method, Run, Step
+
+HALF = 0.5
+Noise = Callable[[int], Tensor]
+
+
+class Products:
+    """Products of candidates with the summed validation gradient, and with each other."""
+
+    def __init__(self, estimator: str) -> None:
+        self.scores, self.kernel = (getattr(lai, f"{estimator}_{what}") for what in ("scores", "kernel"))
+        self.adaptive, self.moment = estimator == "preconditioned_lai", None
+
+    def __call__(self, held: lai.Trace, batch: lai.Trace) -> tuple[Tensor, Tensor]:
+        """Return both, preconditioned by the second moment of the last layer's gradients so far."""
+        if self.adaptive:
+            self.moment = lai.update_second_moment(self.moment, batch.layers[-1].output_gradients)
+        given = (self.moment,) if self.adaptive else ()
+        return self.scores(held, batch, *given), self.kernel(batch, batch, *given)
+
+
+def nearest_set(toward: Tensor, gram: Tensor, share: float, noise: Noise) -> Tensor:
+    """Return weights of the share of a batch whose mean gradient comes near the validation set's, greedily.
+
+    One step along the mean gradient `m` of a set is worth `toward . m - |m|^2 / 2`, to the second order and
+    with the identity for the curvature: up to a constant, half the squared distance to the validation
+    gradient. A candidate is worth what it adds: its product with the validation gradient, less its products
+    with those already chosen.
+
+    Parameters
+    ----------
+    toward
+        `(n,)`, each candidate's product with the mean validation gradient.
+    gram
+        `(n, n)`, the candidates' products with each other.
+    share
+        Of the batch that is chosen.
+    noise
+        From a number of candidates to what is added to their worths, in units of the worths' spread.
+    """
+    count = max(1, round(share * len(toward)))
+    chosen = torch.zeros_like(toward)
+    worth = toward - gram.diagonal() / (2 * count)
+    for _ in range(count):
+        seen = worth + worth[chosen == 0].std(correction=0) * noise(len(worth))
+        best = seen.masked_fill(chosen > 0, -torch.inf).argmax()
+        chosen[best] = 1.0
+        worth = worth - gram[best] / count
+    return chosen / count
+
+
+def silence(count: int) -> Tensor:
+    """Return no noise: the choice is greedy."""
+    return torch.zeros(count)
+
+
+def gumbel(run: Run) -> Noise:
+    """Return Gumbel's: the largest of worths with it is a draw, with chances as the worths' exponentials."""
+    return lambda count: -torch.rand(count, generator=run.generator).log().neg().log()
+
+
+def as_a_set(estimator: str, noise: Callable[[Run], Noise] = lambda run: silence) -> Callable[[Run], Step]:
+    """Return the start of a run that trains on such a half, chosen greedily or drawn one by one."""
+
+    def start(run: Run) -> Step:
+        products, gradients = Products(estimator), "all" if estimator == "ghost" else "output"
+        added = noise(run)
+
+        def step(rows: Tensor) -> Tensor:
+            held, batch = (
+                lai_torch.trace(run.model, LOSS, *part, gradients=gradients)
+                for part in (run.task.validation, run.batch(rows))
+            )
+            toward, gram = products(held, batch)
+            return run.update(rows, nearest_set(toward / len(run.task.validation[1]), gram, HALF, added))
+
+        return step
+
+    return start
+
+
+FORWARD, BACKWARD = "a forward pass of batch and validation set", "a pass forward and back of both"
+for name, costs, start in (
+    ("GREATS-like", BACKWARD, as_a_set("ghost")),
+    ("LAI as a set", FORWARD, as_a_set("lai")),
+    ("OPUS-like", FORWARD, as_a_set("preconditioned_lai", gumbel)),
+):
+    METHODS[name] = Method(name, "the validation set", costs + "; the batch's Gram matrix", start)
