@@ -112,33 +112,6 @@ def test_where_samples_are_coupled_is_said():
         lai_torch.trace(tower(), centred, *batch())
 
 
-def test_random_numbers_leave_the_proof_to_gradients():
-    """Each place has its own dropout, so that reordering a batch tells nothing."""
-    model = tower(nn.Dropout(0.5))
-    lai_torch.trace(model, LOSS, *batch())
-    with pytest.raises(ValueError, match="goes into the losses of others"):
-        lai_torch.trace(tower(nn.Dropout(0.5), Between(mean_out)), LOSS, *batch())
-    with pytest.raises(ValueError, match="goes into the losses of others"):
-        lai_torch.trace(model, centred, *batch())
-
-
-def test_a_batch_that_takes_no_other_order_is_left_to_gradients():
-    def packed(hidden, model):
-        lengths = torch.arange(N, 0, -1)
-        assert bool((hidden[:, 0].diff() <= 0).all()), "sorted samples alone"
-        return model(hidden), lengths
-
-    model = tower()
-    inputs, targets = batch()
-    inputs = inputs[inputs[:, 0].argsort(descending=True)]
-    wrapped = nn.Module()
-    wrapped.inner = model
-    wrapped.forward = lambda hidden: packed(hidden, model)[0]
-    assert len(lai_torch.trace(wrapped, LOSS, inputs, targets).layers) == 2
-    with pytest.raises(ValueError, match="goes into the losses of others"):
-        lai_torch.trace(wrapped, centred, inputs, targets)
-
-
 class Twice(nn.Module):
     """One tower on two inputs."""
 

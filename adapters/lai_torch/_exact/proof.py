@@ -25,11 +25,10 @@ from lai_torch._exact.directional import Pair, why
 from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, real_product, vjp
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.standing import drawn, splits, stands
 
 Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
-SPLITS = 4
-"""Samples carry a code of so many bits: up to 16 samples every pair is told apart, of more most are."""
 LARGEST = 0.01
 """Error of a difference that is too large: its scores would be another order."""
 TENSOR_FLOAT = 2.0**-11
@@ -80,7 +79,7 @@ class Proof:
         ValueError
             If no way meets the identity, or one does on the batch and not on its parts.
         """
-        halves, *others = self._splits()
+        halves, *others = splits(self.finite)
         self._check_rows(halves)
         sides = [self._side(part) for part in halves]
         for part in (part for split in others for part in split):
@@ -143,22 +142,12 @@ class Proof:
         ValueError
             If samples see one another.
         """
-        halves = self._splits()[0]
+        halves = splits(self.finite)[0]
         self._check_rows(halves)
         for part in halves:
             with self.function.preserved():
                 losses = self._standing(part).detach()
             self._compare(losses, part)
-
-    def _splits(self) -> list[list[Tensor]]:
-        """Cut the samples in two, again and again, so that every pair (of up to 16) is once apart."""
-        samples = len(self.plain.losses)
-        bits = min(SPLITS, (samples - 1).bit_length())
-        codes = torch.randperm(samples, generator=_drawn()) % 2**bits
-        codes = codes.to(self.finite.device)
-        cuts = [[self.finite & ((codes >> bit & 1) == side) for side in (0, 1)] for bit in range(bits)]
-        parts = [[part for part in cut if bool(part.any())] for cut in cuts]
-        return parts or [[self.finite]]
 
     def _longer(self) -> _Side | None:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
@@ -175,8 +164,8 @@ class Proof:
 
     def _side(self, part: Tensor, *, more: int = 0) -> _Side:
         """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands."""
-        drawn = torch.rand(2, len(part), generator=_drawn(), dtype=torch.float64).to(self.plain.losses)
-        weights = torch.where(part, (0.5 + drawn[0]) * torch.where(drawn[1] < 0.5, -1.0, 1.0), 0.0)
+        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64).to(self.plain.losses)
+        weights = torch.where(part, (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
             losses = self._standing(part, more)
@@ -216,7 +205,7 @@ class Proof:
         for part in parts:
             with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
                 losses = self._standing(part)
-            if not self._near(losses, own[_stands(part)]):
+            if not self._near(losses, own[stands(part)]):
                 raise immovable("one in which a copy of a sample has another loss than the sample")
 
     def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
@@ -290,17 +279,5 @@ def standing(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
-    found: Batch = rows(batch, _stands(part, more), len(part))
+    found: Batch = rows(batch, stands(part, more), len(part))
     return found
-
-
-def _stands(part: Tensor, more: int = 0) -> Tensor:
-    """Return whose copy stands at each place: at a part's own, the sample itself."""
-    kept = part.nonzero().squeeze(1)
-    places = torch.arange(len(part) + more, device=part.device)
-    return torch.where(torch.cat([part, part.new_zeros(more)]), places, kept[places % len(kept)])
-
-
-def _drawn() -> torch.Generator:
-    """Return a generator of our own: the user's streams stay where they are."""
-    return torch.Generator().manual_seed(0x5EED)

@@ -106,7 +106,8 @@ class Mixing(TorchFunctionMode):
             if axes:
                 self._axes[result] = axes[0]
             else:
-                self._others[result] = any(map(self._is_kept, involved))
+                # an order that is drawn may be, this once, the one in which the samples are
+                self._others[result] = name == "randperm" or any(map(self._is_kept, involved))
             if counts:
                 self._counts[result] = counts[0]
         return out

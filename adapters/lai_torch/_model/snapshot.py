@@ -138,12 +138,11 @@ class Streams:
 
     def moved(self) -> bool:
         """Say whether something was drawn."""
-        python, numbers, drawn, own = self._now()
-        pairs = zip([*drawn, *own], [*self.before[2], *self.before[3]], strict=True)
-        alike = numbers is None or (
-            (numbers[1] == self.before[1][1]).all() and numbers[2:] == self.before[1][2:]
-        )
-        return python != self.before[0] or not alike or not all(torch.equal(a, b) for a, b in pairs)
+        return not _same_state(self._now(), self.before)
+
+    def equal(self, other: "Streams") -> bool:
+        """Say whether another time they were in the same state."""
+        return _same_state(self.before, other.before)
 
     def restore(self) -> None:
         """Put the streams back where they were."""
@@ -158,6 +157,14 @@ class Streams:
             torch.cuda.set_rng_state(state, device)
         for generator, state in zip(self.generators, own, strict=True):
             generator.set_state(state)
+
+
+def _same_state(now: Any, before: Any) -> bool:
+    """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
+    numbers = before[1]
+    alike = numbers is None or ((now[1][1] == numbers[1]).all() and now[1][2:] == numbers[2:])
+    pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
+    return bool(now[0] == before[0] and alike) and all(torch.equal(a, b) for a, b in pairs)
 
 
 def _numpy_memory(numpy: Any) -> bytes | None:

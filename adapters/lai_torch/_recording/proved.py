@@ -89,13 +89,13 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
     with preserved(task.model, task.loss), once(), _all_differentiable(task):
         recorder = task.recorder(skipped=skipped)
         asked = task.model, task.loss, task.batch
-        other = reindex(*asked, recorder)  # first: what it writes in place no graph may have saved
+        other = reindex(asked, recorder)  # first: what it writes in place no graph may have saved
         if other is not None:
-            check_behind_zeros(*asked, recorder, other)
+            check_behind_zeros(asked, recorder, other)
         with OwnAutocast(), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
-        other = None if other is None else compared(other, *asked, recorder, values)
+        other = None if other is None else compared(other, asked, recorder, values)
         ends = Ends(values)
         behind, past = _behind(task, recorder, ends)
         places = Places(recorder)

@@ -16,9 +16,9 @@ from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import parameters_behind
+from lai_torch._recording.proving.company import CoupledError, check_apart
 from lai_torch._recording.proving.last_layer import is_last, last_layer
 from lai_torch._recording.proving.placing import Unplaced, known_places
-from lai_torch._recording.proving.reindexed import CoupledError, check_apart
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
@@ -92,7 +92,12 @@ def _recorded(
             taken = None
         if taken is not None:
             if mixing and not live:
-                check_apart(task.model, task.loss, task.batch, taken.losses, known.precision)
+                check_apart(
+                    (task.model, task.loss, task.batch),
+                    taken.losses,
+                    "by an operation that mixes them at some values",
+                    known.precision,
+                )
             return taken
     found = proved(task, known)
     check_masked(found, asked=masks.given is not None)

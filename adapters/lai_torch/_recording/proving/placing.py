@@ -15,14 +15,8 @@ from lai_torch._model.sample_axis import (
     powers_of_two,
     rounding,
 )
-from lai_torch._recording.proving.reindexed import (
-    CoupledError,
-    Reindexed,
-    alike,
-    check_uncoupled,
-    moves_along,
-    precision_of,
-)
+from lai_torch._recording.proving.company import CoupledError, check_sized, check_uncoupled
+from lai_torch._recording.proving.reindexed import Reindexed, alike, moves_along, precision_of
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Known
 from lai_torch._recording.watching.uses import Use
@@ -99,10 +93,12 @@ class Places:
         """Raise, naming where it shows first, if a sample's loss is another one among other samples."""
         moved = zip(self.recorder.uses, other.uses, strict=False)
         where = next((use.name for use, one in moved if self._coupled(use, one, other)), None)
-        place = (
-            "behind the last layer, in the loss or on its way there" if where is None else f"before {where!r}"
-        )
-        check_uncoupled(values, other.halves, place, self.precision)
+        behind = "behind the last layer, in the loss or on its way there" if other.uses else "somewhere"
+        place = behind if where is None else f"before {where!r}"
+        for company in other.companies:
+            check_uncoupled(values, company, place, self.precision)
+        if other.shorter is not None:
+            check_sized(values, other.shorter, self.precision)
 
     def _coupled(self, use: Use, moved: Use, other: Reindexed) -> bool:
         if use.kind in {"direct", "operation"}:
