@@ -88,6 +88,12 @@ def seconds(rounds: int, models: tuple[str, ...]) -> None:
 
 
 @main.command()
+def vocabulary() -> None:
+    """Compare scoring a language model with its forward pass, for vocabularies of 2,000 to 128,000."""
+    _run("seconds.vocabulary")
+
+
+@main.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 def compare(before: Path, after: Path) -> None:

@@ -112,11 +112,11 @@ def _timed(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[s
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     repeats = dict.fromkeys(names, 1)
     for name in names if rounds else ():
-        repeats[name] = max(1, round(ROUND / _once(steps[name], 1)[1]))
+        repeats[name] = max(1, round(ROUND / once(steps[name], 1)[1]))
     for index in range(rounds):
         shift = index % len(names)
         for name in names[shift:] + names[:shift]:
-            found[name].append(_once(steps[name], repeats[name]))
+            found[name].append(once(steps[name], repeats[name]))
     return {
         name: {
             key: statistics.median(one[place] for one in taken)
@@ -127,7 +127,8 @@ def _timed(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[s
     }
 
 
-def _once(step: Callable[[], Any], repeats: int) -> tuple[float, float]:
+def once(step: Callable[[], Any], repeats: int) -> tuple[float, float]:
+    """Return the seconds that a step takes, by the clock and of this process."""
     clock, cpu = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         step()

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, preserved
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._recording.averaging import averaged, averages
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import parameters_behind
@@ -166,10 +168,21 @@ def _taken_over(
             return None
         past = dict.fromkeys(sorted(known.past), HIDDEN)
         final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
-        found = received(task, recorder, values)
+        kind = None if calls.plan is None else calls.plan.averages
+        found = received(task, recorder, values) if kind is None else []
         places = known_places(recorder, known)
         if places is None:
             return None
         check_untouched(recorder)
-        averaged = shortcut is not None and shortcut.mean
-        return recorded(task, recorder, values, final, places, found, known, averaged=averaged, live=live)
+        if shortcut is not None and shortcut.mean_of_last and not live:
+            use = recorder.uses[shortcut.last]
+            asked = values, use, places[use], task.samples, task.valid
+            if calls.plan is None:
+                calls.averages = averages(*asked)
+            elif kind is not None:
+                final = averaged(*asked, kind)
+                if final is None:
+                    return None
+                recorder.uses[shortcut.last], places[final] = final, SampleAxis(0)
+        means = shortcut is not None and shortcut.mean
+        return recorded(task, recorder, values, final, places, found, known, averaged=means, live=live)

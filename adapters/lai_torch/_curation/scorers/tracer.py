@@ -80,7 +80,8 @@ class Tracer:
         """
         shortcut = None
         if self._last is not None:
-            shortcut = Shortcut(self._last, mean=self.head_alone or positions == "mean")
+            means = positions == "mean"
+            shortcut = Shortcut(self._last, mean=self.head_alone or means, mean_of_last=means)
         with self.lowered():
             recording = record(
                 self.model,

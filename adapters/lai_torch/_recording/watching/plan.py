@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import nn
 
 from lai_torch._model.batch import tensors
@@ -34,10 +35,15 @@ MISSES = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """The calls of a forward pass, in order, and at which places they are layers; what is shared by such."""
+    """The calls of a forward pass, in order, and at which places they are layers; what is shared by such.
+
+    `averages` is the type in which the last layer's gradient is averaged over positions without being formed;
+    None: it is formed.
+    """
 
     calls: tuple[Call, ...]
     layers: Mapping[int, Template | None]
+    averages: torch.dtype | None = None
     alike: Alike = field(default_factory=Alike)
 
 
@@ -59,10 +65,13 @@ class Calls:
         Where the call is that was noted last.
     plain
         Whether each layer is a call with one input and parameters themselves, not what is made of them.
+    averages
+        As in a plan, for that of such a pass.
     """
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
+        self.averages: torch.dtype | None = None
         self.names: Mapping[int, str] = MappingProxyType({})
         self.place = -1
         self._calls: list[Call] = []
@@ -122,7 +131,7 @@ class Calls:
             template = layers[place]
             if template is not None:
                 layers[place] = replace(template, use=template.use.at(sample_axes[use]))
-        return Plan(tuple(self._calls), layers)
+        return Plan(tuple(self._calls), layers, self.averages)
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of calls that there were."""

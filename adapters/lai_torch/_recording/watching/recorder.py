@@ -43,10 +43,13 @@ class Shortcut:
         How many layers are used before the last one: until then nothing is differentiated.
     mean
         Whether inputs are averaged over positions at once.
+    mean_of_last
+        Whether those of the last layer are read by their average, too.
     """
 
     last: int
     mean: bool
+    mean_of_last: bool = False
 
 
 class Recorder(TorchFunctionMode, Origins):
