@@ -1,6 +1,7 @@
 """Batches that hold samples in another way than by rows: graphs side by side, flat lists with offsets."""
 
 import lai_torch
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -104,3 +105,46 @@ def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():
 
     sides = [((randn(n, 4), torch.ones(4)), labels(n)) for n in (5, 6)]
     assert lai_torch.exact_scores(Drawing(), LOSS, *sides).shape == (6,)
+
+
+class Named(nn.Module):
+    """Looks up what its samples are called, and scales by it."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.table = nn.Linear(4, 3).double(), {"one": 1.0, "two": 2.0, "three": 3.0}
+
+    def forward(self, inputs, names, more):
+        scales = [self.table[str(name)] + len(one) for name, one in zip(names, more, strict=True)]
+        return self.head(inputs * torch.tensor(scales, dtype=inputs.dtype)[:, None])
+
+
+def named(n):
+    names = (["one", "two", "three"] * n)[:n]
+    more = [list(range(1 + one % 2)) for one in range(n)]
+    return {"inputs": randn(n, 4), "names": np.array(names), "more": more}, {
+        "classes": labels(n),
+        "of": names,
+    }
+
+
+def named_loss(outputs, targets):
+    weights = [len(name) for name in targets["of"]]
+    return LOSS(outputs, targets["classes"]) * torch.tensor(weights)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", lai_torch.Ghost(chunk=2), "exact"])
+def test_lists_and_arrays_with_an_entry_a_sample_are_cut(estimator):
+    model, batch, validation = Named(), named(6), named(4)
+    report = curated(model, validation, named_loss, lr=0.0, estimator=estimator).step(*batch)
+    assert 0 < report.kept < 6
+    exact = lai_torch.exact_scores(model, named_loss, validation, batch)
+    for one, score in enumerate(exact):
+        inputs, targets = batch
+        alone = (
+            {name: part[one : one + 1] for name, part in inputs.items()},
+            {name: part[one : one + 1] for name, part in targets.items()},
+        )
+        torch.testing.assert_close(lai_torch.exact_scores(model, named_loss, validation, alone)[0], score)
+    if estimator != "lai":
+        torch.testing.assert_close(report.scores, exact)

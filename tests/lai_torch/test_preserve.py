@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, curated, data
 
 N = 6
 SCORERS = {
@@ -183,3 +183,29 @@ def test_scripted_models_are_scored(name):
     else:
         SCORERS[name](model, data(N))
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+class Mesh(nn.Module):
+    """Adds up neighbours by a sparse matrix that it keeps, and which its forward pass may write."""
+
+    def __init__(self, kept, *, writes=False):
+        super().__init__()
+        self.body, self.head, self.writes = nn.Linear(4, 5).double(), nn.Linear(5, 3).double(), writes
+        self.register_buffer("neighbours", kept(torch.eye(5, dtype=torch.float64) + 1.0))
+
+    def forward(self, inputs):
+        if self.writes:
+            with torch.no_grad():
+                self.neighbours.mul_(0.5)
+        return self.head(torch.sparse.mm(self.neighbours.clone(), torch.tanh(self.body(inputs)).T).T)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support")
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
+@pytest.mark.parametrize("kept", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+def test_sparse_buffers_stay_as_they_are(kept, estimator):
+    model, writing = Mesh(kept), Mesh(kept, writes=kept is torch.Tensor.to_sparse)
+    assert curated(model, data(5), estimator=estimator).step(*data(N)).scores.isfinite().all()
+    before = writing.neighbours.to_dense().clone()
+    curated(writing, data(5), estimator=estimator).score(*data(N))
+    assert torch.equal(writing.neighbours.to_dense(), before)

@@ -107,7 +107,15 @@ def _not_dense(side: str, kind: str, way_out: str) -> ValueError:
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
-    """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is."""
+    """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is.
+
+    So of arrays of numpy, and of lists without tensors: names, lengths, texts.
+    """
+    if is_listed(tree, samples):
+        places = index.tolist() if isinstance(index, Tensor) else index
+        if not isinstance(tree, list) or isinstance(places, slice):
+            return tree[places]
+        return [tree[place] for place in places]
     if isinstance(tree, Tensor):
         if not tree.ndim or tree.shape[0] != samples:
             return tree
@@ -122,10 +130,25 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     return tree
 
 
+def is_listed(tree: Any, samples: int) -> bool:
+    """Whether something holds one entry a sample, and is no tensor and holds none."""
+    if isinstance(tree, list):
+        return len(tree) == samples and not tensors(tree)
+    return hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,)
+
+
+def listed(tree: Any, samples: int) -> bool:
+    """Whether a batch holds entries of samples that are no rows of a tensor."""
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else []
+    return is_listed(tree, samples) or any(listed(part, samples) for part in parts)
+
+
 def unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
         return [tree] if tree.ndim and tree.shape[0] != samples else []
+    if is_listed(tree, samples):
+        return []
     if isinstance(tree, Mapping):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):

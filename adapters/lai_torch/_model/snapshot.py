@@ -86,7 +86,22 @@ class Tensors:
 
 def _same(tensor: Tensor, copy: Tensor) -> bool:
     tensor = tensor.detach()
-    return tensor.shape == copy.shape and tensor.dtype == copy.dtype and torch.equal(tensor, copy)
+    if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
+        return False
+    return all(map(torch.equal, _strided(tensor), _strided(copy)))
+
+
+def _strided(tensor: Tensor) -> list[Tensor]:
+    """Return what a tensor is kept as: entries and their places, of a sparse one."""
+    if tensor.layout == torch.strided:
+        return [tensor]
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in {torch.sparse_csr, torch.sparse_bsr}:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in {torch.sparse_csc, torch.sparse_bsc}:
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor.to_dense()]
 
 
 def _version(tensor: Tensor) -> int:
@@ -96,7 +111,8 @@ def _version(tensor: Tensor) -> int:
 
 def _write(tensor: Tensor, values: Tensor) -> None:
     """Give a tensor its values back, unseen by graphs that saved it: for them nothing has changed."""
-    if tensor.data.shape != values.shape or tensor.data.dtype != values.dtype:
+    kind = values.shape, values.dtype, torch.strided
+    if (tensor.data.shape, tensor.data.dtype, values.layout) != kind:
         tensor.data = values
     elif not any(size > 1 and step == 0 for size, step in zip(values.shape, tensor.stride(), strict=True)):
         tensor.data.copy_(values)  # an expanded tensor cannot be written, neither here nor in forward
