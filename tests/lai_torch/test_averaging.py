@@ -1,5 +1,7 @@
 """Language models' losses by means over positions: no gradient is formed at every position and class."""
 
+import copy
+
 import lai_torch
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import lai_core
-from tests.lai_torch.support import curated
+from tests.lai_torch.support import HALF, curated
 
 LENGTH, CLASSES = 5, 7
 WEIGHT = torch.rand(CLASSES, dtype=torch.float64)
@@ -114,6 +116,11 @@ class Backward(TorchDispatchMode):
 
     counted = 0
 
+    @classmethod
+    def is_infra_mode(cls):
+        """Let captured graphs run under it: it changes nothing."""
+        return True
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.counted += "_log_softmax_backward" in str(func)
         return func(*args, **(kwargs or {}))
@@ -142,19 +149,53 @@ def test_scores_by_means_are_those_of_every_position(form, padded):
     assert bool(backward.counted) == (form in FORMED or not positions_known)
 
 
-def test_a_first_batch_that_tells_nothing_does_not_mislead():
+@pytest.mark.parametrize(
+    ("form", "padded"),
+    [
+        (flat, False),
+        (flat, True),
+        (transposed, False),
+        *((form, False) for form in (sliced, by_position, twice, hooked)),
+    ],
+)
+def test_selective_steps_are_those_of_kept_rows(form, padded):
+    def loss(outputs, targets):
+        return per_sample(form(outputs, targets), targets)
+
+    validation, models = batch(4, padded=padded), [Model()]
+    models.append(copy.deepcopy(models[0]))
+    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 100}
+    kept, selective = (
+        curated(model, validation, loss, backward=backward, **options)
+        for model, backward in zip(models, ("kept", "selective"), strict=True)
+    )
+    for _ in range(4):  # what drops a sample first is compared with every sample's
+        training = batch(6, padded=padded)
+        expected = kept.step(*training)
+        with Backward() as backward:
+            found = selective.step(*training)
+        torch.testing.assert_close(found.scores, expected.scores)
+        assert 0 < found.kept < 6
+        for one, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(one, other)
+    assert bool(backward.counted) == (form not in (flat, transposed))
+
+
+@pytest.mark.parametrize("backward", ["kept", "selective"])
+def test_a_first_batch_that_tells_nothing_does_not_mislead(backward):
     """Copies of one sample look alike however their positions are laid out."""
 
     def loss(outputs, targets):
         return by_position(outputs, targets).mean(1)
 
     model, validation = Model(), batch(4)
-    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=100)
+    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
+    curator = curated(model, validation, loss, backward=backward, **options)
     inputs, ids = batch(6)
     alike = {"input_ids": torch.full_like(inputs["input_ids"], 3)}, torch.full_like(ids, 3)
-    for training in (alike, alike, batch(6)):
-        _, report = curator.score(*training)
-        torch.testing.assert_close(report.scores, scores_of(model, loss, validation, training))
+    for training in (alike, alike, batch(6), batch(6)):
+        expected = scores_of(model, loss, validation, training)
+        torch.testing.assert_close(curator.step(*training).scores, expected)
 
 
 def test_what_the_loss_reads_with_a_weight_of_zero_so_far():

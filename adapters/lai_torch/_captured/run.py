@@ -1,6 +1,6 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,8 @@ from lai_torch._captured.pair import Pair
 from lai_torch._captured.sample_axis import SampleAxis, Sizes, resized, sample_axes
 
 Values = list[Any]
+Rows = Callable[[Tensor], Tensor]
+"""The gradient of some samples, by which these are."""
 
 
 class Run:
@@ -109,7 +111,12 @@ class Run:
         return found[0]
 
     def vjp(
-        self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor, *, release: bool = False
+        self,
+        gradients: Sequence[Tensor | Rows | None],
+        weights: Tensor,
+        rows: Tensor,
+        *,
+        release: bool = False,
     ) -> dict[str, Tensor]:
         """Return the gradient of the weighted losses of the samples `rows`, by parameter.
 
@@ -157,13 +164,18 @@ class Run:
             value = axis.kept(value, rows)
         return value
 
-    def _tangents(self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor) -> list[Tensor]:
+    def _tangents(
+        self, gradients: Sequence[Tensor | Rows | None], weights: Tensor, rows: Tensor
+    ) -> list[Tensor]:
         """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
         result = []
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             axis = self.sample_axis(node, "output")
-            kept = axis.kept(_laid_out_as(value, gradient), rows)
+            if callable(gradient):
+                kept = gradient(rows).to(value).contiguous()
+            else:
+                kept = axis.kept(_laid_out_as(value, gradient), rows)
             result.append(axis.weighted(kept, weights[rows]))
         return result
 

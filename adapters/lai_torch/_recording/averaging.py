@@ -6,8 +6,8 @@ the gradient `-v` of a sample's loss at the entry that is picked, the gradient a
 loss's graph holds already as logarithms: no second array of positions by classes is made, or read.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,15 +41,17 @@ _VIEWS = {
 
 
 @dataclass(frozen=True)
-class _Picked:
+class Picked:
     """Log-probabilities `(n, t, c)`, which of each position's is picked, and what the gradient there is.
 
     Attributes
     ----------
+    logarithms, classes, gradients
+        `(n, t, c)`, `(n, t)`, `(n, t)`: `v` is the last.
     axis, shape
         Where the classes are in the graph's own array, and its shape.
     ends
-        Where the graph enters the log-probabilities, and where it leaves the layer: views lie between.
+        Where the graph enters the log-probabilities, and where it leaves the outputs: views lie between.
     """
 
     logarithms: Tensor
@@ -57,81 +59,83 @@ class _Picked:
     gradients: Tensor
     axis: int
     shape: torch.Size
-    ends: tuple[GradientEdge, GradientEdge]
+    ends: tuple[GradientEdge, ...]
 
-    def arriving(self, gradient: Tensor) -> Tensor:
-        """Return what a gradient at the log-probabilities' argument, `(n, t, c)`, is at the layer."""
+    def without_graph(self) -> "Picked":
+        """Return the same, which keeps nothing alive that the graph does."""
+        return replace(self, ends=())
+
+    def mean(self, valid: Positions, positions: int) -> Tensor | None:
+        """Return the mean gradient over the outputs' positions that count, `(n, 1, c)`.
+
+        None where there is a mask and which positions these are is not known.
+        """
+        gradients, mask = self.gradients, fitting(valid, positions)
+        counts: Tensor | int = positions
+        if mask is not None:
+            if mask.shape != gradients.shape:
+                return None
+            mask = mask.to(gradients.device)
+            gradients, counts = torch.where(mask, gradients, 0.0), mask.sum(1, keepdim=True).clamp(min=1)
+        samples, rows, classes = self.logarithms.shape
+        summed = gradients.new_zeros(samples, classes)
+        summed.scatter_add_(1, self.classes, -gradients)
+        step = max(1, AT_ONCE // (samples * classes))
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            summed.unsqueeze(1).baddbmm_(gradients[:, None, part], self.logarithms[:, part].exp())
+        return (summed / counts).unsqueeze(1)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the gradient of some samples at every position, `(k, t, c)`."""
+        gradients = self.gradients[index].unsqueeze(-1)
+        found = self.logarithms[index].exp_().mul_(gradients)
+        return found.scatter_add_(2, self.classes[index].unsqueeze(-1), -gradients)
+
+    @property
+    def views(self) -> tuple[Any, ...]:
+        """The views between outputs and log-probabilities: with the same ones, the same rows move."""
+        found: list[tuple[str, str]] = []
+        node: Any = self.ends[0].node
+        while node is not None and node.name() in _VIEWS:
+            saved = {name: getattr(node, name) for name in dir(node) if name.startswith("_saved_")}
+            found.append((node.name(), str(sorted(saved.items()))))
+            node = node.next_functions[0][0]
+        return tuple(found)
+
+    def keeps(self, by_sample: Callable[[Tensor], Tensor], *, positions: bool) -> bool:
+        """Whether views mix no samples, nor a sample's positions, on the way to the outputs.
+
+        A random gradient at the log-probabilities arrives with each sample's rows as they were, or with the
+        same sum: that tells, whatever the batch holds. `by_sample` lays the outputs out as `(n, t, c)`.
+        """
+        generator = torch.Generator().manual_seed(0)
+        sent = torch.randint(1, 2**7, self.logarithms.shape, generator=generator).to(self.logarithms)
         rest = [length for place, length in enumerate(self.shape) if place != self.axis]
-        own = gradient.reshape(*rest, -1).movedim(-1, self.axis)
-        (found,) = torch.autograd.grad(self.ends[:1], self.ends[1:], [own], retain_graph=True)
-        return found
+        own = sent.reshape(*rest, -1).movedim(-1, self.axis)
+        (arrived,) = torch.autograd.grad(self.ends[:1], self.ends[1:], [own], retain_graph=True)
+        arrived = by_sample(arrived).to(sent)
+        if not positions:
+            sent, arrived = (side.sum(1, dtype=torch.float64) for side in (sent, arrived))
+        return torch.equal(arrived, sent)
 
 
-def averaged(
-    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions, dtype: torch.dtype
-) -> Use | None:
-    """Return the last layer with inputs and output gradients averaged over the positions that count.
+def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
+    """Return what the losses pick of the outputs; None where that is not all that they read of these.
 
-    None where the losses do not read it through log-probabilities of which they pick entries, and in no
-    other way. Samples are taken to come first in these, and positions to be the layer's: see `averages`.
+    `is_output` says of a node of the graph, and which of its results, whether the outputs come from it.
+    Samples are taken to come first: see `Picked.keeps`.
     """
-    picked = _picked(losses, use.probe, samples)
-    inputs = by_sample(use.activations, axis, samples)
-    if picked is None or inputs.ndim != 3:
-        return None
-    gradients, mask = picked.gradients, fitting(valid, inputs.shape[1])
-    counts: Tensor | int = inputs.shape[1]
-    if mask is not None:
-        if mask.shape != gradients.shape:  # which positions these are is not known
-            return None
-        mask = mask.to(gradients.device)
-        gradients, counts = torch.where(mask, gradients, 0.0), mask.sum(1, keepdim=True).clamp(min=1)
-    probe = Probe()
-    probe.gradient = (_summed(picked, gradients) / counts).unsqueeze(1).to(dtype)
-    return use.again(masked_mean(inputs, valid), probe)
-
-
-def averages(
-    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions
-) -> torch.dtype | None:
-    """Return in which type `averaged` is right of all passes like this one, where it all arrived.
-
-    It gives that one's mean; and a random gradient at the log-probabilities arrives at the layer with each
-    sample's rows as they were, in the same order where there are as many: so views between the two mix no
-    samples, whatever this batch holds. None where that does not hold.
-    """
-    gradient = use.probe.gradient
-    if gradient is None or gradient.numel() < FEWEST:
-        return None
-    found = averaged(losses, use, axis, samples, valid, gradient.dtype)
-    picked = _picked(losses, use.probe, samples)
-    if found is None or found.probe.gradient is None or picked is None:
-        return None
-    expected = masked_mean(by_sample(gradient, axis, samples), valid)
-    precision = max(torch.finfo(one.dtype).eps for one in (gradient, picked.logarithms))
-    within = rounding(expected, precision=precision, largest=0.0)
-    if found.probe.gradient.shape != expected.shape or differ(found.probe.gradient, expected, within):
-        return None
-    generator = torch.Generator().manual_seed(0)
-    sent = torch.randint(1, 2**7, picked.logarithms.shape, generator=generator).to(picked.logarithms)
-    arrived = by_sample(picked.arriving(sent), axis, samples).to(sent)
-    if arrived.shape != sent.shape:
-        sent, arrived = (side.sum(1, dtype=torch.float64) for side in (sent, arrived))
-    return gradient.dtype if torch.equal(arrived, sent) else None
-
-
-def _picked(losses: Tensor, probe: Probe, samples: int) -> _Picked | None:
-    """Return what the losses pick; None where that is not all that they read of the layer."""
-    reached = list(_until_picking(losses.grad_fn))
-    picking = [node for node in reached if node.name() in _PICKING]
-    if len(picking) != 1 or any(getattr(node, "probe", None) is not None for node in reached):
+    reached = list(_until_picking(losses.grad_fn, is_output))
+    picking = [node for node, _ in reached if node.name() in _PICKING]
+    if len(picking) != 1 or any(is_output(*place) for place in reached):
         return None
     (node,) = picking
-    behind = _past_views(node.next_functions[0][0])
+    behind, _ = _past_views(*node.next_functions[0])
     if behind is None or behind.name() != "LogSoftmaxBackward0":
         return None
-    layer = _past_views(behind.next_functions[0][0])
-    if getattr(layer, "probe", None) is not probe:
+    end = _past_views(*behind.next_functions[0])
+    if not is_output(*end):
         return None
     rows = behind._saved_result.detach()
     axis = _signed(behind._saved_dim) % rows.ndim
@@ -152,42 +156,80 @@ def _picked(losses: Tensor, probe: Probe, samples: int) -> _Picked | None:
     if coefficients.numel() != positions or positions % samples:
         return None
     logarithms = rows.movedim(axis, -1).reshape(samples, positions // samples, -1)
-    ends = GradientEdge(*behind.next_functions[0]), GradientEdge(layer, 0)
+    ends = GradientEdge(*behind.next_functions[0]), GradientEdge(*end)
     classes, gradients = classes.reshape(samples, -1), gradients.reshape(samples, -1)
-    return _Picked(logarithms, classes, gradients, axis, rows.shape, ends)
+    return Picked(logarithms, classes, gradients, axis, rows.shape, ends)
 
 
-def _summed(picked: _Picked, gradients: Tensor) -> Tensor:
-    """Return `sum_t v_t (p_t - e_t)` of each sample, `(n, c)`, a few positions at a time."""
-    samples, positions, classes = picked.logarithms.shape
-    summed = gradients.new_zeros(samples, classes)
-    summed.scatter_add_(1, picked.classes, -gradients)
-    step = max(1, AT_ONCE // (samples * classes))
-    for start in range(0, positions, step):
-        part = slice(start, start + step)
-        probabilities = picked.logarithms[:, part].exp()
-        summed.unsqueeze(1).baddbmm_(gradients[:, None, part], probabilities)
-    return summed
+def averaged(
+    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions, dtype: torch.dtype
+) -> Use | None:
+    """Return the last layer with inputs and output gradients averaged over the positions that count.
+
+    None where the losses do not read it through log-probabilities of which they pick entries, and in no
+    other way.
+    """
+    found = picked(losses, _reads(use), samples)
+    inputs = by_sample(use.activations, axis, samples)
+    mean = None if found is None or inputs.ndim != 3 else found.mean(valid, inputs.shape[1])
+    if mean is None:
+        return None
+    probe = Probe()
+    probe.gradient = mean.to(dtype)
+    return use.again(masked_mean(inputs, valid), probe)
 
 
-def _until_picking(start: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph up to where an entry is picked, or a probe reads."""
-    pending, seen = [start], set()
+def averages(
+    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions
+) -> torch.dtype | None:
+    """Return in which type `averaged` is right of all passes like this one, where it all arrived.
+
+    None where it is not.
+    """
+    gradient = use.probe.gradient
+    if gradient is None:
+        return None
+    rows = by_sample(gradient, axis, samples)
+    found = None if gradient.numel() < FEWEST else picked(losses, _reads(use), samples)
+    if found is None or not agrees(found, rows, valid):
+        return None
+    same = found.logarithms.shape == rows.shape
+    kept = found.keeps(lambda one: by_sample(one, axis, samples), positions=same)
+    return gradient.dtype if kept else None
+
+
+def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
+    """Whether the mean is that of the gradient itself, `(n, t, c)`."""
+    mean = found.mean(valid, gradient.shape[1]) if gradient.ndim == 3 else None
+    expected = masked_mean(gradient, valid) if gradient.ndim == 3 else gradient
+    precision = max(torch.finfo(one.dtype).eps for one in (gradient, found.logarithms))
+    within = rounding(expected, precision=precision, largest=0.0)
+    return mean is not None and mean.shape == expected.shape and not differ(mean, expected, within)
+
+
+def _reads(use: Use) -> Callable[[Any, int], bool]:
+    """Tell the node that reads the gradient of a use."""
+    return lambda node, _: getattr(node, "probe", None) is use.probe
+
+
+def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
+    """Yield the places in a graph up to where an entry is picked, or the outputs are."""
+    pending, seen = [(start, 0)], set()
     while pending:
-        node = pending.pop()
-        if node is None or node in seen:
+        place = pending.pop()
+        if place[0] is None or place in seen:
             continue
-        seen.add(node)
-        yield node
-        if node.name() not in _PICKING and getattr(node, "probe", None) is None:
-            pending.extend(before for before, _ in node.next_functions)
+        seen.add(place)
+        yield place
+        if place[0].name() not in _PICKING and not is_output(*place):
+            pending.extend(place[0].next_functions)
 
 
-def _past_views(node: Any) -> Any:
-    """Return the first node that does more than move entries."""
+def _past_views(node: Any, result: int) -> tuple[Any, int]:
+    """Return the first node that does more than move entries, and which of its results is read."""
     while node is not None and node.name() in _VIEWS:
-        node = node.next_functions[0][0]
-    return node
+        node, result = node.next_functions[0]
+    return node, result
 
 
 def _signed(number: int) -> int:

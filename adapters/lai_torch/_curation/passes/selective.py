@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
 
 import lai_core as lai
 from lai_torch._captured.capture import Captured
-from lai_torch._captured.graphs import Layer, vjp_through
-from lai_torch._captured.run import Run
+from lai_torch._captured.graphs import RESHAPES, Layer, vjp_through
+from lai_torch._captured.run import Rows, Run
 from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
@@ -23,8 +24,9 @@ from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.valid import Masks, Positions
+from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
+from lai_torch._recording import averaging
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -87,26 +89,48 @@ class SelectivePass(Pass):
             outputs = self.captured(batch[0], samples)
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             found = [one for one in _leaves(outputs) if one.requires_grad]
-            gradients = torch.autograd.grad(losses.sum(), found, allow_unused=True) if found else ()
-        run, losses = self.captured.read(found, self.last), losses.detach()
+            run = self.captured.read(found, self.last)
+            with self.masks.asking(self.doubts.holds):
+                valid = self.masks(self.model, batch[0], samples)
+            picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
+            gradients: Sequence[Tensor | None] = ()
+            if picked is None and found:
+                gradients = torch.autograd.grad(losses.sum(), found, allow_unused=True)
+        losses = losses.detach()
         if isinstance(summary, Itself) and not self.doubts.finite(losses):  # it spoils every score
             return self.kept.forward(batch, summary)
-        ordered = [gradients[index] for index in run.order]
-        reading = Reading(losses, self._trace(run, ordered, batch), batch)
+        if picked is None:
+            ordered: list[Any] = [gradients[index] for index in run.order]
+            trace = self._trace(run, ordered, valid, batch)
+        else:
+            ordered = [picked.rows]
+            trace = self._trace(run, [picked.mean(valid, found[0].shape[1])], valid, batch, averaged=True)
+        reading = Reading(losses, trace, batch)
         return Forward("selective", iter((reading,)), functools.partial(self._backward, run, ordered, losses))
 
-    def _trace(self, run: Run, gradients: Sequence[Tensor | None], batch: Batch) -> lai.Trace:
-        """Return what LAI sees of the layers."""
+    def _trace(
+        self,
+        run: Run,
+        gradients: Sequence[Tensor | None],
+        valid: Positions,
+        batch: Batch,
+        *,
+        averaged: bool = False,
+    ) -> lai.Trace:
+        """Return what LAI sees of the layers; the gradient is of the last one, if it is `averaged`."""
         pairs = zip(run.outputs, gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
-        gradient = vjp_through(run.behind(last, list(used)), last, run.values, used)
         if run.pair.own is None:
             run.pair.own = self._owned([*layers, last], batch)
         owned = zip(layers, run.pair.own, strict=False)
-        with self.masks.asking(self.doubts.holds):
-            valid = self.masks(self.model, batch[0], count(*batch))
         records = [self._record(run, layer, None, valid, own=own) for layer, own in owned]
+        if averaged:
+            inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
+            named: dict[str, Any] = {"bias": last.bias, "weight": last.names[0], "name": last.name}
+            mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
+            return lai.Trace([*records, mean])
+        gradient = vjp_through(run.behind(last, list(used)), last, run.values, used)
         return lai.Trace([*records, self._record(run, last, gradient, valid, own=True)])
 
     def _record(
@@ -158,7 +182,7 @@ class SelectivePass(Pass):
         return [one.weight is not None for one in assemble(recording).layers]
 
     def _backward(
-        self, run: Run, gradients: Sequence[Tensor | None], losses: Tensor, weights: Tensor, parts: int
+        self, run: Run, gradients: Sequence[Tensor | Rows | None], losses: Tensor, weights: Tensor, parts: int
     ) -> Gradient:
         """Run the backward graph on the kept rows; compare it when a sample is first dropped."""
         kept = self.doubts.rows(weights > 0)
@@ -188,6 +212,29 @@ class SelectivePass(Pass):
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
         return Gradient(weights, losses, kept=kept.numel())
+
+
+def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions) -> averaging.Picked | None:
+    """Return what the losses pick of the only output, where that is the last layer's, position by position.
+
+    None where it is not, or the losses read it otherwise.
+    """
+    if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
+        return None
+    (output,), (end,) = found, map(get_gradient_edge, found)
+    part = averaging.picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
+    (node,), last = run.outputs, run.layers(run.outputs)[-1]
+    plain = all(one.target in RESHAPES for one in run.behind(last, run.outputs)) and not last.left
+    if part is None or not plain or not output.is_contiguous():
+        return None
+    if run.sample_axis(node, "output") != SampleAxis(0):
+        return None
+    key = "averages", output.shape, output.dtype, len(valid), part.views
+    if key not in run.pair.told:
+        (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
+        stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one, positions=True)
+        run.pair.keep(key, stays)
+    return part.without_graph() if run.pair.told[key] else None
 
 
 def _check_unhooked(model: nn.Module) -> None:
