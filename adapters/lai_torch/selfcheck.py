@@ -13,9 +13,10 @@ from lai_core import _adapters
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.traces import ValidationSide
-from lai_torch._model.batch import Loss, call, count, rows
+from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function
 from lai_torch._model.preserve import alone, preserved, undone
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.record import record
@@ -186,7 +187,7 @@ def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tenso
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
     with preserved(model, loss):
-        values = loss(call(model, batch[0]), batch[1])
+        values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)
     pairs = zip(trainable.items(), found, strict=True)

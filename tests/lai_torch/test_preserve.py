@@ -209,3 +209,53 @@ def test_sparse_buffers_stay_as_they_are(kept, estimator):
     before = writing.neighbours.to_dense().clone()
     curated(writing, data(5), estimator=estimator).score(*data(N))
     assert torch.equal(writing.neighbours.to_dense(), before)
+
+
+class Scaling(nn.Module):
+    """Scales what it is given, in place or not; as does the loss."""
+
+    def __init__(self, *, in_place, late=False):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
+        self.in_place, self.late = in_place, late
+
+    def forward(self, inputs):
+        if self.late and not bool((inputs > 5).any()):
+            return self.head(torch.tanh(self.body(inputs)))
+        inputs = inputs.mul_(0.5) if self.in_place else inputs * 0.5
+        return self.head(torch.tanh(self.body(inputs)))
+
+    def loss(self, outputs, targets):
+        if self.in_place:
+            targets.add_(1).remainder_(3)
+            return LOSS(outputs, targets)
+        return LOSS(outputs, (targets + 1) % 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"estimator": name} for name in ("lai", "ghost", "exact", "midpoint")]
+    + [{"backward": "whole"}, {"backward": "selective"}],
+)
+def test_a_batch_stays_as_it_is_where_a_model_writes_to_it(options):
+    validation, batches = data(5), [data(N) for _ in range(3)]
+    model = Scaling(in_place=True)
+    found = {}
+    for in_place in (False, True):
+        own = copy.deepcopy(model)
+        own.in_place = in_place
+        sides = copy.deepcopy((validation, batches))
+        curator = curated(own, sides[0], own.loss, **options)
+        found[in_place] = [curator.step(*batch).scores for batch in sides[1]], list(own.parameters())
+        assert all(map(torch.equal, sides[0], validation))
+    for one, other in zip(found[False], found[True], strict=True):
+        for left, right in zip(one, other, strict=True):
+            torch.testing.assert_close(left, right)
+
+
+def test_a_batch_that_is_written_as_none_before_it_is_named():
+    curator = curated(Scaling(in_place=False, late=True), data(5), refresh=9)
+    curator.step(*data(N))
+    curator.model.in_place = True
+    with pytest.raises(ValueError, match=r"inputs: expected a model .* leave the batch as it is"):
+        curator.step(10 + data(N)[0], data(N)[1])

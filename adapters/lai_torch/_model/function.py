@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from lai_torch._model.batch import Loss, call, check_losses, count, rows, usable
+from lai_torch._model.batch import Loss, check_losses, count, rows, usable
 from lai_torch._model.preserve import ALONE, preserved
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 
 Mode = TypeVar("Mode", bound=TorchFunctionMode)
@@ -125,10 +126,10 @@ class Function:
 
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
-        inputs, targets = usable(batch)
+        batch = usable(batch)
         with self._watch:
-            losses = self.loss(call(self.model, inputs), targets)
-        return check_losses(losses, count(inputs, targets))
+            losses = losses_of(self.model, self.loss, batch)
+        return check_losses(losses, count(*batch))
 
 
 def gradient(

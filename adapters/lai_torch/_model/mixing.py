@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._model.batch import Loss, call, tensors
+from lai_torch._model.batch import Loss, tensors
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis, candidates
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_buffers, named_parameters
 
 READS = {"item", "tolist", "numpy", "__array__", "__int__", "__float__", "__index__", "__complex__"}
@@ -247,5 +248,5 @@ def mixing(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int) -
     with evaluating(model), preserved(model, loss), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with watched:
-            loss(call(model, batch[0]), batch[1])
+            losses_of(model, loss, batch)
     return watched.found

@@ -12,6 +12,7 @@ from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.untouched import WrittenError
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
@@ -131,6 +132,8 @@ def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Reco
         calls = Calls(plan)
         try:
             found = _taken_over(task, known, shortcut, calls, live=False)
+        except WrittenError:
+            raise
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():

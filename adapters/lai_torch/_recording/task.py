@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lai_torch._model.batch import Loss, call, count, tensors
+from lai_torch._model.batch import Loss, count, tensors
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.valid import Positions
 from lai_torch._model.walk import held
 from lai_torch._recording.proving.leftovers import foreign, one_by_one
@@ -54,8 +55,8 @@ class Task:
 
     def losses(self) -> Tensor:
         """Run model and loss."""
-        inputs, targets = self.batch
-        return self.loss(call(self.model, inputs), targets)
+        values: Tensor = losses_of(self.model, self.loss, self.batch)
+        return values
 
 
 def received(task: Task, recorder: Recorder, values: Tensor) -> list[str]:

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.processes.group import Alone
-from lai_torch._model.batch import Loss, call, check_losses, count, rows
+from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import preserved
+from lai_torch._model.untouched import losses_of
 
 Batch = tuple[Any, Any]
 
@@ -176,7 +177,7 @@ class Scorer(ABC):
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, for which the model runs without gradients."""
         with preserved(self.model, self.loss), torch.no_grad():
-            return check_losses(self.loss(call(self.model, batch[0]), batch[1]), count(*batch))
+            return check_losses(losses_of(self.model, self.loss, batch), count(*batch))
 
     def all_losses(self, validation: Batch | None, size: int) -> Tensor:
         """Return the losses of a validation set, of which several processes run a part each."""

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._model.batch import Loss, call, check_losses
+from lai_torch._model.batch import Loss, check_losses
 from lai_torch._model.preserve import preserved
+from lai_torch._model.untouched import losses_of
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.proving.reindexed import check_same
 from lai_torch._recording.watching.recording import Recording
@@ -35,7 +36,7 @@ def wrongly_recorded(
     # as training runs, with the hooks that may change a gradient
     with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = check_losses(loss(call(model, batch[0]), batch[1]), recording.samples)
+        values = check_losses(losses_of(model, loss, batch), recording.samples)
         check_same(recording.losses, values.detach(), precision)
         parameters = list(recording.parameters.values())
         found = torch.autograd.grad((values * weights).sum(), parameters, allow_unused=True)

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lai_torch._model.batch import Loss, call, check_losses, count, rows, unaligned
+from lai_torch._model.batch import Loss, check_losses, count, rows, unaligned
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import differ, magnitude
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.standing import splits, stands
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of
 
 Asked = tuple[nn.Module, Loss, tuple[Any, Any]]
@@ -132,7 +133,7 @@ def run(asked: Asked, watch: AbstractContextManager[Any] | None = None) -> tuple
         warnings.simplefilter("ignore")
         before = Streams(modules_of(model, loss))
         with watch or nullcontext():
-            losses = check_losses(loss(call(model, batch[0]), batch[1]), count(*batch)).detach()
+            losses = check_losses(losses_of(model, loss, batch), count(*batch)).detach()
         return losses, Streams(modules_of(model, loss)) if before.moved() else None
 
 

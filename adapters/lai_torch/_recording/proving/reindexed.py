@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from lai_torch._model.batch import call, check_losses, tensors
+from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis, by_sample, differ
 from lai_torch._model.snapshot import Streams
+from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of
 from lai_torch._recording.proving.company import (
     Asked,
@@ -78,7 +79,7 @@ def compared(other: Reindexed, asked: Asked, recorder: Recorder, values: Tensor)
         model, loss, batch = asked
         other.streams.restore()  # the batch's own pass has drawn
         with preserved(model, loss), recorder.fresh(tensors(batch)):
-            again = check_losses(loss(call(model, batch[0]), batch[1]), recorder.samples)
+            again = check_losses(losses_of(model, loss, batch), recorder.samples)
         check_same(values.detach(), again.detach(), precision)
         found = found if drawn_alike(asked, found) else []
     same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]

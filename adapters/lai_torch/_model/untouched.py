@@ -1,0 +1,66 @@
+"""A batch that stays as it is, whatever a model or a loss writes to what it is given."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._model.batch import Loss, call, mapped, tensors
+
+_WRITES: WeakKeyDictionary[nn.Module, dict[tuple[bool, int], bool]] = WeakKeyDictionary()
+"""Of each model that ran before, in training and in eval mode, and a loss: whether they write to a batch."""
+
+
+class WrittenError(ValueError):
+    """A batch is no longer what it was."""
+
+
+def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
+    """Return what a loss makes of a batch, of which model and loss see copies where they write to it."""
+    with untouched(model, loss, batch) as (inputs, targets):
+        return loss(call(model, inputs), targets)
+
+
+@contextmanager
+def untouched(model: nn.Module, loss: Loss | None, batch: Any) -> Iterator[Any]:
+    """Run the body on a batch, or on copies of its tensors.
+
+    To copy each time would be a waste, so it happens once, and always where the body then wrote to them.
+
+    Raises
+    ------
+    WrittenError
+        If the body writes to a batch as none before it did.
+    """
+    known, kind = _WRITES.setdefault(model, {}), (model.training, id(loss))
+    if known.get(kind, True):
+        copied = mapped(batch, _copy)
+        before = list(map(_version, tensors(copied)))
+        yield copied
+        after = list(map(_version, tensors(copied)))
+        known[kind] = known.get(kind, False) or before != after
+        return
+    before = list(map(_version, tensors(batch)))
+    yield batch
+    if before != list(map(_version, tensors(batch))):
+        known[kind] = True
+        msg = (
+            "inputs: expected a model and a loss that leave the batch as it is, or write to it always, got "
+            "ones that wrote to this one in place and to none before it, so that its values are gone; write "
+            "to copies (x = x.clone())"
+        )
+        raise WrittenError(msg)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    with torch.no_grad():
+        copy = tensor.clone()
+    return copy.requires_grad_() if tensor.requires_grad else copy
+
+
+def _version(tensor: Tensor) -> int:
+    """Count the writes to a tensor; those made in inference mode are not counted."""
+    return 0 if tensor.is_inference() else tensor._version
