@@ -46,7 +46,7 @@ def coverage(
     >>> lai_jax.coverage(apply, params, lambda o, y: o.sum(-1), jnp.ones((5, 4)), jnp.zeros(5)).share
     1.0
     """
-    model = read(apply, params, loss, inputs, targets, alone=True)
+    model = read(apply, params, loss, inputs, targets, partial=True)
     plan = make_plan(model, last, partial=True, everything=True)
     sizes = {leaf: prod(jnp.shape(model.parameters[leaf])) for leaf in model.trainable}
     users: dict[int, set[str]] = {leaf: set() for leaf in model.trainable}

@@ -55,7 +55,7 @@ def selfcheck(
     >>> check.relative_error < 1e-5
     True
     """
-    model = read(apply, params, loss, inputs, targets, alone=True)
+    model = read(apply, params, loss, inputs, targets)
     plan = make_plan(model, last, everything=True)
     records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
     gradients = sample_gradients(apply, params, loss, inputs, targets)

@@ -29,7 +29,8 @@ def trace(
 
     The function is read as a jaxpr, so that any way to write it will do: jit, scan, remat, cond, vmap,
     any library of layers. Works inside `jax.jit`, where it is read once for each shape. What the losses
-    do not depend on, such as metrics and debug prints, is not run.
+    do not depend on, such as metrics and debug prints, is not run. A program that no rule follows is read
+    as that of one sample, mapped over the samples, where trying it shows that they keep apart.
 
     Parameters
     ----------
@@ -46,8 +47,7 @@ def trace(
         Whatever `loss` takes, samples on the first axis.
     gradients
         `output`: those of the last layer alone, for LAI and LLI; nothing before that layer is
-        differentiated. `all`: those of every layer, for Ghost; parameters that no rule follows are
-        explained by a reverse pass a sample, where trying it shows that samples keep apart.
+        differentiated. `all`: those of every layer, for Ghost.
     partial
         Leave parameters that cannot be explained out of an `all` trace, rather than refuse.
     last
@@ -94,7 +94,7 @@ def trace(
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
     everything = gradients == "all"
-    model = read(apply, params, loss, inputs, targets, partial=partial, alone=everything)
+    model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial, everything=everything)
     found = TraceRecorder(everything=everything).run(model, plan)[1]
     return masked(found, valid, inputs)

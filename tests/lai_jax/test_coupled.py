@@ -110,6 +110,46 @@ def beside_its_neighbour(params, inputs):
     return jax.vmap(one, axis_name="samples")(inputs)
 
 
+def crowded(params, inputs):
+    """Let two of three samples, and no more, into one of two places."""
+    hidden = jnp.tanh(inputs @ params["w"])
+    places = jax.nn.one_hot(jnp.argmax(hidden[:, :2], -1), 2)
+    taken = (jnp.cumsum(places, 0) * places).sum(-1) > 2 * len(inputs) / 3
+    return jnp.where(taken[:, None], 0, hidden) @ params["head"]
+
+
+def balanced(outputs, targets):
+    """Weigh classes by how often they are in the batch."""
+    return entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
+
+
+@pytest.mark.parametrize("given", [(crowded, entropy), (plain, balanced)])
+def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(given):
+    apply, loss = given
+
+    def scores(params, inputs, targets):
+        return lai_jax.exact_scores(apply, params, loss, (inputs, targets), (inputs, targets))
+
+    def traced(params, inputs, targets):
+        return lai_jax.trace(apply, params, loss, inputs, targets)
+
+    for found in (scores, traced):
+        with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
+            jax.eval_shape(found, PARAMS, *BATCH)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])
+def test_what_a_model_holds_and_is_traced_hides_no_coupling(estimator):
+    def summarized(held, params):
+        def apply(params, inputs):
+            return normalised({**params, "w": params["w"] * held}, inputs)
+
+        return lai_jax.summarize(apply, params, entropy, *BATCH, estimator=estimator)
+
+    with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
+        jax.eval_shape(summarized, 1.0, PARAMS)
+
+
 @pytest.mark.parametrize("apply", [halved_together, beside_its_neighbour])
 def test_traced_samples_are_tried_at_several_scales_and_alone(apply):
     def traced(params, inputs):

@@ -96,6 +96,9 @@ class SharedPass:
     def backward(self, weights: jax.Array) -> list[jax.Array]:
         """Run back on the rows that are kept, through what the forward pass left."""
         model, samples = self.model, self.model.samples
+        if model.mapped:  # not the batch's own program, which it is at these numbers alone
+            count = weights.shape[0] if self.rows is None else count_of(self.rows, weights.shape[0])
+            return weighted_gradient(self.problem, self.batch, weights, count)
         weights = weights.astype(self.losses.dtype)
         if self.rows is not None and model.real == samples:
             count = count_of(self.rows, samples)

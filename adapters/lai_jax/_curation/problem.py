@@ -47,11 +47,11 @@ class Problem:
         """Return each sample's loss, at other parameters."""
         return losses_of(self.apply, self.loss)(params, *batch)
 
-    def read(self, batch: Batch, *, alone: bool = False) -> Model:
+    def read(self, batch: Batch) -> Model:
         """Read the losses of a batch as a program."""
-        return read(self.apply, self.params, self.loss, *batch, alone=alone)
+        return read(self.apply, self.params, self.loss, *batch)
 
     def planned(self, batch: Batch, *, everything: bool) -> tuple[Model, Plan]:
         """Read the losses of a batch, and plan their trace, or one of `everything`."""
-        model = self.read(batch, alone=everything)
+        model = self.read(batch)
         return model, make_plan(model, self.last, everything=everything)

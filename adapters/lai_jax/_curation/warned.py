@@ -4,6 +4,7 @@ import warnings
 
 from lai_jax._program.model import Model
 from lai_jax._program.program import Use
+from lai_jax._program.rules.axes import RULES
 from lai_jax._recording.plan import Plan, use_name
 
 
@@ -59,7 +60,14 @@ def _is_matrix(use: Use, adding: str) -> bool:
     operand = use.operand
     if sum(size > 1 and axis not in operand.flat for axis, size in enumerate(operand.shape)) < 2:
         return False
-    if use.eqn.primitive.name in ("dot_general", "select_n"):  # a matrix for each sample, or one chosen by it
+    name = use.eqn.primitive.name
+    if name == "triangular_solve" or name not in (
+        *RULES,
+        "scan",
+        "cond",
+    ):  # a function, or what no rule follows
+        return True
+    if name in ("dot_general", "select_n"):  # a matrix for each sample, or one chosen by it
         return adding == "dot_general"
     # A gain has one entry for each that it meets; for a matrix what it meets is repeated along its outputs.
     output = use.eqn.outvars[0].aval.shape

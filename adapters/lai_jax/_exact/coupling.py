@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._exact.methods import Batch, Leaves, Losses, Method
+from lai_jax._program.cost import arrays_of
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.evaluate import on_numbers, tried
 from lai_jax._program.losses import batch_size, is_array, take
 from lai_jax._program.model import datum, parameter, reader_of
 from lai_jax._program.sample_axis import SampleAxis
+from lai_jax._program.trial import is_traced, numeric, on_numbers, tried
 
+_SINGLES = 6
 _SPLITS = 3
 """Samples carry a code of so many bits: of up to 8 every two are once apart, of more most are."""
 
@@ -27,10 +29,28 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
     """Raise if a sample's loss, or its derivative, moves with the other samples of the batch."""
     if batch_size(batch[0]) < 2 or _followed(losses, at, batch):
         return
-    with on_numbers(at, batch):
-        given = tried((at, direction), batch)
-        found = (_moved(method, losses, here, numbers, along) for (here, along), numbers in given)
-        moved = next((sample for sample in found if sample is not None), None)
+    (inputs, whole_inputs), (targets, whole_targets) = (arrays_of(side) for side in batch)
+    arrays = inputs, targets
+
+    def own(at: Leaves, arrays: Batch) -> jax.Array:
+        return losses(at, (whole_inputs(arrays[0]), whole_targets(arrays[1])))
+
+    traced = is_traced(lambda at, arrays, _: own(at, arrays), at, arrays, direction)
+    given = numeric(own) if traced else own
+    both = jax.jit(lambda at, arrays, along: (given(at, arrays), method(given, at, arrays, along)[1]))
+    moved, known = None, not traced
+    with on_numbers(traced):
+        for (here, along), numbers in tried((at, direction), arrays, traced=traced):
+            values, moved = _moved(both, here, numbers, along)
+            known = known or bool(np.isfinite(values).any())
+            if moved is not None:
+                break
+    if not known:
+        msg = (
+            "apply, loss: no rule follows every operation, so that samples may be coupled, and of random "
+            "parameters and inputs, to try it on, no loss is a number; score outside of jax.jit"
+        )
+        raise UnexplainedError(msg)
     if moved is not None:
         msg = (
             f"apply, loss: the loss of sample {moved}, or its derivative, moves with the other samples: "
@@ -63,28 +83,29 @@ def _followed(losses: Losses, at: Leaves, batch: Batch) -> bool:
     return program.values[program.outputs[0]].sample_axis in (None, own)
 
 
-def _moved(method: Method, losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> int | None:
-    """Return a sample that moves with others; None if none does."""
-    values, scores = losses(at, batch), method(losses, at, batch, direction)[1]
-    if isinstance(values, jax.core.Tracer):  # apply or loss hold what is traced
-        return None
+def _moved(both: Any, at: Leaves, batch: Batch, direction: Leaves) -> tuple[Any, int | None]:
+    """Return the losses, and a sample that moves with others; None if none does."""
+    found = both(at, batch, direction)
+    values = np.asarray(found[0], np.float64)
     for kept, index in _standing(len(values)):
-        other = take(batch, jnp.asarray(index))
-        pairs = (values, losses(at, other)), (scores, method(losses, at, other, direction)[1])
-        for here, there in pairs:
+        other = both(at, take(batch, jnp.asarray(index)), direction)
+        for here, there in zip(found, other, strict=True):
             first, second = (np.asarray(side, np.float64) for side in (here, there))
             finite = np.isfinite(first)
             within = float(jnp.finfo(here.dtype).eps) ** 0.625
             size = np.abs(first) + np.abs(first[finite]).mean() if finite.any() else np.inf
             apart = ~(np.abs(first - second) <= within * size) & kept & finite
             if apart.any():
-                return int(np.argmax(apart))
-    return None
+                return values, int(np.argmax(apart))
+    return values, None
 
 
 def _standing(samples: int) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Yield which samples stay where they are, and the batch's rows with copies of these for the others."""
     codes = np.random.default_rng(0).permutation(samples)
+    # All rows copies of one, which crowd together wherever they are sent: the last of them comes last.
+    for only in (*codes[:_SINGLES], samples - 1):
+        yield np.arange(samples) == only, np.full(samples, only)
     for bit in range(min(_SPLITS, (samples - 1).bit_length())):
         for side in (0, 1):
             kept = (codes >> bit & 1) == side

@@ -4,14 +4,11 @@ What is recorded, and what is added to outputs, is a dictionary by number of the
 loops, branches and `jax.vjp` carry as it is.
 """
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from lai_jax._program.program import Operation, Program, Use, loop_parts
@@ -23,35 +20,10 @@ Records = dict[int, jax.Array]
 Numbers = frozenset[int]
 
 
-def on_numbers(*trees: Any) -> AbstractContextManager[None]:
-    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees)):
-        return jax.ensure_compile_time_eval()
-    return nullcontext()
-
-
-def tried(parameters: Any, data: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield numbers to try something on: these, or where any is traced random ones like those that are.
-
-    Data of several scales: what meets a threshold at one may not at another. Whole numbers are 0 and 1.
-    """
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((parameters, data)))
-    for scale in (1.0, 0.1, 4.0) if traced else (1.0,):
-        random = functools.partial(_concrete, scale=scale)
-        yield jax.tree.map(functools.partial(_concrete, scale=1.0), parameters), jax.tree.map(random, data)
-
-
-def _concrete(leaf: Any, scale: float) -> Any:
-    if not isinstance(leaf, jax.core.Tracer):
-        return leaf
-    draw = np.random.default_rng(leaf.size)  # the check's own values
-    if jnp.issubdtype(leaf.dtype, jnp.inexact):
-        return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
-    return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
-
-
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
     """Run one equation on other arguments."""
+    if hasattr(eqn, "run"):  # a `MappedEquation`
+        return list(eqn.run(*arguments))
     functions, params = _bindings(eqn)
     result = eqn.primitive.bind(*functions, *arguments, **params)
     return list(result) if eqn.primitive.multiple_results else [result]
@@ -132,9 +104,12 @@ def perform(
 
 def shared_part(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
-    if value.ndim == 0:
-        value = value.reshape((1,) * len(copy.output.shape))
+    value = value.reshape(_padded(value.shape, len(copy.output.shape)))
     return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
+
+
+def _padded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (*(1,) * (rank - len(shape)), *shape)
 
 
 def per_sample_copies(value: jax.Array, copy: Use, perturbations: Perturbations) -> jax.Array:
@@ -152,7 +127,7 @@ def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
     for use in uses:
         shape, lengths = use.output.shape, tuple(length for length, _ in use.loops)
         if use.kind == "copy":
-            axis, own = use.samples_in.axis, use.operand.shape or (1,) * len(shape)
+            axis, own = use.samples_in.axis, _padded(use.operand.shape, len(shape))
             shape = (use.samples_in.samples, *own[:axis], *own[axis + 1 :])
         zeros[use.number] = jnp.zeros((*lengths, *shape), use.output.dtype)
     return zeros

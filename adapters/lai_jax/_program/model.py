@@ -11,10 +11,12 @@ from lai_jax._program import control_flow as _control
 from lai_jax._program import custom_rules as _custom
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
-from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of
-from lai_jax._program.program import Program, Use, Value, unread
+from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of, take
+from lai_jax._program.mapped import SampleReader
+from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
 from lai_jax._program.sample_axis import SampleAxis
+from lai_jax._program.trial import Losses, keep_apart
 from lai_jax._program.views import View
 
 
@@ -40,11 +42,8 @@ class Model:
         Leaves that cannot be explained, and why.
     losses
         The losses of other leaves of the parameters and other arrays of the data.
-    refusal
-        Why the program could not be followed at all: nothing is known of it then, and every leaf is left
-        out.
-    alone
-        Whether leaves that are left out may be explained one sample at a time.
+    mapped
+        Whether the program is that of one sample, mapped over the samples: the batch's own is not followed.
     summed
         Uses whose products with the samples are added up, and by which operation: layers that LAI does
         not read.
@@ -58,8 +57,7 @@ class Model:
     real: int
     left_out: dict[int, str]
     losses: Callable[[Sequence[Any], Sequence[Any]], jax.Array]
-    refusal: UnexplainedError | None = None
-    alone: bool = False
+    mapped: bool = False
     summed: frozenset[tuple[Use, str]] = frozenset()
 
     @property
@@ -81,18 +79,18 @@ def read(
     targets: Any,
     *,
     partial: bool = False,
-    alone: bool = False,
 ) -> Model:
     """Read the losses of one batch as a program.
+
+    Where the batch's program is not followed, that of one sample is read and mapped over the samples, if
+    trying it shows that they keep apart.
 
     Parameters
     ----------
     apply, params, loss, inputs, targets
         As for `trace`.
     partial
-        Leave out parameters that cannot be followed.
-    alone
-        And read a program that cannot be followed at all as one without any layer.
+        Leave out parameters that cannot be followed, where samples do not keep apart.
 
     Raises
     ------
@@ -133,24 +131,49 @@ def read(
         ),
         *(datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
     ]
-    reader, refusal = reader_of(partial=partial or alone), None
-    reader.reading.shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
-    try:
-        program = reader.whole(closed, known)
+    shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
+
+    def model(reader: Reader, closed: Any, values: Sequence[Value], *, mapped: bool = False) -> Model:
+        reader.reading.shapes = shapes
+        program = reader.whole(closed, values)
         _check_losses(program)
-        left_out = reader.reading.left_out
+        left_out, summed = reader.reading.left_out, frozenset(reader.reading.summed)
+        given = program, [*leaves, *arrays], names, trainable, samples, real, left_out, flat, mapped, summed
+        return Model(*given)
+
+    try:
+        return model(reader_of(), closed, known)
     except UnexplainedError as error:
-        if not alone:
-            raise
-        program, refusal, left_out = unread(closed), error, dict.fromkeys(trainable, str(error))
-    arguments = [*leaves, *arrays]
-    summed = frozenset(reader.reading.summed)
-    return Model(program, arguments, names, trainable, samples, real, left_out, flat, refusal, alone, summed)
+        refusal = error
+    single = _of_one(flat, leaves, arrays)
+    if single is not None and keep_apart(flat, trainable, leaves, arrays):
+        return model(SampleReader(reading_of(), samples), single, known, mapped=True)
+    if partial:
+        return model(reader_of(partial=True), closed, known)
+    raise refusal
+
+
+def _of_one(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
+    """Return the program of one sample, without the samples' axis; None where there is none."""
+
+    def loss(values: Sequence[Any], rows: Sequence[Any]) -> jax.Array:
+        batch = [row[None] if is_batched(array) else row for row, array in zip(rows, arrays, strict=True)]
+        return losses(values, batch)[0]
+
+    try:
+        return jax.make_jaxpr(loss)(leaves, take(list(arrays), 0))
+    except Exception:  # whatever a model says of a batch of one that it does not take
+        return None
 
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
     """Return a reader of programs that knows loops, branches and custom derivative rules."""
-    return Reader(Reading({**_control.READERS, **_custom.READERS}, differentiated, partial))
+    return Reader(reading_of(differentiated=differentiated, partial=partial))
+
+
+def reading_of(*, differentiated: bool = True, partial: bool = False) -> Reading:
+    """Return a reading that knows loops, branches and custom derivative rules."""
+    return Reading({**_control.READERS, **_custom.READERS}, differentiated, partial)
 
 
 def _doubled(leaf: Any) -> Any:

@@ -212,33 +212,6 @@ def programs_of(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
-def unread(closed: Any) -> Program:
-    """Return a program that runs, and of which nothing is known."""
-    program = Program()
-    names: dict[Any, int] = {}
-
-    def slot(atom: Any, constant: Any = None) -> int:
-        program.values.append(Value(tuple(atom.aval.shape), atom.aval.dtype))
-        if constant is not None:
-            program.constants[len(program.values) - 1] = constant
-        return len(program.values) - 1
-
-    def slot_of(atom: Any) -> int:
-        return slot(atom, np.asarray(atom.val, atom.aval.dtype)) if hasattr(atom, "val") else names[atom]
-
-    program.inputs = [slot(atom) for atom in closed.jaxpr.invars]
-    names |= dict(zip(closed.jaxpr.invars, program.inputs, strict=True))
-    names |= {
-        atom: slot(atom, const) for atom, const in zip(closed.jaxpr.constvars, closed.consts, strict=True)
-    }
-    for eqn in needed(closed.jaxpr):
-        given, made = tuple(map(slot_of, eqn.invars)), tuple(map(slot, eqn.outvars))
-        names |= dict(zip(eqn.outvars, made, strict=True))
-        program.operations.append(Operation(eqn, given, made))
-    program.outputs = [slot_of(atom) for atom in closed.jaxpr.outvars]
-    return program
-
-
 def needed(jaxpr: Any) -> list[Any]:
     """Return the equations that the outputs depend on: what is computed for nothing may mix samples."""
     used = {atom for atom in jaxpr.outvars if not hasattr(atom, "val")}

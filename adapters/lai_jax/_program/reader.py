@@ -56,6 +56,7 @@ class Reading:
         self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
+        self.held: list[Any] = []  # programs that were made for this reading
         self.uses: dict[tuple[Any, ...], Use] = {}
         self.summed: set[tuple[Use, str]] = set()  # see `Model.summed`
 
@@ -98,7 +99,9 @@ class Reader:
 
     def apart(self) -> "Reader":
         """Return a reader whose findings are kept out of this program."""
-        return Reader(Reading(self.reading.readers, differentiated=False))
+        reading = Reading(self.reading.readers, differentiated=False)
+        reading.shapes, reading.summed = self.reading.shapes, self.reading.summed
+        return Reader(reading)
 
     def slot(self, value: Value) -> int:
         """Make a new slot of which `value` is known."""

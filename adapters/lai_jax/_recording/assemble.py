@@ -12,7 +12,6 @@ from lai_core import Record
 from lai_jax._program.evaluate import Records, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._recording.alone import gradients_alone
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._recording.parameters import materialised_gradients
 from lai_jax._recording.plan import Plan
@@ -63,6 +62,8 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
     layers = [_record(own, measured) for own in plan.records if everything or own.use.is_layer]
+    if model.mapped:
+        layers = [_of_one_row(layer) for layer in layers]
     if plan.unread is None and isinstance(
         layers[-1], lai.ConvolutionTrace
     ):  # LAI reads rows of output gradients
@@ -73,9 +74,6 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         leaves = list(plan.materialised)
         gradients = materialised_gradients(model, uses, leaves, measured.records, measured.cotangents)
         whole = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
-    if everything and plan.alone:
-        alone = gradients_alone(model, plan.alone)
-        whole += [lai.GainTrace(None, alone[leaf], name=model.names[leaf]) for leaf in plan.alone]
     found = [*layers[:-1], *whole, *layers[-1:]]
     if plan.unread is not None:  # LAI and LLI refuse a record of nothing, and Ghost adds it up to nothing
         found.append(
@@ -92,8 +90,19 @@ def records_leaves(plan: Plan) -> list[frozenset[int]]:
     for own in plan.records:
         weight = frozenset[int]() if own.seen_by_lai_alone else own.use.operand.leaves
         layers.append(weight | (own.bias.operand.leaves if own.bias else frozenset[int]()))
-    whole = (frozenset((leaf,)) for leaf in (*plan.materialised, *plan.alone))
+    whole = (frozenset((leaf,)) for leaf in plan.materialised)
     return [*layers[:-1], *whole, *layers[-1:]]
+
+
+def _of_one_row(record: Record) -> Record:
+    """Drop a single position: the row of a batch of one, which has become an axis of its own."""
+    if not isinstance(record, (lai.LayerTrace, lai.ReadoutTrace)):
+        return record
+
+    def row(array: Any) -> Any:
+        return array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
+
+    return jax.tree.map(row, record)
 
 
 def _first(record: Record, samples: int) -> Record:

@@ -14,7 +14,6 @@ from lai_jax._program.errors import INSTEAD, UnexplainedError
 from lai_jax._program.model import Model, final_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
-from lai_jax._recording.alone import keeps_apart
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
 from lai_jax._recording.biases import with_biases
 from lai_jax._recording.planned import Iteration, PlannedRecord
@@ -30,8 +29,6 @@ class Plan:
         The layers' and tables' records in order, the last layer at the end.
     materialised
         The leaves whose gradients are materialised sample by sample, and the uses that takes.
-    alone
-        The leaves whose gradients are taken one sample at a time: no rule follows them.
     left_out
         Leaves that no record explains, and why.
     unread
@@ -40,7 +37,6 @@ class Plan:
 
     records: list[PlannedRecord]
     materialised: dict[int, list[Use]] = field(default_factory=dict)
-    alone: list[int] = field(default_factory=list)
     left_out: dict[int, str] = field(default_factory=dict)
     unread: str | None = None
 
@@ -61,7 +57,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     if not everything and unread is not None:
         raise UnexplainedError(unread)
     final = ordered[-1].use if unread is None else None
-    # A leaf theta is explained in the first of four ways that holds.
+    # A leaf theta is explained in the first of three ways that holds.
     #
     # 1. Factored. All of its uses are products s = W a in which W is a rearrangement of some of theta's
     #    entries. Sample j's gradient is sum_u g_ju a_ju^T, laid back into these entries, so that the
@@ -79,12 +75,9 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     records = with_biases(model.program, records, by_leaf, model.left_out)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
     plan = Plan(records, left_out=dict(model.left_out), unread=unread)
-    # 3. What no rule follows is taken one sample at a time, where samples keep apart.
-    if model.alone and plan.left_out:
-        _take_alone(model, plan, partial=partial)
-    # 4. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
+    # 3. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
     #    the budget. Anything that has uses can be, so that nothing else is ever refused here.
-    for leaf, own in by_leaf.items():
+    for leaf, own in by_leaf.items() if everything else ():
         if leaf in factored | as_bias | model.left_out.keys():
             continue
         reason = _too_large(model, leaf)
@@ -95,19 +88,6 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
         else:
             raise UnexplainedError(reason)
     return plan
-
-
-def _take_alone(model: Model, plan: Plan, *, partial: bool) -> None:
-    """Explain one sample at a time what was left out; raise where that does not go, unless `partial`."""
-    reasons = {leaf: _too_large(model, leaf) for leaf in plan.left_out}
-    small = [leaf for leaf, reason in reasons.items() if reason is None]
-    if small and keeps_apart(model, small):
-        plan.alone = small
-        plan.left_out = {leaf: reason for leaf, reason in reasons.items() if reason is not None}
-    elif model.refusal is not None:
-        raise model.refusal
-    if plan.left_out and not partial:
-        raise UnexplainedError(next(iter(plan.left_out.values())))
 
 
 def _too_large(model: Model, leaf: int) -> str | None:

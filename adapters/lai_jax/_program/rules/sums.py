@@ -92,6 +92,8 @@ def _followed(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) ->
         gone = set(eqn.params["axes"])
         kept = frozenset(replace(one, axes=_shifted(one.axes, gone)) for one in every)
         return _ended(kept, (one for one in products if one.axes & gone))
+    if name == "triangular_solve" and values[1].batched and not _own(values[1]):
+        return _ended(frozenset(_anywhere(eqn, one) for one in every), values[0].scaled)
     if name in _SUMMED:
         return _ended(frozenset(_anywhere(eqn, one) for one in every), (one for one in products if one.axes))
     if name in ELEMENTWISE and all(_own(value) or not value.batched for value in values):

@@ -1,0 +1,192 @@
+"""Whether samples keep apart, tried on numbers: what no rule can tell of a program.
+
+A batch's losses, and the gradient of their sum with random weights, must be those of its samples, each as a
+batch of one. Where values are traced, or held by `apply` or `loss` and traced, others stand for them.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lai_jax._program.losses import is_batched
+
+Losses = Callable[[Sequence[Any], Sequence[Any]], jax.Array]
+"""From the leaves of the parameters and the arrays of the data to one loss a sample."""
+
+_DIGITS = 0.625  # of the type's, in which two ways to compute one number agree
+
+
+def on_numbers(traced: bool) -> AbstractContextManager[None]:
+    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
+    return jax.ensure_compile_time_eval() if traced else nullcontext()
+
+
+def is_traced(function: Callable[..., Any], *given: Any) -> bool:
+    """Whether anything that a function of pytrees of arrays is given, or holds, is traced."""
+    held = jax.make_jaxpr(function)(*given).consts
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, held)))
+
+
+def tried(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[Any, Any]]:
+    """Yield numbers to try something on: these, or where any is traced random ones like those that are.
+
+    Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
+    which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
+    are 0 and 1.
+    """
+    if not traced:
+        yield parameters, data
+        return
+
+    def normal(tree: Any, scale: float = 1.0, number: int = 0) -> Any:
+        return jax.tree.map(functools.partial(_concrete, scale=scale, number=number), tree)
+
+    for number, scale in enumerate((1.0, 0.1, 4.0)):
+        yield normal(parameters), normal(data, scale, number)
+    yield jax.tree.map(_positive, parameters), normal(data, number=3)
+    yield normal(parameters), jax.tree.map(_alike, normal(data, number=4))
+
+
+def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of pytrees of arrays with numbers for all that it holds and that is traced."""
+
+    def called(*given: Any) -> Any:
+        leaves, tree = jax.tree.flatten(given)
+        closed, form = jax.make_jaxpr(
+            lambda own: function(*jax.tree.unflatten(tree, own)), return_shape=True
+        )(leaves)
+        found = jax.core.eval_jaxpr(closed.jaxpr, [_positive(held) for held in closed.consts], *leaves)
+        return jax.tree.unflatten(jax.tree.structure(form), found)
+
+    return called
+
+
+def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any], data: Sequence[Any]) -> bool:
+    """Whether a batch's losses and gradient are those of its samples, each as a batch of one.
+
+    Parameters
+    ----------
+    losses
+        Of a batch of any size.
+    moving
+        Which leaves of the parameters have a gradient.
+    parameters, data
+        The leaves, and the arrays of one batch.
+    """
+    parameters, data = list(parameters), list(data)
+    traced = is_traced(losses, parameters, data)
+    trial = _Trial(numeric(losses) if traced else losses, moving)
+    with on_numbers(traced):
+        known = False
+        for values, arrays in tried(parameters, data, traced=traced):
+            try:
+                found = trial.apart(values, arrays)
+            except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
+                return False
+            if found is False:
+                return False
+            known = known or found is True
+    # Of losses that are no numbers nothing can be told; where they are a batch's own, nor have they scores.
+    return known or not traced
+
+
+class _Trial:
+    """Compares a batch with its samples, compiled once for all numbers."""
+
+    def __init__(self, losses: Losses, moving: Sequence[int]) -> None:
+        self.losses, self.moving = losses, moving
+        self.together, self.alone = jax.jit(losses), jax.jit(self._alone)
+        self.gradient, self.sum_of_gradients = jax.jit(self._gradient), jax.jit(self._sum_of_gradients)
+
+    def apart(self, values: list[Any], arrays: list[Any]) -> bool | None:
+        """Whether samples keep apart on these numbers; None where no loss is a number."""
+        together = self.together(values, arrays)
+        alone = self.alone(values, arrays)
+        moving = [jnp.asarray(values[leaf]) for leaf in self.moving]
+        precision = max(float(jnp.finfo(one.dtype).eps) for one in (together, *moving)) ** _DIGITS
+        if not _equal(together, alone, precision):
+            return False
+        finite = jnp.isfinite(alone)
+        if not finite.any():
+            return None
+        draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
+        weights = jnp.where(finite, jnp.asarray(draw.uniform(0.5, 1.5, finite.shape), alone.dtype), 0)
+        both = self.gradient(values, arrays, weights), self.sum_of_gradients(values, arrays, weights)
+        return all(_equal(one, other, precision) for one, other in zip(*both, strict=True))
+
+    def _gradient(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> list[jax.Array]:
+        def weighted(moved: list[jax.Array]) -> jax.Array:
+            losses = self.losses(_with(values, self.moving, moved), arrays)
+            return jnp.sum(jnp.where(weights != 0, weights * losses, 0))
+
+        return jax.grad(weighted)([jnp.asarray(values[leaf]) for leaf in self.moving])
+
+    def _alone(self, values: list[Any], arrays: list[Any]) -> jax.Array:
+        return lax.map(lambda index: self._one(values, arrays, index), _numbers(arrays))
+
+    def _sum_of_gradients(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> list[jax.Array]:
+        point = [jnp.asarray(values[leaf]) for leaf in self.moving]
+
+        def added(total: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
+            each = jax.grad(lambda own: self._one(_with(values, self.moving, own), arrays, index))(point)
+            kept = [jnp.where(weights[index] != 0, weights[index] * one, 0).astype(one.dtype) for one in each]
+            return jax.tree.map(jnp.add, total, kept), None
+
+        return lax.scan(added, jax.tree.map(jnp.zeros_like, point), _numbers(arrays))[0]
+
+    def _one(self, values: list[Any], arrays: list[Any], index: jax.Array) -> jax.Array:
+        single = [
+            lax.dynamic_slice_in_dim(array, index, 1) if is_batched(array) else array for array in arrays
+        ]
+        return self.losses(values, single)[0]
+
+
+def _numbers(arrays: list[Any]) -> jax.Array:
+    return jnp.arange(next(len(array) for array in arrays if is_batched(array)))
+
+
+def _with(values: Sequence[Any], moving: Sequence[int], point: Sequence[Any]) -> list[Any]:
+    given = list(values)
+    for leaf, value in zip(moving, point, strict=True):
+        given[leaf] = value
+    return given
+
+
+def _equal(first: Any, second: Any, within: float) -> bool:
+    """Whether two arrays agree, beside the sizes of each entry and the largest; and on what is not finite."""
+    one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    finite = np.isfinite(one)
+    largest = np.abs(one).max(initial=0, where=finite)
+    near = np.abs(one - other) <= within * (np.abs(one) + largest)
+    return bool(np.where(finite, near, ~np.isfinite(other)).all())
+
+
+def _concrete(leaf: Any, scale: float = 1.0, number: int = 0) -> Any:
+    """Return a leaf's numbers, or of a traced one normal numbers of a scale, others for each trial."""
+    if not isinstance(leaf, jax.core.Tracer):
+        return leaf
+    draw = np.random.default_rng([leaf.size, number])  # the check's own values
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        keys = jax.random.split(jax.random.key(leaf.size, impl=jax.random.key_impl(leaf)), leaf.size)
+        return keys.reshape(leaf.shape)
+    if jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
+    return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
+
+
+def _positive(leaf: Any) -> Any:
+    """Return a leaf's numbers, or of a traced one numbers around 1."""
+    if not isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return _concrete(leaf)
+    return jnp.asarray(np.random.default_rng(leaf.size).uniform(0.5, 1.5, leaf.shape), leaf.dtype)
+
+
+def _alike(leaf: Any) -> Any:
+    """Return an array of one sample's entries for each."""
+    return jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf
