@@ -28,10 +28,13 @@ def studies() -> None:
 SIZE = (
     click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
     click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
+    click.Option(["--paper", "size"], flag_value="paper", help="The paper's own data and models."),
 )
 ADD = click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks.")
+SETTING = click.Option(["--setting", "settings"], multiple=True, help="One of the study's alone.")
 OPTIONS = (
     ADD,
+    SETTING,
     click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
     click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
     click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
@@ -52,11 +55,15 @@ def run_one(study: Study, size: str | None, *, add: bool = False, **options: Any
         show(study.run(size or "full", onto=onto, **options))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    except FileNotFoundError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def run_all(size: str | None, **options: Any) -> None:
     """Run them one after the other."""
     for study in STUDIES.values():
+        if size not in (None, *study.sizes):
+            continue
         click.echo(f"== {study.title} ({study.about})")
         run_one(study, size, **options)
 
@@ -78,7 +85,7 @@ def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
 def demo_or_study(size: str | None, **options: Any) -> None:
     """Run the demo, as `make demo` does; with a size, the whole table."""
     if size is None and not options["add"]:
-        del options["add"]
+        del options["add"], options["settings"]
         demo.callback(**options)
         return
     options.pop("epochs")
@@ -97,7 +104,9 @@ studies.add_command(
 )
 studies.add_command(measured)
 studies.add_command(
-    click.Command("noisy-labels", params=[*SIZE, ADD, *demo.params], callback=demo_or_study, help=demo.help)
+    click.Command(
+        "noisy-labels", params=[*SIZE, ADD, SETTING, *demo.params], callback=demo_or_study, help=demo.help
+    )
 )
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -64,7 +65,7 @@ class Study:
     name, title, about, setting, picture
         The command, the heading, what it stands for in the paper, what is compared, what its picture shows.
     config
-        From `quick` or `full` to settings that JSON can hold; `seeds` among them.
+        From one of `sizes` to settings that JSON can hold; `seeds` among them.
     units
         From settings to the work. Every seed must give every method the same metrics.
     claims
@@ -75,6 +76,8 @@ class Study:
         The method that uses nothing, and the one that knows what no user knows: no study without both.
     backends
         What can train it.
+    sizes
+        `quick`, `full`, and `paper` where the paper's own settings are among the study's.
     columns
         The metrics that the page's table shows, with their headings; all others are in the JSON.
     """
@@ -92,6 +95,7 @@ class Study:
     oracle: str
     columns: Mapping[str, str]
     backends: tuple[str, ...] = ("torch",)
+    sizes: tuple[str, ...] = ("quick", "full")
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
     def run(
@@ -102,24 +106,35 @@ class Study:
         *,
         out: Path,
         onto: Mapping[str, Any] | None = None,
+        settings: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Do all work that is not done yet, and write the record and its pictures under `out`.
 
-        What the record `onto` holds already, of methods that have not changed since, is taken from it.
+        What the record `onto` holds already, of methods that have not changed since, is taken from it. With
+        `settings`, those alone of the study's.
 
         Raises
         ------
         ValueError
-            If the backend is none of the study's, a seed lacks what another one has, or the record was made
-            under other settings or on another machine.
+            If the backend, the size or a setting is none of the study's, a seed lacks what another one has,
+            or the record was made under other settings or on another machine.
         """
         if backend not in self.backends:
             msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
             raise ValueError(msg)
+        if size not in self.sizes:
+            msg = f"size: {self.name} has {', '.join(self.sizes)}, got {size!r}"
+            raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
-        config |= {"size": size, "backend": backend, "command": self._command(size, backend, seeds)}
+        if settings:
+            if strange := set(settings) - set(config.get("settings", ())):
+                msg = f"settings: {self.name} has {config.get('settings')}, got {sorted(strange)}"
+                raise ValueError(msg)
+            config["settings"] = list(settings)
+        command = self._command(size, backend, seeds, settings)
+        config |= {"size": size, "backend": backend, "command": command}
         config |= {
             "data": {name: digest() for name, digest in self.data.items()},
             "machine": machine(backend),
@@ -138,10 +153,11 @@ class Study:
             figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
         return record
 
-    def _command(self, size: str, backend: str, seeds: int | None) -> str:
+    def _command(self, size: str, backend: str, seeds: int | None, settings: Sequence[str]) -> str:
         parts = [f"python -m experiments {self.name} --{size}"]
         parts += [f"--backend {backend}"] if backend != "torch" else []
         parts += [f"--seeds {seeds}"] if seeds is not None else []
+        parts += [f"--setting {shlex.quote(name)}" for name in settings]
         return " ".join(parts)
 
     def _done(

@@ -2,7 +2,8 @@
 
 A method is a function from a run to a step: given the rows of a batch, the step returns their weights, zero
 for what is left out, after training on them. Whatever it computes, it computes inside the step or before it,
-where operations are counted.
+where operations are counted. Data and networks are on the task's device; rows, weights and losses are on the
+CPU, wherever that is.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,11 @@ Batch = tuple[Tensor, Tensor]
 Step = Callable[[Tensor], Tensor]
 
 
+def adam(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """Return Adam as it comes."""
+    return torch.optim.Adam(model.parameters(), lr=learning_rate)
+
+
 @dataclass(frozen=True)
 class Task:
     """What is learnt: data, a network and how it is trained.
@@ -32,8 +38,14 @@ class Task:
         Which training labels are wrong. Only the oracle sees it.
     network
         From a seed to the network.
-    learning_rate, batch, epochs
-        Of Adam, chosen for plain training.
+    learning_rate, batch, epochs, optimizer
+        Chosen for plain training.
+    share
+        Of the validation set, drawn anew at each step, that a curator scores by.
+    part
+        How many samples go through a network at once where nothing is trained.
+    valid
+        From inputs to a mask of the positions that are no padding; None where none are.
     """
 
     training: Batch
@@ -44,6 +56,10 @@ class Task:
     learning_rate: float
     batch: int
     epochs: int
+    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = adam
+    share: float = 1.0
+    part: int = 4096
+    valid: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +103,8 @@ class Run:
 
     def another(self, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return a network of the task from a seed, and its optimizer."""
-        model = self.task.network(seed)
-        return model, torch.optim.Adam(model.parameters(), lr=self.task.learning_rate)
+        model = self.task.network(seed).to(self.inputs.device)
+        return model, self.task.optimizer(model, self.task.learning_rate)
 
     def batch(self, rows: Tensor) -> Batch:
         """Return samples."""
@@ -97,8 +113,7 @@ class Run:
     def losses(self, rows: Tensor, model: nn.Module | None = None) -> Tensor:
         """Return the losses of samples, without a gradient."""
         inputs, labels = self.batch(rows)
-        with torch.no_grad():
-            return LOSS((model or self.model)(inputs), labels)
+        return LOSS(outputs(model or self.model, inputs, self.task.part), labels).cpu()
 
     def update(self, rows: Tensor, weights: Tensor) -> Tensor:
         """Step on the weighted sum of the losses of the rows that have a weight; return the weights."""
@@ -141,8 +156,18 @@ def descend(
 ) -> None:
     """Take one step on the weighted sum of losses."""
     optimizer.zero_grad()
-    (weights * loss(model(batch[0]), batch[1])).sum().backward()
+    (weights.to(batch[1].device) * loss(model(batch[0]), batch[1])).sum().backward()
     optimizer.step()
+
+
+def outputs(model: nn.Module, inputs: Tensor, part: int) -> Tensor:
+    """Return what a network says in eval mode, so many samples at once, without a gradient."""
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        found = torch.cat([model(each) for each in inputs.split(part)])
+    model.train(training)
+    return found
 
 
 def lowest(values: Tensor, share: float) -> Tensor:
@@ -239,14 +264,13 @@ def train(name: str, task: Task, seed: int) -> Outcome:
 
 def accuracy(run: Run, batch: Batch) -> float:
     """Return the share of right answers."""
-    with torch.no_grad():
-        return float((run.model(batch[0]).argmax(1) == batch[1]).double().mean())
+    found = outputs(run.model, batch[0], run.task.part).argmax(1)
+    return float((found == batch[1]).double().mean())
 
 
 def mean_loss(run: Run, batch: Batch) -> float:
     """Return the mean loss, without a gradient."""
-    with torch.no_grad():
-        return float(LOSS(run.model(batch[0]), batch[1]).double().mean())
+    return float(LOSS(outputs(run.model, batch[0], run.task.part), batch[1]).double().mean())
 
 
 def auc(signal: np.ndarray, wrong: np.ndarray) -> float:

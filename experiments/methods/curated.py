@@ -23,12 +23,14 @@ def curated(
     """
 
     def start(run: Run) -> Step:
+        masked = estimator == "lai" and run.task.valid is not None
         curator = lai_torch.Curator(
             run.model,
             LOSS,
             run.optimizer,
             run.task.validation,
-            estimator=estimator,
+            estimator=lai_torch.LAI(valid=run.task.valid) if masked else estimator,
+            share=run.task.share,
             policy=lai_torch.GroupFloor(floor, policy) if floor else policy,
             warmup=round(warm * run.task.epochs) * run.steps,
             **options,
@@ -38,7 +40,7 @@ def curated(
             with warnings.catch_warnings():  # what the validation set costs is what is measured
                 warnings.filterwarnings("ignore", message="refresh: ")
                 inputs, labels = run.batch(rows)
-                return curator.step(inputs, labels, groups=labels if floor else None).weights
+                return curator.step(inputs, labels, groups=labels if floor else None).weights.cpu()
 
         return step
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from experiments.methods.base import Run, Step, descend, lowest, method
+from experiments.methods.base import Run, Step, descend, lowest, method, outputs
 
 GUIDE_STEPS = 100
 
@@ -36,6 +36,6 @@ def rho(run: Run) -> Step:
 def agreement(run: Run) -> Step:
     """Keep the samples whose label is what a guide trained on the validation set says."""
     guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
-    with run.meter.all(), torch.no_grad():
-        agrees = guide(run.inputs).argmax(1) == run.labels
-    return run.train_on(agrees)
+    with run.meter.all():
+        agrees = outputs(guide, run.inputs, run.task.part).argmax(1) == run.labels
+    return run.train_on(agrees.cpu())

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from experiments.methods.base import LOSS, Run, Step, lowest, method
+from experiments.methods.base import LOSS, Run, Step, lowest, method, outputs
 
 HALF = 0.5
 
@@ -32,8 +32,7 @@ def below_validation(run: Run) -> Step:
     inputs, labels = run.task.validation
 
     def step(rows: Tensor) -> Tensor:
-        with torch.no_grad():
-            bound = LOSS(run.model(inputs), labels).quantile(0.9)
+        bound = LOSS(outputs(run.model, inputs, run.task.part), labels).cpu().quantile(0.9)
         kept = (run.losses(rows) <= bound).float()
         return run.update(rows, kept / kept.sum().clamp(min=1.0))
 

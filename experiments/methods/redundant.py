@@ -83,7 +83,7 @@ def as_a_set(estimator: str, noise: Callable[[Run], Noise] = lambda run: silence
                 lai_torch.trace(run.model, LOSS, *part, gradients=gradients)
                 for part in (run.task.validation, run.batch(rows))
             )
-            toward, gram = products(held, batch)
+            toward, gram = (each.cpu() for each in products(held, batch))
             return run.update(rows, nearest_set(toward / len(run.task.validation[1]), gram, HALF, added))
 
         return step

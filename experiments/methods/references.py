@@ -19,8 +19,8 @@ def plain(run: Run) -> Step:
 @method("right labels only", sees="which labels are wrong", costs="nothing")
 def oracle(run: Run) -> Step:
     """Train on what a perfect curator would keep: the oracle."""
-    right = run.wrong == 0
-    run.inputs, run.labels, run.wrong = run.inputs[right], run.labels[right], run.wrong[right]
+    right = (run.wrong == 0).nonzero().squeeze(1)
+    (run.inputs, run.labels), run.wrong = run.batch(right), run.wrong[right]
     return _whole(run)
 
 

@@ -37,10 +37,10 @@ def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Any:
             if round(run.progress * run.task.epochs) % every == 0:
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="refresh: ")
-                    scores = curator.score(inputs, labels)[1].scores
+                    scores = curator.score(inputs, labels)[1].scores.cpu()
                 votes[rows] += scores.sign()
             if rule in RULES:
-                weights = run.update(rows, RULES[rule](scores, labels))
+                weights = run.update(rows, RULES[rule](scores, labels.cpu()))
             else:
                 weights = run.train_on(votes >= 0)(rows)
             if mixed:

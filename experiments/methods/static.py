@@ -5,7 +5,7 @@ on the way: past it, it has learnt the wrong labels. What has a positive score i
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import lai_torch
 import torch
@@ -24,7 +24,7 @@ from experiments.methods.attribution import (
     sample_gradients,
     series,
 )
-from experiments.methods.base import LOSS, METHODS, Method, Run, Step, accuracy
+from experiments.methods.base import LOSS, METHODS, Batch, Method, Run, Step, accuracy
 from lai_core import influence
 
 Score = Callable[[Run], Tensor]
@@ -80,8 +80,14 @@ def tracin(run: Run) -> Tensor:
 
 def ghost(model: nn.Module, run: Run) -> Tensor:
     """Return the inner products of all parameters' gradients."""
-    parts = run.task.validation, (run.inputs, run.labels)
-    return lai.ghost_scores(*(lai_torch.trace(model, LOSS, *part, gradients="all") for part in parts))
+    model.eval()
+
+    def traces(batch: Batch) -> Iterator[lai.Trace]:
+        for part in zip(*(each.split(run.task.part) for each in batch), strict=True):
+            yield lai_torch.trace(model, LOSS, *part, gradients="all")
+
+    held = lai.summarize(traces(run.task.validation), "ghost")
+    return torch.cat([lai.ghost_scores(held, each).cpu() for each in traces((run.inputs, run.labels))])
 
 
 @static("explicit influence", sees="the validation set", costs=ONCE + "; a solve by a Hessian")

@@ -28,7 +28,7 @@ def four_summaries(run: Run) -> Step:
         drawn = next(quarters)
         held.append(lai.summarize(lai_torch.trace(run.model, LOSS, inputs[drawn], labels[drawn]), "lai"))
         scores = lai.lai_scores(sum(held), lai_torch.trace(run.model, LOSS, *run.batch(rows)))
-        return run.update(rows, lai.keep_positive(scores))
+        return run.update(rows, lai.keep_positive(scores.cpu()))
 
     return step
 
@@ -48,6 +48,6 @@ def error_bars(run: Run) -> Step:
     def step(rows: Tensor) -> Tensor:
         with warnings.catch_warnings():  # what the validation set costs is what is measured
             warnings.filterwarnings("ignore", message="refresh: ")
-            return curator.step(*run.batch(rows)).weights
+            return curator.step(*run.batch(rows)).weights.cpu()
 
     return step

@@ -112,10 +112,10 @@ def noisy_digits(seed: int, *, flip: float = 0.4) -> NoisyDigits:
 
 
 def flip_labels(
-    labels: Int[np.ndarray, " n"], share: float, random: np.random.Generator
+    labels: Int[np.ndarray, " n"], share: float, random: np.random.Generator, classes: int = N_CLASSES
 ) -> Int[np.ndarray, " n"]:
     """Return the labels with `round(share * n)` of them replaced by a different class."""
     chosen = random.choice(len(labels), round(share * len(labels)), replace=False)
     flipped = labels.copy()
-    flipped[chosen] = (labels[chosen] + random.integers(1, N_CLASSES, len(chosen))) % N_CLASSES
+    flipped[chosen] = (labels[chosen] + random.integers(1, classes, len(chosen))) % classes
     return flipped

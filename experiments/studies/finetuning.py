@@ -7,7 +7,7 @@ from typing import Any
 from experiments.data import archives, prose
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Study, Unit
-from experiments.studies import trainings
+from experiments.studies import published, trainings
 from experiments.studies.pretrained import fine_tuning
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
@@ -27,6 +27,8 @@ METHODS = (
 )  # fmt: skip
 FEW = tuple(name for name in METHODS if name not in ("validation only", "small loss", "RHO-loss", "Ghost"))
 """What the claims need."""
+PAPERS = tuple(name for name in METHODS if name != "RHO-loss")
+"""On the paper's own data: its guide would take the validation set in one batch."""
 MAIN = "GPT, clean"
 SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
     MAIN: (METHODS, {"text": "source code", "causal": True, "share": 0.0}),
@@ -37,6 +39,8 @@ SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings; those of reviews where they have been fetched."""
+    if size == "paper":
+        return published.config("glue")
     if size == "quick":
         return {"seeds": [0, 1], "epochs": 2, "training": 128, "reading": 5, "settings": [MAIN]}
     held = [
@@ -49,6 +53,11 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
+    if config["size"] == "paper":
+        own: dict[str, trainings.Setting] = {
+            name: (PAPERS, published.task(name)) for name in config["settings"]
+        }
+        return trainings.units(config["seeds"], own)
     sizes = {key: config[key] for key in ("epochs", "training", "reading")}
     return trainings.units(
         config["seeds"],
@@ -63,9 +72,7 @@ def units(config: dict[str, Any]) -> list[Unit]:
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Table 2, and what its numbers could also come from."""
     found = {}
-    for setting in SETTINGS:
-        if f"{setting}: accuracy" not in methods[NULL]:
-            continue
+    for setting in trainings.settings(methods):
         accuracy, held = (f"{setting}: {metric}" for metric in ("accuracy", "validation loss"))
         ratios = zip(*(methods[name][held]["values"] for name in (PRINTED, NULL)), strict=True)
         found |= {
@@ -113,9 +120,10 @@ then curated.""",
     config=config,
     units=units,
     claims=claims,
-    pictures=partial(trainings.best_first, setting=MAIN, height=3.8),
+    pictures=partial(trainings.best_first, height=3.8),
     null=NULL,
     oracle=ORACLE,
+    sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "GPT, clean",
         f"{MAIN}: validation loss": "validation loss",

@@ -10,7 +10,7 @@ from experiments.data import archives
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Study, Unit
-from experiments.studies import tasks, trainings
+from experiments.studies import published, tasks, trainings
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
 SETS = ("LAI, best half", "LAI as a set", "GREATS-like")
@@ -45,6 +45,11 @@ SETTINGS: dict[str, tuple[Sequence[str], Any, dict[str, Any]]] = {
     SIZES[100]: (FEW, tasks.digits, SYMMETRIC | {"held": 100}),
     DOUBTFUL: (FEW, tasks.digits, SYMMETRIC | {"held_wrong": 0.4}),
 }
+PAPERS = (
+    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
+    "small loss", "self-paced (SPL)", "inner products (IP)", "Ghost", "LLI", "LAI",
+)  # fmt: skip
+"""On the paper's own data: those whose memory does not grow with the product of samples and parameters."""
 PAIRS = (
     ("LAI", "LLI", "+0.3 on average (Table 3)"),
     ("LAI", "self-paced (SPL)", "+8.2 on average (Table 3)"),
@@ -73,6 +78,8 @@ PAIRS = (
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings; those of people where their ratings have been fetched."""
+    if size == "paper":
+        return published.config("images", "texts")
     if size == "quick":
         return {"seeds": [0, 1], "epochs": {"digits": 6}, "settings": [MAIN]}
     held = [name for name in SETTINGS if name != PEOPLE or archives.fetched("vaderSentiment")]
@@ -81,8 +88,11 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
-    settings = {}
+    settings: dict[str, trainings.Setting] = {}
     for name in config["settings"]:
+        if config["size"] == "paper":
+            settings[name] = PAPERS, published.task(name)
+            continue
         methods, make, options = SETTINGS[name]
         settings[name] = methods, partial(make, epochs=config["epochs"][make.__name__], **options)
     return trainings.units(config["seeds"], settings)
@@ -91,27 +101,23 @@ def units(config: dict[str, Any]) -> list[Unit]:
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge the paper's claims, and those it should have made."""
     found = {}
-    for setting in SETTINGS:
-        metric = f"{setting}: accuracy"
-        if metric not in methods[NULL]:
-            continue
-        judge = partial(compared, methods, "LAI", metric=metric)
-        found |= {
-            f"{setting}: LAI is above plain training": judge(NULL, paper="+2.0 on average (Table 3)"),
-            f"{setting}: LAI is above plain training stopped early": judge(STOPPED, paper="not compared"),
-            f"{setting}: LAI is above training on the validation set alone": judge(
-                "validation only", paper="not compared"
-            ),
-            f"{setting}: LAI is above RHO-loss": judge("RHO-loss", paper="not compared"),
-            f"{setting}: LAI is above Ghost": judge("Ghost", paper="+0.4 on average (Table 3)"),
-            f"{setting}: at plain's cost, LAI is above Ghost": compared(
-                methods, "LAI", "Ghost", f"{setting}: at plain's cost", paper="not compared"
-            ),
-        }
-        for one, other, paper in PAIRS:
-            if all(metric in methods.get(name, {}) for name in (one, other)):
-                claim = compared(methods, one, other, metric, paper=paper)
-                found[f"{setting}: {one} is above {other}"] = claim
+    every = (
+        ("LAI is above plain training", "LAI", NULL, "accuracy", "+2.0 on average (Table 3)"),
+        ("LAI is above plain training stopped early", "LAI", STOPPED, "accuracy", "not compared"),
+        (
+            "LAI is above training on the validation set alone", "LAI", "validation only", "accuracy",
+            "not compared",
+        ),
+        ("LAI is above RHO-loss", "LAI", "RHO-loss", "accuracy", "not compared"),
+        ("LAI is above Ghost", "LAI", "Ghost", "accuracy", "+0.4 on average (Table 3)"),
+        ("at plain's cost, LAI is above Ghost", "LAI", "Ghost", "at plain's cost", "not compared"),
+        *((f"{one} is above {other}", one, other, "accuracy", paper) for one, other, paper in PAIRS),
+    )  # fmt: skip
+    for setting in trainings.settings(methods):
+        for text, one, other, metric, paper in every:
+            key = f"{setting}: {metric}"
+            if all(key in methods.get(name, {}) for name in (one, other)):
+                found[f"{setting}: {text}"] = compared(methods, one, other, key, paper=paper)
     return found
 
 
@@ -125,7 +131,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
         ("RHO-loss", "-."),
     )
     for at, (name, style) in enumerate((*lines, ("Ghost", "-"), ("LAI", "-"))):
-        rows = [record["methods"][name].get(f"{setting}: accuracy") for setting in SIZES.values()]
+        of = record["methods"].get(name, {})
+        rows = [of.get(f"{setting}: accuracy") for setting in SIZES.values()]
         known = [(size * 1.03**at, row) for size, row in zip(SIZES, rows, strict=True) if row]
         color = pictures.LOOKS.get(name, (pictures.INK,))[0]
         axes.plot([x for x, _ in known], [row["mean"] for _, row in known], style, color=color, label=name)
@@ -139,7 +146,7 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
         axes, xlabel="clean validation images, 40% of the training labels wrong", ylabel="test accuracy"
     )
     pictures.legend(axes, ncols=2, loc="lower right")
-    return trainings.best_first(record, MAIN, 6.4) | {"sizes": figure}
+    return trainings.best_first(record, 6.4) | {"sizes": figure}
 
 
 STUDY = Study(
@@ -163,6 +170,7 @@ training (0 where what precedes training, as the guide of RHO-loss, leaves no wh
     pictures=draw,
     null=NULL,
     oracle=ORACLE,
+    sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "symmetric 40%",
         f"{MAIN}: stopped early": "stopped early",

@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.figures import pictures
+from experiments.harness.statistics import Methods
 from experiments.harness.study import Found, Unit
 from experiments.methods import Task, train
 
@@ -41,8 +42,15 @@ def _run(name: str, setting: str, make: Callable[[int], Task], seed: int) -> Fou
     return found
 
 
-def best_first(record: dict[str, Any], setting: str, height: float) -> dict[str, Figure]:
-    """Draw accuracy in a setting, best first, each method with its cost."""
+def settings(methods: Methods) -> list[str]:
+    """Return the settings that a record has, in its order."""
+    ends = ": accuracy"
+    return [metric.removesuffix(ends) for metric in methods[NULL] if metric.endswith(ends)]
+
+
+def best_first(record: dict[str, Any], height: float) -> dict[str, Figure]:
+    """Draw accuracy in the first setting, best first, each method with its cost."""
+    setting = settings(record["methods"])[0]
     rows = {
         name: [metrics[f"{setting}: {key}"] for key in ("accuracy", "cost")]
         for name, metrics in record["methods"].items()
