@@ -41,7 +41,7 @@ compatibility: $(READY) ## every suite that ships inside torch, transformers, pe
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(BIN)/python -m benchmarks compatibility
 
-peers: ## Ghost and LLI against opacus, captum, BackPACK, kronfluence, and what opacus costs (installs them)
+peers: ## what others compute too, against opacus, captum, BackPACK, kronfluence, dattri and cleanlab (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from experiments import advice
 from experiments.harness import record as records
 from experiments.harness.page import document
+from experiments.harness.statistics import summary
 from experiments.harness.study import Study
 from experiments.measured.command import measured
 from experiments.noisy_labels.command import noisy_labels as demo
@@ -69,9 +70,13 @@ def run_all(size: str | None, **options: Any) -> None:
 
 
 def write_page() -> None:
-    """Judge the committed records anew, by the claims as they are, and write the documentation's page."""
+    """Judge the committed records anew, by intervals and claims as they are; write the page."""
     for name, record in records.committed().items():
-        judged = record | {"claims": STUDIES[name].claims(record["methods"])}
+        methods = {
+            method: {metric: summary(of["values"], metric) for metric, of in metrics.items()}
+            for method, metrics in record["methods"].items()
+        }
+        judged = record | {"methods": methods, "claims": STUDIES[name].claims(methods)}
         records.write(judged, records.RESULTS / f"{name}.json")
     PAGE.write_text(document(STUDIES.values()), encoding="utf-8")
     ADVICE.write_text(advice.page(), encoding="utf-8")

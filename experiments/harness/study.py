@@ -141,6 +141,8 @@ class Study:
         }
         if onto is not None:
             _check_alike(config, onto["config"])
+            if "settings" in config:  # what the record has is not lost, be its data here or not
+                config["settings"] = list(dict.fromkeys([*onto["config"]["settings"], *config["settings"]]))
         done = self._done(config, out, onto)
         methods = merged(done, config["seeds"])
         for role, name in (("null", self.null), ("oracle", self.oracle)):
@@ -209,7 +211,7 @@ def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str
                 )
                 raise ValueError(msg)
     return {
-        name: {metric: summary([of[seed] for seed in seeds]) for metric, of in metrics.items()}
+        name: {metric: summary([of[seed] for seed in seeds], metric) for metric, of in metrics.items()}
         for name, metrics in values.items()
     }
 

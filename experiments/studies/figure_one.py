@@ -4,7 +4,9 @@ The reference in the authors' released code is an affine function of each sample
 the Shapley value of what Adam's step on a subset does to the batch's loss.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import lai_torch
@@ -23,31 +25,63 @@ RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the tr
 SIZE, EVERY, CONTEXT = 16, 60, 32
 
 
-def run(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]) -> Found:
-    """Train with Adam; correlate at checkpoints, and average over them."""
+@dataclass
+class Reading:
+    """A language model that is being trained: its batches, its optimizer, and when it is looked at."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    batches: Iterator[Any]
+    every: int
+    checkpoints: int
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None
+    max_norm: float = math.inf
+
+    def step(self, batch: Any) -> None:
+        """Train on a batch."""
+        self.optimizer.zero_grad()
+        next_loss(self.model(batch[0]), batch[1]).mean().backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
+        self.optimizer.step()
+        if self.schedule is not None:
+            self.schedule.step()
+
+
+def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]) -> Found:
+    """Run Figure 1 on a small network that reads prose."""
     model, random = network(seed).double(), np.random.default_rng((seed, 8))
+
+    def batches() -> Iterator[Any]:
+        while True:
+            ids = torch.from_numpy(prose.windows(prose.prose(), SIZE, CONTEXT + 1, random))
+            yield ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
     checkpoints = 1 if len(config["checkpoints"]) == 1 else 5
+    return run(Reading(model, optimizer, batches(), EVERY, checkpoints), config["pairs"], random)
+
+
+def run(reading: Reading, pairs: int, random: np.random.Generator) -> Found:
+    """Train; correlate at checkpoints, and average over them."""
+    model, optimizer = reading.model, reading.optimizer
     rows: dict[str, dict[str, list[float]]] = {}
-    for step in range(1, EVERY * checkpoints + 1):
-        ids = torch.from_numpy(prose.windows(prose.prose(), SIZE, CONTEXT + 1, random))
-        batch = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-        if step % EVERY == 0:
+    for step in range(1, reading.every * reading.checkpoints + 1):
+        batch = next(reading.batches)
+        if step % reading.every == 0:
             with torch.no_grad():
-                own = next_loss(model(batch[0]), batch[1])
-            true = Game(model, next_loss, batch, batch, optimizer).sampled(config["pairs"], random)
+                own = next_loss(model(batch[0]), batch[1]).double().cpu()
+            game = Game(model, next_loss, batch, batch, optimizer, max_norm=reading.max_norm)
+            true = game.sampled(pairs, random)
             scores = _scores(model, batch, optimizer) | {
                 "own loss": own,
-                "random": torch.from_numpy(random.normal(size=SIZE)),
+                "random": torch.from_numpy(random.normal(size=len(own))),
                 "Shapley values": torch.from_numpy(true.mean(0)),
             }
             for name, value in scores.items():
                 for metric, reference in ((RELEASED, own.numpy()), (TRUE, true.mean(0))):
-                    found = correlation(value.detach().double().numpy(), reference)
+                    found = correlation(value.detach().double().cpu().numpy(), reference)
                     rows.setdefault(name, {}).setdefault(metric, []).append(found)
-        optimizer.zero_grad()
-        next_loss(model(batch[0]), batch[1]).mean().backward()
-        optimizer.step()
+        reading.step(batch)
     return {name: {key: float(np.mean(of)) for key, of in metrics.items()} for name, metrics in rows.items()}
 
 

@@ -16,7 +16,8 @@ class Game:
     """What a set of samples is worth: how much the optimizer's next step on it lowers the validation loss.
 
     A set's gradient is the sum of its samples', each over the batch's size: the step is the one that training
-    would take with the other samples' losses left out of the mean.
+    would take with the other samples' losses left out of the mean. A gradient longer than `max_norm` is
+    shortened to that, as training does.
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class Game:
         batch: Batch,
         optimizer: torch.optim.Optimizer,
         scale: float = 1.0,
+        max_norm: float = math.inf,
     ) -> None:
         self.model, self.loss, self.held, self.optimizer, self.scale = model, loss, held, optimizer, scale
+        self.max_norm = max_norm
         self.point = {name: value.detach() for name, value in model.named_parameters()}
         self.gradients = sample_gradients(model, loss, batch)
         self.size = len(batch[1])
@@ -36,16 +39,19 @@ class Game:
     def after(self, members: Tensor) -> dict[str, Tensor]:
         """Return the parameters after a step on a set, `(n,)` of zeros and ones."""
         group, found = self.optimizer.param_groups[0], {}
+        gradients = {name: torch.tensordot(members, of, 1) / self.size for name, of in self.gradients.items()}
+        norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+        short = min(1.0, self.max_norm / (float(norm) + 1e-6))  # as torch's own clipping has it
+        decay = group["weight_decay"] if isinstance(self.optimizer, torch.optim.AdamW) else 0.0
         for parameter, (name, value) in zip(self.model.parameters(), self.point.items(), strict=True):
-            gradient = torch.tensordot(members, self.gradients[name], 1) / self.size
-            move = gradient
+            gradient = move = short * gradients[name]
             if isinstance(self.optimizer, torch.optim.Adam):
                 state, (first, second) = self.optimizer.state[parameter], group["betas"]
                 count = float(state["step"]) + 1.0
                 mean = (first * state["exp_avg"] + (1 - first) * gradient) / (1 - first**count)
                 square = (second * state["exp_avg_sq"] + (1 - second) * gradient**2) / (1 - second**count)
                 move = mean / (square.sqrt() + group["eps"])
-            found[name] = value - self.scale * group["lr"] * move
+            found[name] = value - self.scale * group["lr"] * (move + decay * value)
         return found
 
     def loss_after(self, members: Tensor) -> float:
@@ -58,7 +64,7 @@ class Game:
         """Enumerate every set."""
         n = self.size
         sets = (torch.arange(2**n)[:, None] >> torch.arange(n)) & 1
-        worth = -np.array([self.loss_after(one.to(self._kind)) for one in sets])
+        worth = -np.array([self.loss_after(one.to(self._like)) for one in sets])
         share = np.array([0.0] + [1 / (n * math.comb(n - 1, size - 1)) for size in range(1, n + 1)])
         found = np.empty(n)
         for player in range(n):
@@ -73,7 +79,7 @@ class Game:
         for row in rows:
             order = random.permutation(self.size)
             for joining in (order, order[::-1]):
-                members = torch.zeros(self.size, dtype=self._kind)
+                members = torch.zeros(self.size).to(self._like)
                 before = self.loss_after(members)
                 for player in joining:
                     members[player] = 1.0
@@ -83,8 +89,8 @@ class Game:
         return rows
 
     @property
-    def _kind(self) -> torch.dtype:
-        return next(iter(self.point.values())).dtype
+    def _like(self) -> Tensor:
+        return next(iter(self.point.values()))
 
 
 def agreement(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:

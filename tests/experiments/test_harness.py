@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from experiments import advice
 from experiments.harness import record as records
 from experiments.harness.cost import EVERY, Meter
 from experiments.harness.page import document
-from experiments.harness.statistics import compared, judged, summary
+from experiments.harness.statistics import bounds, compared, judged, summary
 from experiments.harness.study import Study, Unit, merged
 
 GOOD = {
@@ -65,6 +66,11 @@ def test_committed_records_fit_the_schema_and_hold_no_path_of_a_machine():
         assert len(record["config"]["seeds"]) >= 5
         assert "/" not in record["config"]["machine"]
         assert record["claims"] == commands.STUDIES[name].claims(record["methods"])
+        for metrics in record["methods"].values():
+            for metric, of in metrics.items():
+                assert of == summary(of["values"], metric), "run `python -m experiments page`"
+                least, most = bounds(metric)
+                assert all(least - 1e-12 <= value <= most for value in of["values"]), metric
 
 
 def test_intervals_are_students():
@@ -74,6 +80,42 @@ def test_intervals_are_students():
     assert (found["low"], found["high"]) == pytest.approx((2.0 - half, 2.0 + half), rel=1e-6)
     assert summary([0.5])["low"] is None
     assert summary([0.5, 0.5])["high"] == 0.5
+
+
+def test_correlations_are_averaged_as_fishers_z():
+    values = [math.tanh(z) for z in (1.0, 2.0, 3.0)]
+    half = 4.302652729911275 / 3**0.5
+    for metric in ("MLP, SGD, rate x1: Pearson", "rank correlation with the next epoch", "figure 1: true"):
+        found = summary(values, metric)
+        assert found["mean"] == pytest.approx(math.tanh(2.0), rel=1e-5)
+        ends = [math.tanh(2.0 - half), math.tanh(2.0 + half)]
+        assert [found["low"], found["high"]] == pytest.approx(ends, rel=1e-5)
+    assert summary(values)["high"] > 1.0
+    assert judged(values, paper="", at_least=-0.5, metric="Pearson")["verdict"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "low", "high"),
+    [
+        ("Spearman", [1.0, 0.5, 1.0], None, 1.0),
+        ("Pearson", [1.0, -1.0, 1.0], -1.0, 1.0),  # artanh(1) is no number
+        ("here: accuracy", [1.0, 0.9, 1.0], None, 1.0),
+        ("here: test loss", [0.1, 2.0, 0.1], 0.0, None),
+        ("here: cost", [1.0, 1.0, 9.0], 0.0, None),
+    ],
+)
+def test_no_interval_holds_what_its_metric_cannot_be(metric, values, low, high):
+    plain, found = summary(values), summary(values, metric)
+    assert found["mean"] == plain["mean"]
+    assert found["low"] == (plain["low"] if low is None else low)
+    assert found["high"] == (plain["high"] if high is None else high)
+    assert (plain["low"], plain["high"]) != (found["low"], found["high"])
+
+
+def test_a_mean_is_that_of_the_numbers_as_they_are_written():
+    values = [0.71670191, 0.65116279, 0.71035941, 0.70824524, 0.66596195]
+    found = summary(values)
+    assert summary(found["values"]) == found
 
 
 def test_differences_are_taken_seed_by_seed():
@@ -166,6 +208,31 @@ def test_a_method_is_added_to_a_record_without_running_the_others_again(tmp_path
     other = three | {"config": three["config"] | {"machine": "an abacus"}}
     with pytest.raises(ValueError, match=r"machine: expected .* in the record to add to, got 'an abacus'"):
         training([], ["plain", "oracle"]).run("quick", out=tmp_path, onto=other)
+
+
+def test_a_setting_of_the_record_whose_data_are_not_here_is_kept(tmp_path):
+    def of(config):
+        return [
+            Unit(
+                f"{where}-{name}",
+                0,
+                lambda name=name, where=where: {name: {f"{where}: x": 1.0}},
+                (name,),
+                f"{where}: ",
+            )
+            for where in config["settings"]
+            for name in ("plain", "oracle")
+        ]
+
+    made = dataclasses.replace(study([]), units=of, claims=lambda methods: {})
+    both = dataclasses.replace(made, config=lambda size: {"seeds": [0], "settings": ["here", "there"]})
+    here = dataclasses.replace(made, config=lambda size: {"seeds": [0], "settings": ["here"]})
+    record = both.run("quick", out=tmp_path)
+    assert here.run("quick", out=tmp_path, onto=record) == record
+    alone = both.run("quick", out=tmp_path, settings=["there"])
+    assert list(alone["methods"]["plain"]) == ["there: x"]
+    with pytest.raises(ValueError, match=r"settings: made-up has \['here'\], got \['there'\]"):
+        here.run("quick", out=tmp_path, settings=["there"])
 
 
 def test_a_unit_of_another_setting_or_of_unknown_methods_is_run():

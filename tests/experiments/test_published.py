@@ -1,6 +1,7 @@
 """The paper's own settings, end to end on small data sets and models of the same format."""
 
 import json
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,8 @@ from transformers import (
 from experiments import __main__ as commands
 from experiments.data import files
 from experiments.methods.base import Run, outputs
-from experiments.studies import finetuning, noisy_labels, published
+from experiments.studies import fidelity, figure_one, finetuning, noisy_labels, pretraining, published
+from experiments.studies import piled as piled_module
 from tests.experiments.test_files import old_pickle
 
 WORDS = ["good", "fine", "bad", "dull", "film", "plot", "actor", "scene", "blue", "glad"]
@@ -81,14 +83,31 @@ def bert(folder, monkeypatch):
     monkeypatch.setitem(published.SETTINGS, "texts", published.SETTINGS["texts"] | changed)
 
 
-@pytest.fixture
-def neo(folder, monkeypatch):
-    """Write a GPT-Neo of two layers, and RTE."""
-    place = folder / "gpt-neo-125m"
+def small_neo(place):
     tokenizer(place, eos_token="<|endoftext|>")
     layers = {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_heads": 2, "max_position_embeddings": 8}
     GPTNeoForCausalLM(GPTNeoConfig(**layers, **sizes)).save_pretrained(place)
+
+
+@pytest.fixture
+def piled(folder, monkeypatch):
+    """Write the same GPT-Neo, and a Pile of short texts."""
+    small_neo(folder / "gpt-neo-125m")
+    for seed, path in enumerate(("train/00.jsonl", "val.jsonl")):
+        place = folder / "pile" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("".join(json.dumps({"text": text}) + "\n" for text in sentences(1000, seed)[0]))
+    changed = {"steps": 20, "checkpoints": 2, "batch": 4, "length": 6, "warmup": 2, "tested": 6}
+    changed |= {"learning_rate": 0.01, "max_norm": 1e3}  # steps that show in single precision
+    monkeypatch.setitem(published.SETTINGS, "pile", published.SETTINGS["pile"] | changed)
+
+
+@pytest.fixture
+def neo(folder, monkeypatch):
+    """Write a GPT-Neo of two layers, and RTE."""
+    place = folder / "gpt-neo-125m"
+    small_neo(place)
     (folder / "GLUE" / "RTE").mkdir(parents=True)
     for seed, (split, count) in enumerate({"train": 24, "dev": 17}.items()):
         written, labels = sentences(count, seed)
@@ -159,6 +178,39 @@ def test_a_published_setting_runs_by_its_command(study, setting, data, request, 
     assert record["claims"]
     assert record["config"]["command"].endswith(f"--paper --seeds 1 --setting {setting}")
     assert str(tmp_path) not in json.dumps(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [fidelity, pretraining])
+def test_the_pile_is_read_by_its_command(study, piled, tmp_path):
+    options = ["--paper", "--seeds", "2", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(commands.studies, [study.STUDY.name, *options])
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "out" / f"{study.STUDY.name}.json").read_text())
+    assert record["claims"]
+    methods = record["methods"]
+    if study is pretraining:
+        assert methods["plain"]["kept"]["values"] == [1.0, 1.0]
+        assert methods["random, 70%"]["kept"]["values"] == [0.75, 0.75]  # three of four
+        one, other = methods["plain"]["test loss"]["values"]
+        assert 0.5 < one < 4.0
+        assert one != other
+    else:
+        assert methods["Shapley values"][figure_one.TRUE]["values"] == pytest.approx([1.0, 1.0])
+        assert methods["midpoint of the optimizer"][figure_one.TRUE]["mean"] > 0.99
+
+
+def test_the_rate_rises_and_falls_and_no_two_seeds_read_the_same(piled):
+    one, other = (piled_module.reading(seed, drawn=True) for seed in (0, 1))
+    rates = []
+    for _ in range(4):
+        rates.append(one.schedule.get_last_lr()[0] / 0.01)
+        one.step(next(one.batches))
+    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, (1 + np.cos(np.pi / 18)) / 2])
+    rows = [next(each.batches)[0] for each in (piled_module.reading(0, drawn=True), other)]
+    dealt = [row.tolist() for row in islice(piled_module.windows("train"), 20)]
+    assert [row[:-1] for row in dealt[0::5]] == rows[0].tolist()
+    assert [row[:-1] for row in dealt[1::5]] == rows[1].tolist()
 
 
 def test_data_that_is_missing_ends_the_command_with_where_it_is_to_be_had(folder, tmp_path):

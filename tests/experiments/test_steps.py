@@ -19,6 +19,7 @@ N = 4
 OPTIMIZERS = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.2),
     "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.05, betas=(0.8, 0.9)),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, betas=(0.8, 0.9), weight_decay=0.3),
 }
 
 
@@ -28,7 +29,7 @@ def drawn(count, seed):
     return inputs, torch.randint(2, (count,), generator=generator)
 
 
-def played(kind, scale=1.0):
+def played(kind, scale=1.0, max_norm=np.inf):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     optimizer = OPTIMIZERS[kind](model.parameters())
@@ -36,18 +37,20 @@ def played(kind, scale=1.0):
         optimizer.zero_grad()
         LOSS(model(drawn(8, seed)[0]), drawn(8, seed)[1]).mean().backward()
         optimizer.step()
-    return Game(model, LOSS, drawn(9, 1), drawn(N, 2), optimizer, scale)
+    return Game(model, LOSS, drawn(9, 1), drawn(N, 2), optimizer, scale, max_norm)
 
 
+@pytest.mark.parametrize("max_norm", [np.inf, 0.05])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_set_is_worth_what_the_real_step_on_it_does(kind):
-    game = played(kind)
+def test_a_set_is_worth_what_the_real_step_on_it_does(kind, max_norm):
+    game = played(kind, max_norm=max_norm)
     inputs, targets = drawn(N, 2)
     for members in ([1.0, 0.0, 1.0, 0.0], [0.0] * 4):
         weights = torch.tensor(members, dtype=torch.float64)
         model, optimizer = copy.deepcopy((game.model, game.optimizer))
         optimizer.zero_grad()
         (LOSS(model(inputs), targets) * weights).sum().div(N).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
         with torch.no_grad():
             expected = float(LOSS(model(game.held[0]), game.held[1]).sum())
