@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._program import control_flow as _control
-from lai_jax._program import custom_rules as _custom
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of, take
-from lai_jax._program.mapped import SampleReader
 from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
+from lai_jax._program.readers import control_flow as _control
+from lai_jax._program.readers import custom_rules as _custom
+from lai_jax._program.readers.mapped import SampleReader
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.trial import Losses, keep_apart
 from lai_jax._program.views import View
