@@ -136,12 +136,12 @@ def test_trak_is_dattris_with_the_same_projection(network, monkeypatch):
     def chance(parameters, batch):
         return odds(parameters, batch).sigmoid()
 
-    def ours(gradients, *args, **options):
+    def projected(gradients, *args, **options):
         generator = torch.Generator().manual_seed(7)
         projection = torch.randn(gradients.shape[1], width, generator=generator)
         return lambda given, ensemble_id: given @ projection
 
-    monkeypatch.setattr(trak, "random_project", ours)
+    monkeypatch.setattr(trak, "random_project", projected)
     task = AttributionTask(loss_func=odds, target_func=odds, model=network, checkpoints=network.state_dict())
     attributor, (own, held) = trak.TRAKAttributor(task=task, correct_probability_func=chance), loaders()
     attributor.cache(own)
