@@ -37,6 +37,7 @@ from lai_torch._curation.processes.checks import (
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scorers.choice import scorer
+from lai_torch._curation.scorers.records import UnlikeError
 from lai_torch._curation.summary_cache import SummaryCache
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
@@ -446,7 +447,11 @@ class Curator:
             with self._group.agreed():
                 forwards = [chosen.forward(batch, summary) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
-            scored = self._scorer.score(readings, summary)
+            try:
+                scored = self._scorer.score(readings, summary)
+            except UnlikeError:
+                self._summaries.forget()
+                return self._score(batches, samples, chosen, steps=steps)
         if not self._engine.compared:
             with evaluating(self.model):
                 self._engine.compare(self._scorer.losses_of(batches[0]), scored.losses)

@@ -64,7 +64,7 @@ class SummaryCache:
         """
         if self._given is not None:
             return self._given
-        if again:
+        if again and self._summary is not None:
             return self._summary
         self._largest = max(self._largest, step or 0)  # the last batch of an epoch may be short
         old = self.served >= self.refresh
@@ -75,6 +75,10 @@ class SummaryCache:
                 self._warn_of_cost(self._largest)
         self.served += 1
         return self._summary
+
+    def forget(self) -> None:
+        """Have the summary made again when it is asked for next."""
+        self._summary = None
 
     def _make(self, size: int) -> None:
         """Make a summary of the next draw; one that is of no use leaves the last in place, with a warning."""

@@ -11,6 +11,7 @@ from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._curation.scorers.choice import scorer
+from lai_torch._curation.scorers.records import UnlikeError
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.preserve import alone, evaluating
@@ -39,9 +40,14 @@ class Columns:
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
         """Return the columns of a batch."""
         with evaluating(self.model):
-            if self._summary is None:
-                self._summary = self._scorer.summarize(placed(self.validation, self.model), self.size)
-            reading = self._scorer.read(batch, self._summary)
+            reading = None
+            while reading is None:
+                if self._summary is None:
+                    self._summary = self._scorer.summarize(placed(self.validation, self.model), self.size)
+                try:
+                    reading = self._scorer.read(batch, self._summary)
+                except UnlikeError:
+                    self._summary = None
             scored = self._scorer.score(iter([reading]), self._summary)
         nothing = torch.full_like(scored.losses, math.nan)
         sizes = scored.sizes or ()

@@ -1,5 +1,6 @@
 """A batch that stays as it is, whatever a model or a loss writes to what it is given."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, mapped, tensors
+from lai_torch._model.preserve import preserved
 
 _WRITES: WeakKeyDictionary[nn.Module, dict[tuple[bool, int], bool]] = WeakKeyDictionary()
 """Of each model that ran before, in training and in eval mode, and a loss: whether they write to a batch."""
@@ -22,6 +24,17 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
     """Return what a loss makes of a batch, of which model and loss see copies where they write to it."""
     with untouched(model, loss, batch) as (inputs, targets):
         return loss(call(model, inputs), targets)
+
+
+def learn(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> None:
+    """See whether a model and a loss write to a batch, by a pass of its own where none has shown it yet.
+
+    What is watched then runs on the batch itself, as it does later, and gives the same to the bit.
+    """
+    if (model.training, id(loss)) not in _WRITES.get(model, {}):
+        with preserved(model, loss), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            losses_of(model, loss, batch)
 
 
 @contextmanager

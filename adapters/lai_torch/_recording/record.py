@@ -12,7 +12,7 @@ from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.untouched import WrittenError
+from lai_torch._model.untouched import WrittenError, learn
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
@@ -86,6 +86,8 @@ def _recorded(
 ) -> Recording:
     """Record by what is known where that holds, else in full."""
     if known is not None and known.proved and known.trainable == task.trainable:
+        if not live:
+            learn(task.model, task.loss, task.batch)
         try:
             if plans is None or shortcut is None or live:
                 taken = _taken_over(task, known, shortcut, Calls(), live=live)
@@ -156,7 +158,7 @@ def _taken_over(
     with eager() if live else preserved(task.model, task.loss), nullcontext() if live else once():
         recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
-            values = task.losses()
+            values = task.losses(trains=live)
         values = check_losses(values, recorder.samples)
         ends = Ends(values)
         if shortcut is not None and not is_last(shortcut, recorder, ends):

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lai_torch._model.batch import Loss, count, tensors
+from lai_torch._model.batch import Loss, call, count, tensors
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.valid import Positions
@@ -53,8 +53,10 @@ class Task:
             **options,
         )
 
-    def losses(self) -> Tensor:
-        """Run model and loss."""
+    def losses(self, *, trains: bool = False) -> Tensor:
+        """Run model and loss, which may write to the batch where that is what `trains`."""
+        if trains:
+            return self.loss(call(self.model, self.batch[0]), self.batch[1])
         values: Tensor = losses_of(self.model, self.loss, self.batch)
         return values
 
@@ -64,7 +66,12 @@ def received(task: Task, recorder: Recorder, values: Tensor) -> list[str]:
     trainable = {name: p for name, p in recorder.parameters.items() if name in task.trainable}
     wanted = trainable if task.every_layer else {}
     found = receive(recorder, values.sum(), "gradient", also=list(wanted.values()))
-    return [name for name, gradient in zip(wanted, found, strict=True) if gradient is not None]
+    # what is left to backward passes has a record in every batch, also where no sample reaches it
+    return [
+        name
+        for name, gradient in zip(wanted, found, strict=True)
+        if gradient is not None or name in recorder.skipped
+    ]
 
 
 def recorded(

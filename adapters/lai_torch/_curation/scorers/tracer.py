@@ -1,5 +1,6 @@
 """Traces of batches for one estimator: what one batch tells of the model makes the next one cheaper."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -105,6 +106,16 @@ class Tracer:
                 warn_of_frozen(recording, head_alone=self.head_alone)
             self._last = recording.uses.index(recording.final)
         return trace, recording.losses if recording.live is None else recording.live
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The names of parameters that are left to backward passes of their own."""
+        return frozenset() if self._known is None else self._known.skipped
+
+    def leave(self, names: frozenset[str]) -> None:
+        """Leave parameters to backward passes of their own from now on."""
+        if self._known is not None:
+            self._known = replace(self._known, skipped=self._known.skipped | names)
 
     def _learn(self, recording: Recording, batch: Batch) -> None:
         """Keep what a recording has proved; see whether new calls in it mix samples."""

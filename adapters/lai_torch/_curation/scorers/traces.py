@@ -23,6 +23,7 @@ from lai_torch._curation.scorers.base import (
 )
 from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
+from lai_torch._curation.scorers.records import Alike, UnlikeError
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._model.batch import Loss, rows
@@ -91,6 +92,7 @@ class TraceScorer(Scorer):
         self.positions, self.sketch, self.cut = positions, sketch, cut
         self.memory_budget = memory_budget
         self._cost = TokenCost(model)
+        self._alike = Alike(tracer)
 
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, in the precision of its trace."""
@@ -112,8 +114,13 @@ class TraceScorer(Scorer):
         return self._all_parts(self._share_of(part, size) for part in self._cut(validation))
 
     def summary_of(self, validation: Batch, size: int) -> ValidationSide:
-        """Sum each part up that the set is cut into."""
-        return self._all_parts(self._found(part, size) for part in self._cut(validation))
+        """Sum each part up that the set is cut into, from the start where one has other records."""
+        while True:
+            self._alike.begin()
+            try:
+                return self._all_parts(self._found(part, size) for part in self._cut(validation))
+            except UnlikeError:
+                continue
 
     def _cut(self, validation: Any) -> Iterable[Any]:
         return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
@@ -185,6 +192,8 @@ class TraceScorer(Scorer):
             if positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketched(trace))
                 continue
+            if self.group.size == 1:
+                self._alike.check(trace)
             self._forwards(trace, positions, part)
             one = self._summary(trace, positions)
             total = one if total is None else joined_summaries([total, one], self.memory_budget)
@@ -211,6 +220,8 @@ class TraceScorer(Scorer):
         """Trace the batch; its finite rows by themselves where not all are."""
         with self.tracer.masks.asking(self.doubts.holds):
             trace, losses = self.tracer(batch, summary.positions)
+        if self._alike.begun and not isinstance(summary, Itself):
+            self._alike.check(trace)
         if self.doubts.finite(losses):
             return Reading(losses, trace, batch)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
@@ -279,7 +290,7 @@ class TraceScorer(Scorer):
 
     def owners(self) -> list[Any]:
         """Return what traces and sketches, too."""
-        return [self, self.tracer, *([] if self.sketch is None else [self.sketch])]
+        return [self, self.tracer, self._alike, *([] if self.sketch is None else [self.sketch])]
 
     def state(self) -> dict[str, Any]:
         """Return the sketch, and what earlier traces told of the model's layers."""

@@ -1,0 +1,77 @@
+"""Ghost where batches have records of other parameters: experts without samples, layers that run on."""
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+from lai_core.storage.tables import read_scores
+from tests.lai_torch.support import LOSS, curated, labels, randn
+
+
+class Routed(nn.Module):
+    """Sends each sample to one of three layers, in a loop over those that any is sent to."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.head = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        self.double()
+
+    def forward(self, inputs):
+        shares = self.gate(inputs).softmax(1)
+        chosen, found = shares.argmax(1), torch.zeros_like(inputs)
+        for expert, layer in enumerate(self.experts):
+            own = (chosen == expert).nonzero().squeeze(1)
+            if len(own):
+                found = found.index_add(0, own, layer(inputs[own]) * shares[own, expert, None])
+        return self.head(torch.tanh(found))
+
+
+class Deep(nn.Module):
+    """Goes through one layer until every sample is done."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
+
+    def forward(self, inputs):
+        done = torch.zeros(len(inputs), dtype=torch.bool)
+        for _ in range(5):
+            inputs = torch.where(done[:, None], inputs, torch.tanh(self.body(inputs)))
+            done = done | (inputs[:, 0].detach() > 0)
+            if bool(done.all()):
+                break
+        return self.head(inputs)
+
+
+def drawn(seed, n):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
+
+
+@pytest.mark.filterwarnings("ignore:refresh:")
+@pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
+@pytest.mark.parametrize("kind", [Routed, Deep])
+def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
+    torch.manual_seed(0)
+    model, validation = kind(), drawn(99, 7)
+    curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
+    for seed, n in enumerate((2, 1, 6, 2, 3, 5)):
+        batch = drawn(seed, n)
+        expected = lai_torch.exact_scores(model, LOSS, validation, batch)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
+    again = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
+    again.load_state_dict(curator.state_dict())
+    torch.testing.assert_close(again.step(*batch).scores, expected)
+
+
+@pytest.mark.parametrize("kind", [Routed, Deep])
+def test_a_data_set_is_scored_whatever_records_its_batches_have(kind, tmp_path):
+    torch.manual_seed(0)
+    model, validation, data = kind(), drawn(99, 3), (randn(9, 4), labels(9))
+    lai_torch.score_dataset(
+        model, LOSS, data, validation, tmp_path, estimator="ghost", batch_size=2, parts=3, progress=False
+    )
+    found = torch.tensor(read_scores(tmp_path)["score"].to_pylist(), dtype=torch.float64)
+    torch.testing.assert_close(found, lai_torch.exact_scores(model, LOSS, validation, data))
