@@ -440,10 +440,12 @@ class Curator:
         self, batches: list[Batch], samples: int, chosen: Pass, *, steps: bool, curated: bool = True
     ) -> tuple[Forward, Any]:
         """Run batches forward by a pass; score them together if they are curated."""
+        self._see(batches)
         if not curated:
             return self._passes.kept.forward(batches[0], None), None
         with self._engine.gathered():
             summary = self._summary(samples, steps=steps)
+            self._see(batches)  # the validation set may tell more
             with self._group.agreed():
                 forwards = [chosen.forward(batch, summary) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
@@ -456,6 +458,10 @@ class Curator:
             with evaluating(self.model):
                 self._engine.compare(self._scorer.losses_of(batches[0]), scored.losses)
         return forwards[0], scored
+
+    def _see(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._summaries.staying.see(batch)
 
     def _summary(self, samples: int, *, steps: bool) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""

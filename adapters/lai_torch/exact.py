@@ -10,7 +10,7 @@ from lai_torch._exact.difference import DIFFERENCE
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
-from lai_torch._model.batch import Loss, count
+from lai_torch._model.batch import Loss, Staying, count
 from lai_torch._model.function import Function, Point, gradient
 from lai_torch._model.preserve import ALONE
 
@@ -156,6 +156,9 @@ def exact_scores(
     check_options(at, learning_rate, reduction, optimizer, max_norm, method)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
+    staying = Staying()
+    for batch in (validation, training, validation):  # the second may tell of the first
+        staying.see(batch)
     function = Function(model, loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
     with ALONE:

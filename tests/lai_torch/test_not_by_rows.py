@@ -1,5 +1,7 @@
 """Batches that hold samples in another way than by rows: graphs side by side, flat lists with offsets."""
 
+import copy
+
 import lai_torch
 import numpy as np
 import pytest
@@ -148,3 +150,51 @@ def test_lists_and_arrays_with_an_entry_a_sample_are_cut(estimator):
         torch.testing.assert_close(lai_torch.exact_scores(model, named_loss, validation, alone)[0], score)
     if estimator != "lai":
         torch.testing.assert_close(report.scores, exact)
+
+
+class Causal(nn.Module):
+    """Attends to earlier positions, by a mask of positions that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.head = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
+
+    def forward(self, inputs, mask):
+        mixed = self.mix(inputs)
+        seen = (mixed @ inputs.transpose(1, 2)).masked_fill(~mask, -torch.inf).softmax(2)
+        return self.head((seen @ mixed)[:, -2])
+
+
+def causal(n, positions=5):
+    mask = torch.ones(positions, positions).tril().bool()
+    return (randn(n, positions, 4), mask), labels(n)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"estimator": name} for name in ("lai", "ghost", "lli", "exact")]
+    + [{"estimator": lai_torch.Ghost(chunk=5)}, {"backward": "whole"}, {"backward": "selective"}],
+)
+@pytest.mark.parametrize(("validation", "sizes"), [(4, (6, 5, 5)), (10, (5, 10)), (5, (10, 5, 5))])
+def test_a_mask_of_as_many_positions_as_samples_is_kept_whole(validation, sizes, options):
+    model, side = Causal(), causal(validation)
+    curator = curated(model, side, refresh=len(sizes), **options)
+    for n in sizes:
+        (inputs, mask), targets = causal(n)
+        before = copy.deepcopy(model)
+        plain = torch.optim.SGD(before.parameters(), lr=0.1, momentum=0.9)
+        plain.load_state_dict(copy.deepcopy(curator._updater.optimizer.state_dict()))
+        weights = curator.step((inputs, mask), targets).weights
+        kept = weights > 0
+        (weights[kept] * LOSS(before(inputs[kept], mask), targets[kept])).sum().backward()
+        plain.step()
+        for one, other in zip(model.parameters(), before.parameters(), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_exact_scores_keep_a_mask_whole():
+    model, validation, (inputs, targets) = Causal(), causal(4), causal(5)
+    alone = [((inputs[0][one : one + 1], inputs[1]), targets[one : one + 1]) for one in range(5)]
+    expected = [lai_torch.exact_scores(model, LOSS, validation, one)[0] for one in alone]
+    found = lai_torch.exact_scores(model, LOSS, validation, (inputs, targets))
+    torch.testing.assert_close(found, torch.stack(expected))

@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 from lai_torch._captured.graphs import is_random
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
-from lai_torch._model.batch import call, tensors
+from lai_torch._model.batch import call, holds_rows, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.walk import named_parameters
 
@@ -54,7 +54,7 @@ class Captured:
 
         aliases = _with_symbolic_batch(inputs, samples)
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
-        self._batched = {one.data_ptr() for one in tensors(aliases) if one.ndim and one.shape[0] == samples}
+        self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
         try:
             # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that
@@ -144,7 +144,7 @@ def _with_symbolic_batch(tree: Any, samples: int) -> Any:
     """Return aliases of the inputs whose first axis is declared free."""
     if isinstance(tree, Tensor):
         alias = tree.detach()
-        if tree.ndim and tree.shape[0] == samples:
+        if holds_rows(tree, samples):
             torch._dynamo.mark_dynamic(alias, 0)
         return alias
     if isinstance(tree, Mapping):

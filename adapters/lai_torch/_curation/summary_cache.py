@@ -10,7 +10,7 @@ from lai_torch._curation.scorers.base import Itself, Scorer
 from lai_torch._curation.scorers.traces import ValidationSide
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import Validation, moved
-from lai_torch._model.batch import count
+from lai_torch._model.batch import Staying, count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
 from lai_torch._model.walk import forget
@@ -48,6 +48,7 @@ class SummaryCache:
         self._summary: Any = None
         self.keeps_losses = keeps_losses
         self.losses: Tensor | None = None
+        self.staying = Staying()
         self.served = self._drawn = 0
         self._warned, self._largest = False, 0
 
@@ -88,6 +89,8 @@ class SummaryCache:
             drawn = self.validation.draw()
             drawn = None if drawn is None else moved(drawn, self.model)
             self._drawn = 0 if drawn is None else count(*drawn)
+            if drawn is not None:
+                self.staying.see(drawn)
         if not group.most(drawn is not None):
             if self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"

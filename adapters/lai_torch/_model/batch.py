@@ -1,11 +1,14 @@
 """A batch as the user hands it over: how many samples, some of its rows, the model's call on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
+_STAYING: Any = WeakTensorKeyDictionary()
+"""Tensors that hold no rows, however long their first axis is."""
 Loss = Callable[[Any, Any], Tensor]
 """`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
 
@@ -106,6 +109,41 @@ def _not_dense(side: str, kind: str, way_out: str) -> ValueError:
     )
 
 
+def holds_rows(tensor: Tensor, samples: int) -> bool:
+    """Whether a tensor of a batch is taken to hold a row of each sample."""
+    return bool(tensor.ndim) and tensor.shape[0] == samples and not (_STAYING and tensor in _STAYING)
+
+
+class Staying:
+    """The places in batches at which tensors hold no rows, told by the batches that there were.
+
+    As many positions as samples, and a mask of positions looks like rows: where it did not in another
+    batch, it stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self.places: set[tuple[Any, ...]] = set()
+
+    def see(self, batch: Any) -> None:
+        """Learn from a batch, and keep whole in it what holds no rows."""
+        samples = count(*batch)
+        for place, tensor in _placed(batch):
+            if tensor.ndim and tensor.shape[0] != samples:
+                self.places.add(place)
+            if place in self.places:
+                _STAYING[tensor] = True
+
+
+def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """Yield the tensors of a batch and where they are."""
+    if isinstance(tree, Tensor):
+        yield place, tree
+    elif isinstance(tree, Mapping | list | tuple):
+        parts = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+        for name, part in parts:
+            yield from _placed(part, *place, name)
+
+
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is.
 
@@ -117,7 +155,7 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
             return tree[places]
         return [tree[place] for place in places]
     if isinstance(tree, Tensor):
-        if not tree.ndim or tree.shape[0] != samples:
+        if not holds_rows(tree, samples):
             return tree
         return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
     if isinstance(tree, Mapping):
@@ -146,7 +184,7 @@ def listed(tree: Any, samples: int) -> bool:
 def unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
-        return [tree] if tree.ndim and tree.shape[0] != samples else []
+        return [tree] if tree.ndim and not holds_rows(tree, samples) else []
     if is_listed(tree, samples):
         return []
     if isinstance(tree, Mapping):

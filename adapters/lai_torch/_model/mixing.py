@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._model.batch import Loss, tensors
+from lai_torch._model.batch import Loss, holds_rows, tensors
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis, candidates
 from lai_torch._model.untouched import losses_of
@@ -59,6 +59,7 @@ class Mixing(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.samples = samples
+        self._tries = (samples - 1, 0)  # of one alone a maximum over the batch may be that of the batch
         self.found: str | None = None
         self._axes: Any = WeakTensorKeyDictionary()
         self._others: Any = WeakTensorKeyDictionary()  # without samples: whether the model keeps it
@@ -67,7 +68,7 @@ class Mixing(TorchFunctionMode):
         self._generator = torch.Generator().manual_seed(0)
         self._others.update(dict.fromkeys(buffers, True))
         for tensor in tensors(batch):
-            if tensor.ndim and len(tensor) == samples:
+            if holds_rows(tensor, samples):
                 self._axes[tensor] = SampleAxis(0)
             else:
                 self._others[tensor] = False
@@ -99,7 +100,8 @@ class Mixing(TorchFunctionMode):
             try:
                 for index, result in enumerate(results):
                     base = result if tried[0] is None else tried[0][index]
-                    self._place(func, result, base.detach(), tried[1][index], axes)
+                    others = [each[index] for each in tried[1]]
+                    self._place(func, result, base.detach(), others, axes)
             except Exception:  # a kind of tensor that cannot be compared
                 self._mixes(func)
             return out
@@ -127,15 +129,17 @@ class Mixing(TorchFunctionMode):
             return False
         return bool(self._others.get(tensor, True))  # an attribute that is no buffer
 
-    def _place(self, func: Any, result: Tensor, first: Tensor, other: Tensor, axes: list[SampleAxis]) -> None:
+    def _place(
+        self, func: Any, result: Tensor, first: Tensor, others: list[Tensor], axes: list[SampleAxis]
+    ) -> None:
         """Note where the samples are in a result, or that they are mixed."""
-        same = first.shape == other.shape
+        same = all(first.shape == other.shape for other in others)
         for axis in sorted(candidates(first.shape, self.samples), key=lambda one: one not in axes):
-            if same and _alike(self._of_last(first, axis), other):
+            if same and all(map(_alike, (self._of(first, axis, one) for one in self._tries), others)):
                 self._axes[result] = axis
                 return
         self._others[result] = False
-        if not (same and _alike(first, other)):
+        if not (same and all(_alike(first, other) for other in others)):
             if first.ndim or first.is_floating_point() or first.is_complex():
                 self._mixes(func)
             self._counts[result] = func
@@ -151,7 +155,9 @@ class Mixing(TorchFunctionMode):
             if axis is None and self._is_kept(tensor):
                 shape = [1 if _constant(values, one) else size for one, size in enumerate(values.shape)]
                 drawn[id(tensor)] = self._drawn(values[tuple(map(slice, shape))]).expand(values.shape)
-            elif axis is not None and (_generic(values) or _alike(self._of_last(values, axis), values)):
+            elif axis is not None and (
+                _generic(values) or _alike(self._of(values, axis, self._tries[0]), values)
+            ):
                 drawn[id(tensor)] = self._drawn(values)
 
         def batch(tensor: Tensor) -> Tensor:
@@ -159,9 +165,12 @@ class Mixing(TorchFunctionMode):
                 return tensor.detach()
             return drawn.get(id(tensor), tensor.detach()).clone()
 
-        def copies(tensor: Tensor) -> Tensor:
-            axis, found = self._axes.get(tensor), batch(tensor)
-            return found if axis is None else self._of_last(found, axis)
+        def copies(one: int) -> Callable[[Tensor], Tensor]:
+            def of(tensor: Tensor) -> Tensor:
+                axis, found = self._axes.get(tensor), batch(tensor)
+                return found if axis is None else self._of(found, axis, one)
+
+            return of
 
         def given(change: Callable[[Tensor], Tensor]) -> list[Tensor]:
             own, named = _changed(args, change), _changed(kwargs, change)
@@ -172,20 +181,20 @@ class Mixing(TorchFunctionMode):
                 try:
                     base = given(batch)
                     if all(bool(torch.isfinite(one).all()) for one in base):
-                        return base, given(copies)
+                        return base, [given(copies(one)) for one in self._tries]
                 except Exception:  # not every function takes any values
                     pass
                 drawn = {}
-            return None, given(copies)
+            return None, [given(copies(one)) for one in self._tries]
 
-    def _of_last(self, tensor: Tensor, axis: SampleAxis) -> Tensor:
-        """Return a tensor with the last sample at every sample's place."""
-        last = torch.full((self.samples,), self.samples - 1, device=tensor.device)
+    def _of(self, tensor: Tensor, axis: SampleAxis, one: int) -> Tensor:
+        """Return a tensor with one sample at every sample's place."""
+        index = torch.full((self.samples,), one, device=tensor.device)
         if axis.inner == 1:
-            return tensor.index_select(axis.axis, last)
+            return tensor.index_select(axis.axis, index)
         sizes = (self.samples, axis.inner) if axis.outermost else (axis.inner, self.samples)
         split = tensor.unflatten(axis.axis, sizes)
-        taken = split.index_select(axis.axis + (not axis.outermost), last)
+        taken = split.index_select(axis.axis + (not axis.outermost), index)
         return taken.flatten(axis.axis, axis.axis + 1)
 
     def _drawn(self, values: Tensor) -> Tensor:
@@ -200,7 +209,7 @@ class Mixing(TorchFunctionMode):
         return mixed if bool((mixed != values).any()) else (drawn < 0.5).to(values.dtype)
 
 
-Sides = tuple[list[Tensor] | None, list[Tensor]]
+Sides = tuple[list[Tensor] | None, list[list[Tensor]]]
 
 
 def _results(func: Any, out: Any, args: Any) -> list[Tensor]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.processes.group import Alone
-from lai_torch._model.batch import count, listed, mapped, tensors
+from lai_torch._model.batch import count, holds_rows, listed, mapped, tensors
 
 Plan = list[list[int]]
 """How many rows each process (first index) gives to each other one (second)."""
@@ -47,7 +47,7 @@ def balanced(batch: Any, weights: Tensor, group: Alone) -> tuple[Any, Tensor]:
         return batch, weights
 
     def shared(tensor: Tensor) -> Tensor:
-        if not tensor.ndim or tensor.shape[0] != samples:
+        if not holds_rows(tensor, samples):
             return tensor
         rows = tensor[kept.to(tensor.device)].contiguous()
         taken = rows.new_empty((sum(takes), *rows.shape[1:]))
@@ -61,7 +61,7 @@ def balanced(batch: Any, weights: Tensor, group: Alone) -> tuple[Any, Tensor]:
                 "an array with an entry a sample; make it a tensor, or leave balance out"
             )
             raise ValueError(msg)
-        shapes = repr([(one.shape[1:], one.dtype, one.shape[:1] == (samples,)) for one in tensors(batch)])
+        shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
     if not group.alike(shapes):
         msg = (
             "balance: expected the processes' batches to have the same shape behind the first axis, so that "
