@@ -87,7 +87,7 @@ def test_a_pickle_that_calls_anything_is_refused(pictures):
 @pytest.mark.parametrize(
     ("task", "lines", "expected"),
     [
-        ("SST-2", ["sentence\tlabel", 'a "fine film \t1', "null\t0"], (['a "fine film ', "null"], [1, 0])),
+        ("SST-2", ["sentence\tlabel", '"fine film \t1', "null\t0"], (['"fine film ', "null"], [1, 0])),
         (
             "MRPC",
             ["\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\tHe said "no.\tNo, he said.'],
