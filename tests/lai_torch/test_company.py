@@ -151,6 +151,22 @@ def test_sequences_that_are_given_by_length_and_meet_are_refused(place):
     refused(Packed(place), LOSS, sequences)
 
 
+class Once(Net):
+    """Takes no sample twice."""
+
+    def forward(self, inputs):
+        assert len(inputs) == len(inputs.unique(dim=0)), "each sample once"
+        return super().forward(inputs)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_samples_that_cannot_stand_twice_are_run_in_parts(estimator):
+    options = {"noise": torch.zeros_like}
+    assert curated(Once(**options), vectors(4), estimator=estimator).step(*vectors(6)).scores.isfinite().all()
+    with pytest.raises(ValueError, match="coupled"):
+        curated(Once(centred, **options), vectors(4), estimator=estimator).step(*vectors(6))
+
+
 SIZED = {
     "loss": (Net(noise=torch.zeros_like), lambda outputs, targets: LOSS(outputs, targets) / len(targets)),
     "model": (Net(lambda inputs: inputs / len(inputs), noise=torch.zeros_like), LOSS),

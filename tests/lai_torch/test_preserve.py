@@ -222,7 +222,10 @@ class Scaling(nn.Module):
     def forward(self, inputs):
         if self.late and not bool((inputs > 5).any()):
             return self.head(torch.tanh(self.body(inputs)))
-        inputs = inputs.mul_(0.5) if self.in_place else inputs * 0.5
+        if self.in_place == "data":
+            inputs.data.mul_(0.5)
+        else:
+            inputs = inputs.mul_(0.5) if self.in_place else inputs * 0.5
         return self.head(torch.tanh(self.body(inputs)))
 
     def loss(self, outputs, targets):
@@ -241,16 +244,34 @@ def test_a_batch_stays_as_it_is_where_a_model_writes_to_it(options):
     validation, batches = data(5), [data(N) for _ in range(3)]
     model = Scaling(in_place=True)
     found = {}
-    for in_place in (False, True):
+    for in_place in (False, True, "data"):
+        if in_place == "data" and "backward" in options:  # that writes to the batch it trains on
+            continue
         own = copy.deepcopy(model)
         own.in_place = in_place
         sides = copy.deepcopy((validation, batches))
         curator = curated(own, sides[0], own.loss, **options)
         found[in_place] = [curator.step(*batch).scores for batch in sides[1]], list(own.parameters())
         assert all(map(torch.equal, sides[0], validation))
-    for one, other in zip(found[False], found[True], strict=True):
-        for left, right in zip(one, other, strict=True):
-            torch.testing.assert_close(left, right)
+    for others in found.values():
+        for one, other in zip(found[False], others, strict=True):
+            for left, right in zip(one, other, strict=True):
+                torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
+def test_a_loss_may_take_its_targets_out_of_what_holds_them(estimator):
+    def loss(outputs, targets):
+        return LOSS(outputs, targets.pop("classes"))
+
+    sides = [
+        (inputs, {"classes": targets, "names": ["a"] * len(targets)})
+        for inputs, targets in (data(5), data(N))
+    ]
+    curator = curated(nn.Linear(4, 3).double(), sides[0], loss, estimator=estimator)
+    for _ in range(3):
+        assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()
+    assert sides[0][1].keys() == {"classes", "names"}
 
 
 def test_a_batch_that_is_written_as_none_before_it_is_named():

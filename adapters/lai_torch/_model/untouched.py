@@ -39,7 +39,7 @@ def learn(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> None:
 
 @contextmanager
 def untouched(model: nn.Module, loss: Loss | None, batch: Any) -> Iterator[Any]:
-    """Run the body on a batch, or on copies of its tensors.
+    """Run the body on a batch, or on copies of its tensors; on lists and dictionaries of its own.
 
     To copy each time would be a waste, so it happens once, and always where the body then wrote to them.
 
@@ -51,13 +51,15 @@ def untouched(model: nn.Module, loss: Loss | None, batch: Any) -> Iterator[Any]:
     known, kind = _WRITES.setdefault(model, {}), (model.training, id(loss))
     if known.get(kind, True):
         copied = mapped(batch, _copy)
-        before = list(map(_version, tensors(copied)))
+        pairs = list(zip(tensors(batch), tensors(copied), strict=True))
+        before = [_version(one) for _, one in pairs]
         yield copied
-        after = list(map(_version, tensors(copied)))
-        known[kind] = known.get(kind, False) or before != after
+        if not known.get(kind, False):
+            moved = before != [_version(one) for _, one in pairs]
+            known[kind] = moved or not all(torch.equal(one, copy) for one, copy in pairs)
         return
     before = list(map(_version, tensors(batch)))
-    yield batch
+    yield _contained(batch)
     if before != list(map(_version, tensors(batch))):
         known[kind] = True
         msg = (
@@ -72,6 +74,15 @@ def _copy(tensor: Tensor) -> Tensor:
     with torch.no_grad():
         copy = tensor.clone()
     return copy.requires_grad_() if tensor.requires_grad else copy
+
+
+def _contained(tree: Any) -> Any:
+    """Return the same tensors in new lists and dictionaries, of which something may be taken out."""
+    if type(tree) is dict:
+        return {key: _contained(part) for key, part in tree.items()}
+    if type(tree) in {list, tuple}:
+        return type(tree)(_contained(part) for part in tree)
+    return tree
 
 
 def _version(tensor: Tensor) -> int:

@@ -91,16 +91,19 @@ def companies(asked: Asked, watch: Watch | None = None, *, pairs: bool = True) -
 
 
 def _stayed_or_refused(asked: Asked, watch: Watch | None, error: Exception, *, pairs: bool) -> list[Company]:
-    try:
-        return list(_stayed(asked, watch, pairs=pairs))
-    except torch.OutOfMemoryError:
-        raise
-    except Exception:
-        if not unaligned(asked[2], count(*asked[2])):
-            return []
-        run(asked, nullcontext() if watch is None else watch(asked[2]))  # raises what is about the batch
-        msg = f"model: it does not run on the batch's samples in another order ({error})"
-        raise CoupledError(msg) from error
+    whole = not unaligned(asked[2], count(*asked[2]))
+    for others in (_stayed, _parted) if whole else (_stayed,):
+        try:
+            return list(others(asked, watch, pairs=pairs))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # a batch in which no sample may stand twice, or that has to be as long as it is
+            continue
+    if whole:
+        return []
+    run(asked, nullcontext() if watch is None else watch(asked[2]))  # raises what is about the batch
+    msg = f"model: it does not run on the batch's samples in another order ({error})"
+    raise CoupledError(msg) from error
 
 
 def _moved(asked: Asked, index: Tensor, watch: Watch | None) -> Company | None:
@@ -124,6 +127,20 @@ def _stayed(asked: Asked, watch: Watch | None = None, *, pairs: bool) -> Iterato
         index = index if after is None else half.nonzero().squeeze(1)
         index = index.to(losses.device)
         yield Company(index, losses if after is None else losses[index], None, after)
+
+
+def _parted(asked: Asked, watch: Watch | None = None, *, pairs: bool) -> Iterator[Company]:
+    """Run each part by itself, without copies; of a model that draws this tells nothing."""
+    model, loss, batch = asked
+    samples = count(*batch)
+    cuts = splits(torch.ones(samples, dtype=torch.bool))
+    for half in (half for cut in (cuts if pairs else cuts[:1]) for half in cut):
+        index = half.nonzero().squeeze(1)
+        part = rows(batch, index, samples)
+        losses, after = run((model, loss, part), None if watch is None else watch(part))
+        watch = None
+        if after is None:
+            yield Company(index.to(losses.device), losses)
 
 
 def run(asked: Asked, watch: AbstractContextManager[Any] | None = None) -> tuple[Tensor, Streams | None]:
