@@ -262,3 +262,21 @@ def test_a_matrix_in_it_is_named(between):
 
     with pytest.warns(UserWarning, match="no readout from the input of 'w'"):
         lai_jax.summarize(apply, {**PARAMS, "v": PARAMS["w"]}, squares, *BATCHES[0])
+
+
+@jax.custom_vjp
+def with_a_slope(values, weight):
+    return values @ weight
+
+
+with_a_slope.defvjp(lambda v, w: (v @ w, (v, w)), lambda kept, g: (2 * g @ kept[1].T, 2 * kept[0].T @ g))
+
+
+def twice(params, inputs):
+    """Call one function on two parameters: what is kept of one call is not of the other."""
+    return jnp.tanh(with_a_slope(jnp.tanh(with_a_slope(inputs, params["w"])), params["o"])) @ params["z"]
+
+
+def test_two_operations_of_one_kind_are_told_apart():
+    params = {**PARAMS, "z": drawn(2, 3)}
+    assert lai_jax.selfcheck(twice, params, squares, *BATCHES[0]).relative_error < 1e-4

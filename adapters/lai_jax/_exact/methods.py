@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_jax._exact.gathers import dropping_outside
 from lai_jax._program.losses import batch_size, take
 
 Batch = tuple[Any, Any]
@@ -16,7 +17,7 @@ Method = Callable[[Losses, Leaves, Batch, Leaves], tuple[jax.Array, jax.Array]]
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
     """Push the direction forward, through all samples at once."""
-    return jax.jvp(lambda values: losses(values, batch), (at,), (direction,))
+    return jax.jvp(dropping_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 
 def transposed_reverse_mode(

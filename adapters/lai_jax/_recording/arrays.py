@@ -164,7 +164,7 @@ def table_arrays(use: Use, indices: jax.Array, cotangent: jax.Array) -> tuple[An
     outside = tuple(axis for axis in range(1, moved.ndim) if axis not in offsets)
     gradients = jnp.transpose(moved, (0, *outside, *offsets)).reshape((samples, ids.shape[1], -1))
     inside = (ids >= 0) & (ids < rows)
-    if use.eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:  # what lies outside reads no row
+    if use.eqn.params["mode"] != lax.GatherScatterMode.CLIP:  # of what lies outside no row has a gradient
         gradients = jnp.where(inside[..., None], gradients, jnp.zeros((), gradients.dtype))
     return jnp.clip(ids, 0, rows - 1), gradients
 

@@ -23,7 +23,7 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
     """Read a call: as one operation where no parameter enters it, else through its body."""
     closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
     if any(value.of_parameters for value in values):
-        if not _rule_is_derivative(eqn, closed):
+        if not _rule_is_derivative(eqn, closed, values):
             raise unknown(
                 eqn,
                 f"parameters enter {_name(eqn)}, whose own rule is not the derivative of what it computes; "
@@ -87,12 +87,14 @@ def _check_rule_keeps_samples_apart(
             raise couples(eqn, f"has a derivative rule ({_name(eqn)}) that mixes samples")
 
 
-def _rule_is_derivative(eqn: Any, closed: Any) -> bool:
+def _rule_is_derivative(eqn: Any, closed: Any, values: Sequence[Value]) -> bool:
     """Compare the rule with the derivative of the body, at random points of several sizes."""
+    # Constants stay: among them may be what the function closes over, which JAX does not differentiate.
     # A rule that differs from the derivative in some places alone, as one that clips large gradients or
     # leaves out a row of a table, holds the number that says where. Points are drawn there, and beyond.
     avals = [atom.aval for atom in eqn.invars]
-    moving = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
+    floating = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
+    moving = [i for i in floating if values[i].batched or values[i].leaves]
     draw = np.random.default_rng(0)  # the check's own points: nothing that is computed depends on them
     with jax.ensure_compile_time_eval():
         try:

@@ -107,6 +107,14 @@ class SampleReader(Reader):
         """Read one equation; return the slots of its outputs."""
         if not any(self.program.values[slot].batched for slot in slots) or eqn.primitive.name in CALLS:
             return super().equation(eqn, slots)
+        self.path = (*self.path, id(eqn))
+        try:
+            return self.mapped(eqn, slots)
+        finally:
+            self.path = self.path[:-1]
+
+    def mapped(self, eqn: Any, slots: list[int]) -> list[int]:
+        """Read an equation that is run for each sample; return the slots of its outputs."""
         # What there is a rule for is read as any equation of a batch is: layers are seen.
         if (found := self.followed_at_once(eqn, slots)) is not None:
             return found
@@ -123,7 +131,7 @@ class SampleReader(Reader):
         values, kept = self.program.values, len(self.program.operations)
         given, first = [values[slot] for slot in slots], len(values)
         shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in given]
-        plain = Reader(self.reading, self.loops, (*self.path, id(eqn), len(self.reading.held)))
+        plain = Reader(self.reading, self.loops, (*self.path, len(self.reading.held)))
         plain.program = self.program
         try:
             mapped = MappedEquation(eqn, [value.batched for value in given], self.samples.samples)

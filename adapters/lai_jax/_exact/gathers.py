@@ -1,0 +1,108 @@
+"""Reading outside of an array, as reverse mode differentiates it.
+
+Read by index in the default mode, what lies outside of an array is its nearest entry. Forward mode takes the
+tangent from there too; reverse mode, which says what a gradient is, adds nothing to any entry.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax import lax
+
+from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.program import closed_of, programs_of
+from lai_jax._program.rules.primitives import CALLS, RECOMPUTED
+
+_RUNNING = (*CALLS, *RECOMPUTED, "scan", "cond", "while")
+"""What has the derivative of the programs that it runs, and none of its own."""
+
+
+def dropping_outside(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of arrays whose forward mode derivative takes nothing from outside of an array."""
+
+    def called(*given: Any) -> Any:
+        leaves, tree = jax.tree.flatten(given)
+        closed = jax.make_jaxpr(lambda own: function(*jax.tree.unflatten(tree, own)))(leaves)
+        return _run(closed, leaves)[0] if _reads(closed.jaxpr) else function(*given)
+
+    return called
+
+
+def _is_read(eqn: Any) -> bool:
+    """Whether an equation reads numbers that have tangents, in the mode that does not say what is outside."""
+    return (
+        eqn.primitive.name == "gather"
+        and eqn.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+        and bool(jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact))
+    )
+
+
+def _reads(jaxpr: Any) -> bool:
+    return any(
+        _is_read(eqn) or (eqn.primitive.name in _RUNNING and any(map(_reads, programs_of(eqn))))
+        for eqn in jaxpr.eqns
+    )
+
+
+def _run(closed: Any, given: Sequence[Any]) -> list[Any]:
+    """Run a program with what it reads read by `_read`."""
+    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    known |= dict(zip(closed.jaxpr.invars, given, strict=True))
+
+    def value(atom: Any) -> Any:
+        return atom.val if hasattr(atom, "val") else known[atom]
+
+    for eqn in closed.jaxpr.eqns:
+        own = [value(atom) for atom in eqn.invars]
+        results = [_read(eqn, *own)] if _is_read(eqn) else apply_equation(_with_programs(eqn), own)
+        known |= dict(zip(eqn.outvars, results, strict=True))
+    return [value(atom) for atom in closed.jaxpr.outvars]
+
+
+def _with_programs(eqn: Any) -> Any:
+    """Return an equation whose own programs, if it runs any, read as `_run` does."""
+    if eqn.primitive.name not in _RUNNING or not any(map(_reads, programs_of(eqn))):
+        return eqn
+
+    def changed(param: Any) -> Any:
+        if isinstance(param, tuple):  # the branches of a choice
+            return tuple(map(changed, param))
+        if not _is_program(param):
+            return param
+        own = closed_of(param)
+        shapes = [atom.aval for atom in own.jaxpr.invars]
+        closed = jax.make_jaxpr(lambda *given: _run(own, given))(*shapes)
+        return closed if isinstance(param, jex.ClosedJaxpr) else closed.jaxpr
+
+    return eqn.replace(params={name: changed(param) for name, param in eqn.params.items()})
+
+
+def _is_program(param: Any) -> bool:
+    return hasattr(getattr(param, "jaxpr", param), "eqns")
+
+
+def _read(eqn: Any, data: Any, indices: Any) -> Any:
+    params = eqn.params
+
+    @jax.custom_jvp
+    def read(data: Any, indices: Any) -> Any:
+        return apply_equation(eqn, [data, indices])[0]
+
+    @read.defjvp
+    def _tangent(given: Any, moved: Any) -> Any:
+        inside = lax.gather(
+            moved[0],
+            given[1],
+            params["dimension_numbers"],
+            params["slice_sizes"],
+            unique_indices=params["unique_indices"],
+            indices_are_sorted=params["indices_are_sorted"],
+            mode=lax.GatherScatterMode.FILL_OR_DROP,
+            fill_value=0,
+        )
+        return read(*given), inside
+
+    return read(data, indices)
