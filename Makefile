@@ -41,11 +41,12 @@ compatibility: $(READY) ## every suite that ships inside torch, transformers, pe
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(BIN)/python -m benchmarks compatibility
 
-peers: ## what others compute too, against opacus, captum, BackPACK, kronfluence, dattri and cleanlab (installs them)
+peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, cleanlab (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers
 	$(PEERS)/bin/python -m benchmarks cost peers
+	$(PEERS)/bin/python -m benchmarks scoring
 
 lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

@@ -88,6 +88,19 @@ def seconds(rounds: int, models: tuple[str, ...]) -> None:
 
 
 @main.command()
+@click.option("--rounds", default=5, show_default=True, help="Measurements of each way.")
+@click.option("--model", "models", multiple=True, help="Again for several; none: four of them.")
+def scoring(rounds: int, models: tuple[str, ...]) -> None:
+    """Compare every way to score a batch: this library's, other packages', and those written by hand."""
+    from benchmarks.scoring import command
+    from benchmarks.seconds.models import MODELS
+
+    if unknown := set(models) - set(MODELS):
+        raise click.BadParameter(f"expected among {', '.join(MODELS)}, got {', '.join(sorted(unknown))}")
+    command.run(rounds, models)
+
+
+@main.command()
 def vocabulary() -> None:
     """Compare scoring a language model with its forward pass, for vocabularies of 2,000 to 128,000."""
     _run("seconds.vocabulary")

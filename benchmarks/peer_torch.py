@@ -69,10 +69,7 @@ class Peer:
 
     def scores(self) -> Tensor:
         """`(n,)`: the inner products of each sample's gradient with the validation gradient."""
-        with self.without_norms(), _hooked():
-            direction = self._direction()
-            found = [self._products(direction, part) for part in parts(self.work.batch, MICRO_BATCH)]
-        return torch.cat(found)
+        return self.along(self.direction())
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Score the batch, train on the half that helps most."""
@@ -83,11 +80,18 @@ class Peer:
             (weights[kept] * self.work.losses(*rows(self.work.batch, kept))).sum().backward()
         optimizer.step()
 
-    def _direction(self) -> list[Tensor]:
+    def along(self, direction: list[Tensor]) -> Tensor:
+        """`(n,)`: the inner products of each sample's gradient with a direction, as columns."""
+        with self.without_norms(), _hooked():
+            found = [self._products(direction, part) for part in parts(self.work.batch, MICRO_BATCH)]
+        return torch.cat(found)
+
+    def direction(self) -> list[Tensor]:
         """Return the gradient of the summed validation loss, as columns."""
         self._forget()
-        for part in parts(self.work.validation, len(self.work.batch[1])):
-            self.work.losses(*_with_positions(*part)).sum().backward()
+        with self.without_norms(), _hooked():
+            for part in parts(self.work.validation, len(self.work.batch[1])):
+                self.work.losses(*_with_positions(*part)).sum().backward()
         found = [parameter.grad.reshape(-1, 1) for parameter in self.parameters]
         self._forget()
         return found

@@ -64,7 +64,7 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other method's calls down
     hand = Hand(own, own.optimizer())
     steps["hand"] = hand.step
-    held["hand"] = _bytes((hand.total, hand.offset))
+    held["hand"] = bytes_in((hand.total, hand.offset))
     for step in steps.values():  # the first steps prove and capture: a user pays them once
         step()
         step()
@@ -84,16 +84,16 @@ def curated(work: Work, backward: str = "kept") -> tuple[Callable[[], Any], int]
         backward=backward,
     )
     curator.step(*work.batch)
-    return lambda: curator.step(*work.batch), _bytes(curator._summaries._summary)
+    return lambda: curator.step(*work.batch), bytes_in(curator._summaries._summary)
 
 
-def _bytes(tree: Any) -> int:
+def bytes_in(tree: Any) -> int:
     """Return the bytes of the tensors in a summary."""
     if isinstance(tree, Tensor):
         return tree.numel() * tree.element_size()
     if is_dataclass(tree):
-        return sum(_bytes(getattr(tree, field.name)) for field in fields(tree))
-    return sum(map(_bytes, tree)) if isinstance(tree, list | tuple) else 0
+        return sum(bytes_in(getattr(tree, field.name)) for field in fields(tree))
+    return sum(map(bytes_in, tree)) if isinstance(tree, list | tuple) else 0
 
 
 def counts_of(work: Work, step: Callable[[], Any], held: int) -> dict[str, float]:

@@ -157,12 +157,36 @@ def gradient(
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += piece
+    return _scaled(total, samples, reduction, role)
+
+
+def finite_gradient(
+    function: Function, batch: tuple[Any, Any], *, reduction: str, role: str = "validation"
+) -> Point | None:
+    """Return the gradient over the samples whose loss is finite; None if there are none."""
+    parameters = function.parameters()
+    with function.preserved():
+        losses = function(batch)
+        finite = torch.isfinite(losses)
+        every = bool(finite.all())
+        if every:
+            found = vjp(losses, torch.ones_like(losses), parameters)
+    if not every:  # an infinite loss would spoil the sum
+        kept = finite.nonzero().squeeze(1)
+        part = rows(batch, kept, len(finite))
+        return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
+    named = zip(parameters.items(), found, strict=True)
+    total = {name: torch.zeros_like(one) if piece is None else piece for (name, one), piece in named}
+    return _scaled(total, len(losses), reduction, role)
+
+
+def _scaled(total: Point, samples: int, reduction: str, role: str) -> Point:
+    """Return a sum of gradients, or their mean, after checking that it is finite."""
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
             msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"
             raise UnusableError(msg)
-    scale = 1.0 / samples if reduction == "mean" else 1.0
-    return {name: value * scale for name, value in total.items()}
+    return {name: value / samples for name, value in total.items()} if reduction == "mean" else total
 
 
 def vjp(

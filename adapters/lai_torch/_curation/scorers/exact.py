@@ -9,7 +9,7 @@ from lai_torch._curation.scorers.base import Batch, Itself, Reading, Scored, Sco
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, rows
-from lai_torch._model.function import Function, Point, gradient
+from lai_torch._model.function import Function, Point, finite_gradient
 
 
 class ExactScorer(Scorer):
@@ -30,8 +30,7 @@ class ExactScorer(Scorer):
         """
         total: Point | None = None
         for chunk in chunks(validation, size):
-            if (finite := self.finite(chunk)) is not None:
-                one = gradient(self.function, finite, reduction="sum")
+            if (one := finite_gradient(self.function, chunk, reduction="sum")) is not None:
                 total = one if total is None else {name: total[name] + one[name] for name in one}
         if total is None:
             raise nothing_finite()
@@ -87,9 +86,9 @@ class MidpointScorer(ExactScorer):
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Return the derivatives at the middle of the batch's step, each group at its learning rate."""
         validation, size = (batch, count(*batch)) if isinstance(summary, Itself) else summary
-        middle, finite, vjp = self.function.point(), self.finite(batch), None
-        if finite is not None:
-            step = gradient(self.function, finite, reduction="mean", role="inputs")
+        middle, vjp = self.function.point(), None
+        step = finite_gradient(self.function, batch, reduction="mean", role="inputs")
+        if step is not None:
             half = {name: 0.5 * part for name, part in step.items()}
             if self.own_step:
                 middle, vjp = stepped(self.function, middle, half, self.optimizer, None)

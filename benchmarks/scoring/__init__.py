@@ -1,0 +1,1 @@
+"""What scoring a batch takes: by every way that one could take."""

@@ -1,0 +1,244 @@
+"""Ways to score a batch: this library's, other packages', and what one would write by hand.
+
+All but LAI give the same number, the inner product of each sample's gradient with the summed validation
+gradient, and are compared with a loop over the samples.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import lai_torch
+import torch
+from lai_torch._curation.scorers.tracer import Tracer
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+import lai_core as lai
+from benchmarks.cost_models import Work, parts
+from benchmarks.seconds.torch_steps import CACHED, bytes_in
+
+AT_ONCE = 8
+"""Samples whose gradients exist at once, where a way makes them."""
+Direction = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to score the batch of some work.
+
+    Attributes
+    ----------
+    fresh, cached
+        Return `(n,)` scores: with the validation set gone through anew, and from what is held of it.
+    held
+        The bytes of that.
+    exact
+        Whether they are inner products of gradients; None: about, by how much is not told.
+    """
+
+    fresh: Callable[[], Tensor]
+    cached: Callable[[], Tensor]
+    held: int
+    exact: bool | None = True
+
+
+def _of(prepare: Callable[[], Any], score: Callable[[Any], Tensor]) -> Way:
+    """Return the way that prepares something of the validation set, and scores from that."""
+    found = prepare()
+    return Way(lambda: score(prepare()), lambda: score(found), _bytes(found))
+
+
+def curator(work: Work, estimator: Any) -> Way:
+    """Score by curators of this library, which have proved their way on a batch before."""
+    cached, fresh = (
+        lai_torch.Curator(work.model, work.loss, None, work.validation, estimator=estimator, refresh=refresh)
+        for refresh in (CACHED, 1)
+    )
+    for one in (cached, fresh) * 3:
+        one.score(*work.batch)
+    held = bytes_in(cached._summaries._summary)
+    exact = not isinstance(estimator, lai_torch.LAI)
+    return Way(lambda: _scores(fresh, work), lambda: _scores(cached, work), held, exact)
+
+
+def _scores(one: lai_torch.Curator, work: Work) -> Tensor:
+    found: Tensor = one.score(*work.batch)[1].scores
+    return found
+
+
+def loop(work: Work) -> Way:
+    """Differentiate one sample at a time."""
+
+    def score(direction: Direction) -> Tensor:
+        found = []
+        for part in parts(work.batch, 1):
+            gradients = _gradient(work, work.losses(*part).sum())
+            found.append(sum((gradients[name] * one).sum() for name, one in direction.items()))
+        return torch.stack(found)
+
+    return _of(lambda: _direction(work), score)
+
+
+def vectorised(work: Work) -> Way:
+    """Differentiate `AT_ONCE` samples at a time, by `vmap` of `grad`."""
+    buffers = dict(work.model.named_buffers())
+
+    def loss(parameters: Direction, inputs: Any, targets: Tensor) -> Tensor:
+        one = (
+            inputs.unsqueeze(0)
+            if isinstance(inputs, Tensor)
+            else {k: v.unsqueeze(0) for k, v in inputs.items()}
+        )
+        given = ((one,), {}) if isinstance(one, Tensor) else ((), {**one, **_constants(work)})
+        outputs = functional_call(work.model, (parameters, buffers), *given)
+        return work.loss(outputs, targets.unsqueeze(0)).squeeze(0)
+
+    def score(direction: Direction) -> Tensor:
+        parameters = {name: one.detach() for name, one in work.model.named_parameters()}
+        found = []
+        for inputs, targets in parts(work.batch, AT_ONCE):
+            mapped = inputs if isinstance(inputs, Tensor) else _tensors(inputs)
+            gradients = vmap(grad(loss), (None, 0, 0))(parameters, mapped, targets)
+            products = (gradients[name].flatten(1) @ one.flatten() for name, one in direction.items())
+            found.append(sum(products))
+        return torch.cat(found)
+
+    return _of(lambda: _direction(work), score)
+
+
+def twice(work: Work) -> Way:
+    """Differentiate the gradient's product with the direction by the losses' weights."""
+
+    def score(direction: Direction) -> Tensor:
+        losses = work.losses(*work.batch)
+        weights = torch.ones_like(losses, requires_grad=True)
+        gradients = _gradient(work, (weights * losses).sum(), create_graph=True)
+        total = sum((gradients[name] * one).sum() for name, one in direction.items())
+        return torch.autograd.grad(total, weights)[0]
+
+    return _of(lambda: _direction(work), score)
+
+
+def difference(work: Work) -> Way:
+    """Take the central difference of the losses along the direction."""
+
+    def score(direction: Direction) -> Tensor:
+        named = dict(work.model.named_parameters())
+        size = float(torch.sqrt(sum(one.square().sum() for one in direction.values())))
+        length = float(torch.sqrt(sum(one.detach().square().sum() for one in named.values())))
+        step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
+        sides = []
+        with torch.no_grad():
+            before = {name: one.clone() for name, one in named.items()}
+            for sign in (1.0, -1.0):
+                for name, one in named.items():
+                    one.copy_(before[name]).add_(direction[name], alpha=sign * step)
+                sides.append(work.losses(*work.batch))
+            for name, one in named.items():
+                one.copy_(before[name])
+        return (sides[0] - sides[1]) / (2 * step)
+
+    return replace(_of(lambda: _direction(work), score), exact=None)
+
+
+def grams(work: Work) -> Way:
+    """Add up every pair of a validation and a training sample, layer by layer, as GhostSuite does."""
+    tracer = Tracer(work.model, work.loss, every_layer=True)  # proves what it records once
+    for side in (work.validation, work.batch) * 2:
+        tracer(side)
+
+    def score(validation: lai.Trace) -> Tensor:
+        return lai.ghost_kernel(validation, tracer(work.batch)[0]).sum(0)
+
+    return _of(lambda: tracer(work.validation)[0], score)
+
+
+def opacus(work: Work) -> Way | None:
+    """Score by opacus' gradient of each sample; None where it is not installed or refuses the model."""
+    if find_spec("opacus") is None or _normalised(work):
+        return None
+    from benchmarks.peer_torch import Peer
+
+    own = copy.deepcopy(work.model).train()  # it records nothing in eval mode; hooks slow no other way down
+    peer = Peer(replace(work, model=own))
+    return _of(peer.direction, peer.along)
+
+
+def backpack(work: Work) -> Way | None:
+    """Score by BackPACK's gradient of each sample; None where it is not installed or has no rules."""
+    if find_spec("backpack") is None or not isinstance(work.model, nn.Sequential):
+        return None
+    from backpack import backpack as extended
+    from backpack import extend
+    from backpack.extensions import BatchGrad
+
+    model, summed = extend(copy.deepcopy(work.model)), extend(nn.CrossEntropyLoss(reduction="sum"))
+
+    def score(direction: Direction) -> Tensor:
+        found = []
+        for inputs, targets in parts(work.batch, AT_ONCE):
+            with extended(BatchGrad()), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Full backward hook is firing")
+                summed(model(inputs), targets).backward()
+            named = model.named_parameters()
+            found.append(sum(one.grad_batch.flatten(1) @ direction[name].flatten() for name, one in named))
+        model.zero_grad(set_to_none=True)
+        return torch.cat(found)
+
+    return _of(lambda: _direction(work), score)
+
+
+WAYS: dict[str, Callable[[Work], Way | None]] = {
+    "LAI": lambda work: curator(work, lai_torch.LAI(positions=work.positions)),
+    "Ghost": lambda work: curator(work, "ghost"),
+    "exact": lambda work: curator(work, "exact"),
+    "exact, by a difference": lambda work: curator(work, lai_torch.Exact(method="difference")),
+    "pairs, layer by layer": grams,
+    "vmap of grad": vectorised,
+    "opacus": opacus,
+    "BackPACK": backpack,
+    "double backward": twice,
+    "difference by hand": difference,
+    "loop": loop,
+}
+
+
+def _bytes(found: Any) -> int:
+    """Return the bytes of what was made of the validation set."""
+    if isinstance(found, lai.Trace):
+        return bytes_in(list(found.layers))
+    return bytes_in(list(found.values()) if isinstance(found, dict) else found)
+
+
+def _direction(work: Work) -> Direction:
+    """Return the gradient of the summed validation loss, a batch at a time."""
+    size = len(work.batch[1])
+    found: Direction = {}
+    for part in parts(work.validation, size):
+        for name, one in _gradient(work, work.losses(*part).sum()).items():
+            found[name] = found[name] + one if name in found else one
+    return found
+
+
+def _gradient(work: Work, total: Tensor, *, create_graph: bool = False) -> Direction:
+    named = dict(work.model.named_parameters())
+    found = torch.autograd.grad(total, list(named.values()), create_graph=create_graph, allow_unused=True)
+    pairs = zip(named.items(), found, strict=True)
+    return {name: torch.zeros_like(one) if gradient is None else gradient for (name, one), gradient in pairs}
+
+
+def _tensors(inputs: dict[str, Any]) -> dict[str, Tensor]:
+    return {name: one for name, one in inputs.items() if isinstance(one, Tensor)}
+
+
+def _constants(work: Work) -> dict[str, Any]:
+    return {name: one for name, one in work.batch[0].items() if not isinstance(one, Tensor)}
+
+
+def _normalised(work: Work) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in work.model.modules())
