@@ -421,6 +421,7 @@ class Curator:
         """Return what puts back, where its block raises, all that a step changes."""
         updater, generator = self._updater, self._validation.generator
         owners = [self, self._passes, self._summaries, self._validation, *self._scorer.owners()]
+        owners.append(self._summaries.staying)
         trained = self.model, self._scorer.loss
         if updater is None:
             return Undo(*trained, owners, generator)

@@ -198,3 +198,10 @@ def test_exact_scores_keep_a_mask_whole():
     expected = [lai_torch.exact_scores(model, LOSS, validation, one)[0] for one in alone]
     found = lai_torch.exact_scores(model, LOSS, validation, (inputs, targets))
     torch.testing.assert_close(found, torch.stack(expected))
+
+
+def test_a_batch_that_fails_tells_nothing_of_what_holds_rows():
+    curator = curated(nn.Linear(4, 3).double(), (randn(5, 4), labels(5)))
+    with pytest.raises(ValueError, match=r"."):
+        curator.step(randn(5, 4), labels(6))
+    assert 0 < curator.step(randn(6, 4), labels(6)).kept < 6

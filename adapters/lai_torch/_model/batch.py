@@ -122,16 +122,18 @@ class Staying:
     """
 
     def __init__(self) -> None:
-        self.places: set[tuple[Any, ...]] = set()
+        self.places: frozenset[tuple[Any, ...]] = frozenset()
 
     def see(self, batch: Any) -> None:
         """Learn from a batch, and keep whole in it what holds no rows."""
         samples = count(*batch)
-        for place, tensor in _placed(batch):
-            if tensor.ndim and tensor.shape[0] != samples:
-                self.places.add(place)
+        placed = list(_placed(batch))
+        self.places |= {place for place, one in placed if one.ndim and one.shape[0] != samples}
+        for place, tensor in placed:
             if place in self.places:
                 _STAYING[tensor] = True
+            elif tensor in _STAYING:  # a batch that failed may have told something else
+                del _STAYING[tensor]
 
 
 def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
