@@ -64,7 +64,7 @@ def config(size: str) -> dict[str, Any]:
         "factors": [0.1, 1.0, 10.0],
         "checkpoints": [20, 200],
         "pairs": 3,
-        "repeats": 1,
+        "repeats": 3,
     }
 
 
@@ -270,7 +270,7 @@ STUDY = Study(
 8 to 10: all subsets on digits, a permutation and its reverse three times on text. The
 oracle there is half of the draws against the other half. Networks of four layers, two
 convolutions and a small GPT; learning rates 0.1 to 10 times the one that trains; two
-checkpoints. For Figure 1 itself: batches that are their own validation set, with the
+checkpoints, three batches at each. For Figure 1 itself: batches that are their own validation set, with the
 reference of the released code, an affine function of each sample's own loss, and with the
 true values.""",
     picture="Correlation with the true Shapley values, by network and optimizer, for six scores.",
