@@ -319,8 +319,8 @@ def summarized():
     return lai.summarize(lai_torch.trace(network(), LOSS, *data(3)), "lai")
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.01])
-def test_a_table_with_sparse_gradients_trains(max_norm):
+@pytest.mark.parametrize(("estimator", "max_norm"), [("ghost", None), ("ghost", 0.01), ("exact", None)])
+def test_a_table_with_sparse_gradients_trains(estimator, max_norm):
     class Words(nn.Module):
         def __init__(self, sparse):
             super().__init__()
@@ -335,9 +335,8 @@ def test_a_table_with_sparse_gradients_trains(max_norm):
     ids, targets = torch.randint(9, (6, 4)), torch.arange(6) % 3
     for model in (found, expected):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        curator = lai_torch.Curator(
-            model, LOSS, optimizer, (ids, targets), estimator="ghost", max_norm=max_norm
-        )
+        options = {"estimator": estimator, "max_norm": max_norm}
+        curator = lai_torch.Curator(model, LOSS, optimizer, (ids, targets), **options)
         curator.step(ids, targets)
     for one, other in zip(found.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, other)

@@ -176,8 +176,12 @@ def finite_gradient(
         part = rows(batch, kept, len(finite))
         return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
     named = zip(parameters.items(), found, strict=True)
-    total = {name: torch.zeros_like(one) if piece is None else piece for (name, one), piece in named}
+    total = {name: torch.zeros_like(one) if piece is None else _dense(piece) for (name, one), piece in named}
     return _scaled(total, len(losses), reduction, role)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 def _scaled(total: Point, samples: int, reduction: str, role: str) -> Point:
@@ -226,7 +230,7 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
 
 def real_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the products of entries, of real and imaginary parts by themselves, never sparse."""
-    left, right = (one.to_dense() if one.layout != torch.strided else one for one in (left, right))
+    left, right = _dense(left), _dense(right)
     if left.is_complex():
         left, right = (torch.view_as_real(one.resolve_conj()) for one in (left, right))
     return left * right
