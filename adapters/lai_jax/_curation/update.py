@@ -22,6 +22,7 @@ def weigh(
 ) -> jax.Array:
     """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
     seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
+    left_out = jnp.isnan(seen)
     more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
     if scored.parts is not None:
         if not takes(policy, "sizes"):
@@ -31,7 +32,7 @@ def weigh(
             )
             raise TypeError(msg)
         more["sizes"] = scored.sizes
-        seen = jnp.where(jnp.isnan(seen), jnp.nan, scored.parts)
+        seen = jnp.where(left_out, jnp.nan, scored.parts)
     weights = policy(seen, **more)
     shape, kind = jnp.shape(scores), getattr(weights, "dtype", None)
     if getattr(weights, "shape", None) != shape or kind is None or not jnp.issubdtype(kind, jnp.floating):
@@ -41,7 +42,7 @@ def weigh(
             "to be kept make weights, as keep / keep.sum() does"
         )
         raise TypeError(msg)
-    return jnp.where(jnp.isnan(scores), 0.0, weights)
+    return jnp.where(left_out, 0.0, weights)
 
 
 def sees_losses(policy: Callable[..., Any]) -> bool:
