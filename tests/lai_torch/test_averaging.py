@@ -182,6 +182,24 @@ def test_selective_steps_are_those_of_kept_rows(form, padded):
 
 
 @pytest.mark.parametrize("backward", ["kept", "selective"])
+def test_sequences_of_one_position(backward):
+    def loss(outputs, targets):
+        return per_sample(flat(outputs, targets), targets)
+
+    def first(n):
+        inputs, ids = batch(n)
+        return {name: one[:, :1] for name, one in inputs.items()}, ids[:, :1]
+
+    model, validation = Model(), first(4)
+    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
+    curator = curated(model, validation, loss, backward=backward, **options)
+    for _ in range(3):
+        training = first(6)
+        expected = scores_of(model, loss, validation, training)
+        torch.testing.assert_close(curator.step(*training).scores, expected)
+
+
+@pytest.mark.parametrize("backward", ["kept", "selective"])
 def test_a_first_batch_that_tells_nothing_does_not_mislead(backward):
     """Copies of one sample look alike however their positions are laid out."""
 

@@ -1,17 +1,14 @@
 """EKFAC, the studies' method, against kronfluence's, which draws labels where the study takes their mean."""
 
-import copy
-import logging
-
 import torch
-from kronfluence import Analyzer, FactorArguments, ScoreArguments, prepare_model
+from kronfluence import FactorArguments, ScoreArguments
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from experiments.methods.attribution import kronecker_values
 from tests.peers.cases import N_TRAIN, N_VAL, SAMPLE_LOSSES, case
-from tests.peers.test_kronfluence import SummedLoss
+from tests.peers.test_kronfluence import SummedLoss, analyzer_of
 
 REPEATED = 10_000
 """How often each sample is looked at, with a label drawn anew; kronfluence looks at 100,000 at most."""
@@ -31,15 +28,7 @@ class Sampled(SummedLoss):
 def kronfluences(one, folder, strategy):
     """`(n_train,)`: kronfluence's scores, of the summed validation gradient."""
     task = Sampled(None)
-    analyzer = Analyzer(
-        "peer",
-        prepare_model(copy.deepcopy(one.model), task),
-        task,
-        cpu=True,
-        log_level=logging.WARNING,
-        disable_tqdm=True,
-        output_dir=str(folder),
-    )
+    analyzer = analyzer_of(one, task, folder)
     torch.manual_seed(0)
     repeated = TensorDataset(*(each.repeat_interleave(REPEATED, 0) for each in one.training))
     kinds = dict.fromkeys(

@@ -39,10 +39,9 @@ class SummedLoss(Task):
         return self.layers
 
 
-def kernel(one: Case, folder: Path, *, last: bool = False) -> Tensor:
-    """`(n_val, n_train)`: kronfluence's influence over all layers it tracks, or the last one."""
-    task = SummedLoss([str(len(one.model) - 1)] if last else None)
-    analyzer = Analyzer(
+def analyzer_of(one: Case, task: Task, folder: Path) -> Analyzer:
+    """Return kronfluence's analyzer of a copy of the network."""
+    return Analyzer(
         "peer",
         prepare_model(copy.deepcopy(one.model), task),
         task,
@@ -51,6 +50,12 @@ def kernel(one: Case, folder: Path, *, last: bool = False) -> Tensor:
         disable_tqdm=True,
         output_dir=str(folder),
     )
+
+
+def kernel(one: Case, folder: Path, *, last: bool = False) -> Tensor:
+    """`(n_val, n_train)`: kronfluence's influence over all layers it tracks, or the last one."""
+    task = SummedLoss([str(len(one.model) - 1)] if last else None)
+    analyzer = analyzer_of(one, task, folder)
     batches = {"query_dataset": TensorDataset(*one.validation), "train_dataset": TensorDataset(*one.training)}
     factors = FactorArguments(strategy="identity")
     analyzer.fit_all_factors("none", batches["train_dataset"], factor_args=factors)

@@ -125,10 +125,14 @@ class Staying:
         self.places: frozenset[tuple[Any, ...]] = frozenset()
 
     def see(self, batch: Any) -> None:
-        """Learn from a batch, and keep whole in it what holds no rows."""
+        """Learn from a batch, and keep whole in it what holds no rows.
+
+        Inputs of which none holds a row of each sample tell nothing: they may not be those of the targets.
+        """
         samples = count(*batch)
         placed = list(_placed(batch))
-        self.places |= {place for place, one in placed if one.ndim and one.shape[0] != samples}
+        if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
+            self.places |= {place for place, one in placed if one.ndim and one.shape[0] != samples}
         for place, tensor in placed:
             if place in self.places:
                 _STAYING[tensor] = True

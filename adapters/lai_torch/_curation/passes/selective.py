@@ -227,7 +227,8 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     plain = all(one.target in RESHAPES for one in run.behind(last, run.outputs)) and not last.left
     if part is None or not plain or not output.is_contiguous():
         return None
-    if run.sample_axis(node, "output") != SampleAxis(0):
+    inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
+    if run.sample_axis(node, "output") != SampleAxis(0) or inputs.shape[:-1] != output.shape[:-1]:
         return None
     key = "averages", output.shape, output.dtype, len(valid), part.views
     if key not in run.pair.told:
