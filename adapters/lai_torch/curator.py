@@ -1,6 +1,5 @@
 """The training loop: score a batch, select, update."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,27 +22,18 @@ from lai_torch._curation.checks import (
     counted,
 )
 from lai_torch._curation.devices import naming_devices
-from lai_torch._curation.doubts import expected_count, is_pure
-from lai_torch._curation.outcome import gathered_groups, reported, weigh
-from lai_torch._curation.passes.base import Forward, Pass
-from lai_torch._curation.passes.choice import Passes
-from lai_torch._curation.processes.checks import (
-    check_alike,
-    check_call,
-    check_options,
-    check_spread,
-    settings,
-)
+from lai_torch._curation.doubts import granted
+from lai_torch._curation.outcome import gathered_groups, reported
+from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
-from lai_torch._curation.scorers.choice import scorer
-from lai_torch._curation.scorers.records import UnlikeError
-from lai_torch._curation.summary_cache import SummaryCache
+from lai_torch._curation.scoring import Scoring
+from lai_torch._curation.state import check_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, own_stream, paired
 from lai_torch._model.batch import Loss, count
-from lai_torch._model.preserve import alone, evaluating
+from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, Kept, with_defaults
 from lai_torch.options.policies import Policy, applies, wants
@@ -194,24 +184,21 @@ class Curator:
         options = {"estimator": estimator, "warmup": warmup, "refresh": refresh, "accumulate": accumulate}
         options |= {"max_norm": max_norm, "backward": backward, "balance": training.balance}
         options |= {"what the policy asks for": sorted(wants(policy))}
-        check_options(self._engine, options | settings(optimizer) | self._validation.told())
-        check_alike(self._engine, model, self._validation)
+        check_alike(self._engine, model, optimizer, self._validation, options)
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = estimator, warmup
         self.steps = self.skipped = self.dropped = 0
-        chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
         self._step = Step()
-        self._scorer = scorer(model, loss, optimizer, estimator, generator)
-        self._scorer.group, self._scorer.one_set = self._group, isinstance(self._validation.source, tuple)
-        self._summaries = SummaryCache(
-            *(model, self._validation, self._scorer, refresh, positions),
-            keeps_losses="validation_losses" in wants(policy),
+        self._scoring = Scoring(
+            *(self._engine, loss, optimizer, self._validation),
+            estimator=estimator,
+            policy=policy,
+            refresh=refresh,
+            backward=backward,
+            training=training,
         )
-        self._passes = Passes(model, loss, self._scorer, backward, chunk, training, self._engine)
-        self._chunk = chunk
-        self._doubts = self._scorer.doubts
-        self._updater = None
+        self._doubts, self._updater = self._scoring.scorer.doubts, None
         if optimizer is not None:
             self._updater = Updater(
                 optimizer, accumulate, max_norm, training.scaler, self._engine, self._doubts
@@ -258,18 +245,19 @@ class Curator:
             with self._group.agreed():
                 updater = checked_updater(self._updater)
                 batch, curated = paired(inputs, targets), self._curates()
-                check_trains(self.model, self._scorer.loss)
+                check_trains(self.model, self._scoring.scorer.loss)
                 samples = counted(batch, groups, ids)
             self._meet("step", curated)
             named = gathered_groups(self._group, groups)
 
             def attempt() -> tuple[Scored | None, Update, str]:
-                chosen = self._passes.choose(scored=curated)
-                forward, scored = self._score([batch], samples, chosen, steps=True, curated=curated)
+                chosen = self._scoring.passes.choose(scored=curated)
+                forward, scored = self._scoring.score([batch], samples, chosen, steps=True, curated=curated)
                 weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
 
-            together, expected = self._taken_for_granted(samples, curated=curated)
+            together, expected = granted(self.policy if curated else None, samples, self._validation)
+            together = together and not self._engine.spread  # each process would have to be taken back
             scored, update, name = self._doubts.settled(attempt, undo, later=together, expected=expected)
             report = self._report(scored, update, named, name)
             self._count(scored, report)
@@ -300,11 +288,7 @@ class Curator:
             with self._group.agreed():
                 batch = paired(inputs, targets)
                 samples = counted(batch, groups)
-            self._meet("score")
-            named = gathered_groups(self._group, groups)
-            scored = self._score([batch], samples, self._passes.kept, steps=False)[1]
-            weights = self._weigh(scored, [batch], samples, named)
-            report = self._untrained(scored, weights, named)
+            _, weights, report = self._weighed("score", [batch], samples, groups)
         return weights, report
 
     @alone
@@ -338,14 +322,9 @@ class Curator:
                 pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
-            self._meet("weigh", curated)
-            own = None if groups is None else torch.cat(list(groups))
             sizes = [count(*pair) for pair in pairs]
-            named = gathered_groups(self._group, own)
-            samples, kept = sum(sizes), self._passes.kept
-            scored = self._score(pairs, samples, kept, steps=True, curated=curated)[1]
-            weights = self._weigh(scored, pairs, samples, named)
-            report = self._untrained(scored, weights, named)
+            own = None if groups is None else torch.cat(list(groups))
+            scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
             self._count(scored, report)
         return list(weights.split(sizes)), report
 
@@ -384,10 +363,7 @@ class Curator:
             "skipped": self.skipped,
             "dropped": self.dropped,
             "estimator": self.estimator.name,
-            "share": self._passes.share,
-            "summary": self._summaries.state(),
-            "scorer": self._scorer.state(),
-            "generator": self._validation.generator.get_state(),
+            **self._scoring.state(),
         }
 
     @alone
@@ -399,30 +375,15 @@ class Curator:
         state
             That state, from a curator with the same options.
         """
-        expected = self.state_dict()
-        missing = sorted(expected.keys() - state.keys()) if isinstance(state, dict) else sorted(expected)
-        if missing:
-            msg = f"state: expected what state_dict of a curator returned, got one without {missing[0]!r}"
-            raise ValueError(msg)
-        if state["estimator"] != self.estimator.name:
-            msg = (
-                f"state: expected that of a curator with estimator {self.estimator.name!r}, got one of "
-                f"{state['estimator']!r}"
-            )
-            raise ValueError(msg)
+        check_state(state, self.state_dict())
         with self._undo():
             self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
-            self._passes.share = state["share"]
-            self._summaries.load_state(state["summary"])
-            self._scorer.load_state(state["scorer"])
-            self._validation.generator.set_state(state["generator"])
+            self._scoring.load_state(state)
 
     def _undo(self) -> Undo:
         """Return what puts back, where its block raises, all that a step changes."""
         updater, generator = self._updater, self._validation.generator
-        owners = [self, self._passes, self._summaries, self._validation, *self._scorer.owners()]
-        owners.append(self._summaries.staying)
-        trained = self.model, self._scorer.loss
+        trained, owners = (self.model, self._scoring.scorer.loss), [self, *self._scoring.owners()]
         if updater is None:
             return Undo(*trained, owners, generator)
         return Undo(*trained, [*owners, updater], generator, updater.optimizer, updater.scaler)
@@ -434,89 +395,37 @@ class Curator:
     def _meet(self, call: str, curated: bool = True) -> None:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
         waiting, rates = (0, []) if self._updater is None else (self._updater.batches, self._updater.rates())
-        counts = {"steps": self.steps, "the summary's age": self._summaries.served, "curated": int(curated)}
-        check_call(self._engine, call, counts | {"accumulated batches": waiting}, rates)
+        counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": waiting}
+        counts["the summary's age"] = self._scoring.summaries.served
+        check_call(self._engine, call, counts, rates)
 
-    def _score(
-        self, batches: list[Batch], samples: int, chosen: Pass, *, steps: bool, curated: bool = True
-    ) -> tuple[Forward, Any]:
-        """Run batches forward by a pass; score them together if they are curated."""
-        self._see(batches)
-        if not curated:
-            return self._passes.kept.forward(batches[0], None), None
-        with self._engine.gathered():
-            summary = self._summary(samples, steps=steps)
-            self._see(batches)  # the validation set may tell more
-            with self._group.agreed():
-                forwards = [chosen.forward(batch, summary) for batch in batches]
-            readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
-            try:
-                scored = self._scorer.score(readings, summary)
-            except UnlikeError:
-                self._summaries.forget()
-                return self._score(batches, samples, chosen, steps=steps)
-        if not self._engine.compared:
-            with evaluating(self.model):
-                self._engine.compare(self._scorer.losses_of(batches[0]), scored.losses)
-        return forwards[0], scored
-
-    def _see(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            self._summaries.staying.see(batch)
-
-    def _summary(self, samples: int, *, steps: bool) -> Any:
-        """Return what a batch is scored against, made no more samples at a time than it has."""
-        if self.estimator.facts.fits_weights:  # on as many samples as the whole batch has
-            samples = int(self._group.totals(samples)[0])
-        step = samples if steps else None
-        return self._summaries.get(min(samples, self._chunk or samples), step, again=self._doubts.again)
+    def _weighed(
+        self, call: str, batches: list[Batch], samples: int, groups: Tensor | None, *, curated: bool = True
+    ) -> tuple[Scored | None, Tensor, Report]:
+        """Score and weigh without an update; `score` alone does not count."""
+        self._meet(call, curated)
+        named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
+        scored = self._scoring.score(batches, samples, kept, steps=call == "weigh", curated=curated)[1]
+        weights = self._weigh(scored, batches, samples, named)
+        update = Update.untrained(weights, None if scored is None else scored.losses)
+        return scored, weights, self._report(scored, update, named, "kept")
 
     def _weigh(
-        self,
-        scored: Scored | None,
-        batches: list[Batch],
-        samples: int,
-        groups: Tensor | None,
+        self, scored: Scored | None, batches: list[Batch], samples: int, groups: Tensor | None
     ) -> Tensor:
-        """Turn all processes' scores into weights, and return this one's; in warm-up, all alike."""
-        if scored is None:
-            everyone = self._group.totals(samples)[0]
-            return torch.full((samples,), 1.0 / everyone, device=next(self.model.parameters()).device)
-        told = {"groups": groups, "step": self.steps, "validation_losses": self._summaries.losses}
-        asked, own = wants(self.policy), {}
-        if "losses" in asked:
-            own["losses"] = scored.losses
-        if "measured" in asked:
-            with self._group.agreed():
-                own["measured"] = torch.cat([self.policy.measure(*batch) for batch in batches])  # type: ignore[attr-defined]
-        return weigh(self._group, scored, self.policy, told, own, self._doubts)
-
-    def _untrained(self, scored: Scored | None, weights: Tensor, groups: Tensor | None) -> Report:
-        """Report on what was weighed, and not trained on."""
-        losses = torch.full_like(weights, torch.nan) if scored is None else scored.losses
-        kept = int((weights > 0).sum())
-        update = Update(weights, losses, kept, 0, used=True, updated=False)
-        return self._report(scored, update, groups, "kept")
-
-    def _taken_for_granted(self, samples: int, *, curated: bool) -> tuple[bool, int | None]:
-        """Say whether a step reads its questions together, and how many samples it will keep, if known."""
-        if self._group.size > 1 or self._engine.sharded:  # each process would have to be taken back
-            return False, None
-        if not curated:
-            return True, samples
-        together = is_pure(self.policy) and not self._validation.is_batch
-        return together, expected_count(self.policy, samples)
+        """Return the weights of this process's samples."""
+        return self._scoring.weigh(scored, batches, samples, self.policy, groups=groups, step=self.steps)
 
     def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
         """Say what became of a batch."""
-        told = {"step": self.steps, "backward": name, "age": 0 if scored is None else self._summaries.age}
+        age = 0 if scored is None else self._scoring.summaries.age
+        told = {"step": self.steps, "backward": name, "age": age}
         return reported(self._group, scored, update, groups, self._doubts, **told)
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""
         if scored is not None:
-            self._scorer.take(scored)
-            self._passes.observe(report.share)
+            self._scoring.take(scored, report.share)
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped

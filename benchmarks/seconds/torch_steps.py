@@ -84,7 +84,7 @@ def curated(work: Work, backward: str = "kept") -> tuple[Callable[[], Any], int]
         backward=backward,
     )
     curator.step(*work.batch)
-    return lambda: curator.step(*work.batch), bytes_in(curator._summaries._summary)
+    return lambda: curator.step(*work.batch), bytes_in(curator._scoring.summaries._summary)
 
 
 def bytes_in(tree: Any) -> int:

@@ -105,7 +105,7 @@ def test_a_curator_pays_two_forward_passes_a_step():
         curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator)
         reports.append([curator.score(*training)[1] for _ in range(2)][1])
         if estimator.method is not None:
-            curator._summaries.refresh = 10**9
+            curator._scoring.summaries.refresh = 10**9
             calls.clear()
             reports[0] = curator.score(*training)[1]
             assert calls == [False, False]

@@ -34,7 +34,7 @@ def curated(validation, group=False, **options):
 
 
 def held(curator):
-    (summary,) = curator._summaries._summary.parts
+    (summary,) = curator._scoring.summaries._summary.parts
     return summary
 
 

@@ -230,4 +230,4 @@ def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_checked
     )
     reports = [curator.step(inputs, targets) for _ in range(2)]
     assert [report.skipped for report in reports] == [True, False]
-    assert curator._passes.shared.proved
+    assert curator._scoring.passes.shared.proved

@@ -16,7 +16,8 @@ from torch import Tensor
 import lai_core as lai
 from lai_core.estimators.policies import top_count
 from lai_torch._curation.undo import Undo
-from lai_torch.options.policies import KeepAbove, Scheduled
+from lai_torch._curation.validation import Validation
+from lai_torch.options.policies import KeepAbove, Policy, Scheduled
 
 Result = TypeVar("Result")
 
@@ -131,17 +132,22 @@ def _all_finite(numbers: Sequence[Tensor]) -> Iterator[Tensor]:
         yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum() == 0.0
 
 
-def expected_count(policy: Any, samples: int) -> int | None:
+def granted(policy: Policy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
+    """Say whether a step reads its questions together, and how many samples it will keep, if known.
+
+    The policy is asked again where one fails. None: the step trains on everything.
+    """
+    if policy is None:
+        return True, samples
+    asked = policy.policy if isinstance(policy, Scheduled) else policy
+    made = asked.func if isinstance(asked, functools.partial) else asked
+    pure = isinstance(made, KeepAbove) or any(made is one for one in PURE)
+    return pure and not validation.is_batch, _expected_count(asked, samples)
+
+
+def _expected_count(policy: Policy, samples: int) -> int | None:
     """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
-    policy = policy.policy if isinstance(policy, Scheduled) else policy
-    fraction = policy.keywords.get("fraction") if isinstance(policy, functools.partial) else None
-    if fraction is None or policy.func is not lai.keep_top or policy.args:
+    if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
         return None
-    return top_count(fraction, samples)
-
-
-def is_pure(policy: Callable[..., Any]) -> bool:
-    """Whether a policy is known to depend on the scores alone."""
-    policy = policy.policy if isinstance(policy, Scheduled) else policy
-    made = policy.func if isinstance(policy, functools.partial) else policy
-    return isinstance(made, KeepAbove) or any(made is one for one in PURE)
+    fraction = policy.keywords.get("fraction")
+    return None if fraction is None else top_count(fraction, samples)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from lai_torch._curation.checks import checked_weights
 from lai_torch._curation.doubts import Doubts
-from lai_torch._curation.groups import dropped_shares
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
@@ -81,7 +80,7 @@ def reported(
         dropped=dropped,
         skipped=not update.used,
         updated=update.updated,
-        group_drops=None if groups is None else dropped_shares(weights, groups),
+        group_drops=None if groups is None else _dropped_shares(weights, groups),
         trained_losses=update.losses,
         total=loss,
         collectives=collectives,
@@ -89,3 +88,9 @@ def reported(
         **told,
         **found,
     )
+
+
+def _dropped_shares(weights: Tensor, groups: Tensor) -> dict[Any, float]:
+    """Return the share of each group that got no weight."""
+    groups = groups.to(weights.device)
+    return {group.item(): float((weights[groups == group] <= 0).double().mean()) for group in groups.unique()}

@@ -46,3 +46,17 @@ def unpacked(plain: Any) -> Any:
     if plain["kind"] == "dict":
         return {key: unpacked(part) for key, part in plain["parts"]}
     return KINDS[plain["kind"]](**{name: unpacked(value) for name, value in plain["fields"].items()})
+
+
+def check_state(state: Any, expected: dict[str, Any]) -> None:
+    """Raise unless a state is one of a curator such as that whose state is `expected`."""
+    missing = sorted(expected.keys() - state.keys()) if isinstance(state, dict) else sorted(expected)
+    if missing:
+        msg = f"state: expected what state_dict of a curator returned, got one without {missing[0]!r}"
+        raise ValueError(msg)
+    if state["estimator"] != expected["estimator"]:
+        msg = (
+            f"state: expected that of a curator with estimator {expected['estimator']!r}, got one of "
+            f"{state['estimator']!r}"
+        )
+        raise ValueError(msg)

@@ -47,6 +47,12 @@ class Update:
     updated: bool
     moved: float | None = None
 
+    @classmethod
+    def untrained(cls, weights: Tensor, losses: Tensor | None) -> "Update":
+        """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
+        losses = torch.full_like(weights, torch.nan) if losses is None else losses
+        return cls(weights, losses, int((weights > 0).sum()), 0, used=True, updated=False)
+
     @property
     def loss(self) -> float:
         """The weighted loss that was minimised here; NaN if there was none."""
@@ -115,7 +121,7 @@ class Updater:
     def _settled(self, *, ask: bool) -> bool | None:
         """Read what waits to be read, and whether the gradients' sums are finite if that is asked."""
         # scaled ones may be infinite yet fine, and those of several processes are still to be added up
-        asked = ask and self.scaler is None and self.engine.group.size == 1 and not self.engine.sharded
+        asked = ask and self.scaler is None and not self.engine.spread
         number = witness(self._gradients()) if asked else None
         if number is None:
             self.doubts.settle()

@@ -61,7 +61,7 @@ class Passes:
         self.model = model
         self.share: float | None = None
         self.kept: Pass
-        if engine is None or not (engine.group.size > 1 or engine.sharded):
+        if engine is None or not engine.spread:
             self.kept = KeptPass(model, loss, scorer, chunk, training)
         elif backward == "kept":
             self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)

@@ -40,7 +40,7 @@ def check_spread(
     if training.balance and backward != "kept":
         msg = f"backward: rows are shared out by the pass 'kept', got {backward!r}"
         raise ValueError(msg)
-    if facts.learning_rate and (engine.group.size > 1 or engine.sharded):
+    if facts.learning_rate and engine.spread:
         msg = (
             f"estimator: {name!r} needs the gradient of the whole batch before it scores, which is spread "
             "over processes; use 'exact'"
@@ -66,7 +66,15 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_options(engine: Engine, options: dict[str, Any]) -> None:
+def check_alike(
+    engine: Engine, model: nn.Module, optimizer: Any, validation: Validation, options: dict[str, Any]
+) -> None:
+    """Raise on every process unless what should be the same on each is."""
+    _check_options(engine, options | _settings(optimizer) | validation.told())
+    _check_values(engine, model, validation)
+
+
+def _check_options(engine: Engine, options: dict[str, Any]) -> None:
     """Raise on every process unless each was given the same options."""
     here = {name: ADDRESS.sub("", repr(value)) for name, value in options.items()}
     told = engine.group.objects(here)
@@ -80,8 +88,8 @@ def check_options(engine: Engine, options: dict[str, Any]) -> None:
                 raise ValueError(msg)
 
 
-def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
-    """Raise on every process unless what should be the same on each is."""
+def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> None:
+    """Raise on every process unless parameters and validation set are the same on each."""
     if not engine.group.telling:
         return
     parameters: list[Tensor] = [] if engine.sharded else list(model.parameters())
@@ -132,7 +140,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
         raise ValueError(msg)
 
 
-def settings(optimizer: Any) -> dict[str, Any]:
+def _settings(optimizer: Any) -> dict[str, Any]:
     """Return what an optimizer is told beside its parameters, by name."""
     groups = [] if optimizer is None else optimizer.param_groups
     told: dict[str, Any] = {"optimizer": f"{type(optimizer).__name__} of {len(groups)} groups"}

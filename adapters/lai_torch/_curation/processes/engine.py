@@ -47,6 +47,8 @@ class Engine:
         The processes.
     sharded
         Whether the parameters lie in parts on the processes.
+    spread
+        Whether several processes take part: their batches are one, or parameters lie in parts on them.
     compared
         Whether a batch has shown that the model with whole parameters is the one that trains, if its layers
         are parallel over features.
@@ -70,6 +72,7 @@ class Engine:
         self.compared = self.compared or not meshes
         features = () if self.compared else _features(meshes, shards=shards)
         self.group = group_of(wrapper, group, meshes, features, shards=shards)
+        self.spread = self.sharded or self.group.size > 1
         self.lockstep = self.group.size > 1 and (shards or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
         self.divides, self.proved = self.lockstep, not self.lockstep
