@@ -36,7 +36,7 @@ from lai_torch._model.batch import Loss, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, Kept, with_defaults
-from lai_torch.options.policies import Policy, applies, wants
+from lai_torch.options.asking import Policy, applies, wants
 from lai_torch.report import Report
 
 

@@ -12,7 +12,7 @@ import lai_core as lai
 from lai_core import _adapters
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scorers.traces import ValidationSide
+from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function
 from lai_torch._model.preserve import alone, preserved, undone

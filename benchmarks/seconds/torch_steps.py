@@ -21,7 +21,6 @@ from workloads.operations import Operations
 
 CACHED = 10**9
 PASSES = ("kept", "selective", "whole")
-STABLE = ("flops", "memory", "waits", "launches")
 ROUND = 0.05
 """Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
 

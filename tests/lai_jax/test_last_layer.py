@@ -10,7 +10,6 @@ from jax import lax
 import lai_core as lai
 
 N, WIDTH = 5, 6
-FIXED = jnp.asarray(np.random.default_rng(3).standard_normal((WIDTH, 3)))
 
 
 def classes(numbers):

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lai_jax._program.errors import UnexplainedError, couples, unknown
+from lai_jax._program.errors import UnexplainedError, unknown
 from lai_jax._program.program import Operation, Program, Use, Value, closed_of, needed
-from lai_jax._program.rules.axes import SCATTERS, common_axis, output_axis
-from lai_jax._program.rules.gathers import row_column, scatter_axes
+from lai_jax._program.rules.axes import copied_axis, output_axis
+from lai_jax._program.rules.gathers import row_column
 from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.rules.sums import Followed, entries_of, follow
 from lai_jax._program.rules.values import joined_columns, of_constant, unbatched
@@ -200,7 +200,7 @@ class Reader:
         if use is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
-                    samples = _copied_axis(eqn, position, values, self.reading.lenient)
+                    samples = copied_axis(eqn, position, values, self.reading.lenient)
                     copy = copies[position] = self.copied(eqn, f"input {position}", value, samples)
                     entries = entries_of(copy, value, size=self.reading.size(value))
                     shape, copy.parameter = copy.output.shape, position
@@ -278,29 +278,3 @@ class Reader:
             shape = tuple(eqn.outvars[0].aval.shape)
         use.output = jax.ShapeDtypeStruct(shape, value.dtype)
         return use
-
-
-def _copied_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
-    """Return where the samples will be in the copies of a value that meets batched ones."""
-    value = values[position]
-    if eqn.primitive.name in SCATTERS:
-        samples = scatter_axes(eqn, values)[position // 2]
-    else:
-        samples = common_axis(eqn, values)
-    rank = len(next(value.shape for value in values if value.batched))
-    if eqn.primitive.name == "dot_general":
-        _, batch = eqn.params["dimension_numbers"]
-        data = 0 if values[0].batched else 1
-        samples = samples.moved(batch[1 - data][tuple(batch[data]).index(samples.axis)])
-    elif value.shape == () and eqn.primitive.name in ELEMENTWISE:
-        return samples
-    elif len(value.shape) != rank and eqn.primitive.name not in SCATTERS:
-        raise unknown(eqn, "a parameter that meets samples in an array of another rank")
-    size = value.shape[samples.axis]
-    if lenient:
-        return samples
-    if size != 1 and samples.axis not in value.flat:
-        raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
-    if size == 1 and eqn.primitive.name not in ELEMENTWISE:
-        raise couples(eqn, "joins a parameter to the samples")
-    return samples

@@ -16,7 +16,7 @@ from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, check_count
-from lai_torch.options.policies import SEEN, wants
+from lai_torch.options.asking import SEEN, wants
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")

@@ -17,7 +17,8 @@ import lai_core as lai
 from lai_core.estimators.policies import top_count
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.validation import Validation
-from lai_torch.options.policies import KeepAbove, Policy, Scheduled
+from lai_torch.options.asking import Policy
+from lai_torch.options.policies import KeepAbove, Scheduled
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
-from lai_torch.options.policies import Policy, ask
+from lai_torch.options.asking import Policy, ask
 from lai_torch.report import Report
 
 

@@ -19,7 +19,7 @@ from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import Estimator, Kept
-from lai_torch.options.policies import Policy, wants
+from lai_torch.options.asking import Policy, wants
 
 
 class Scoring:

@@ -1,5 +1,6 @@
 """What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
 
+from lai_torch.options.asking import Policy
 from lai_torch.options.estimators import (
     LAI,
     LLI,
@@ -19,7 +20,6 @@ from lai_torch.options.policies import (
     KeepAbove,
     KeepBelowLoss,
     KeepReducible,
-    Policy,
     Scheduled,
     draw,
 )

@@ -1,13 +1,9 @@
-"""From scores to weights: policies with options, what else a policy may see, and when it is asked."""
+"""From scores to weights: policies with options."""
 
-import functools
-import inspect
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -15,51 +11,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._model.batch import call, check_losses, count
 from lai_torch._model.preserve import evaluating
-
-Policy = Callable[..., Tensor]
-"""From scores `(n,)`, positive helps, to weights `(n,)`; from `(parts, n)` and `sizes=` with `parts`."""
-
-SEEN = ("losses", "groups", "step", "validation_losses", "measured")
-"""What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
-
-
-def wants(policy: Policy) -> frozenset[str]:
-    """Return which of `SEEN` a policy asks for by its signature, or by an attribute of this name."""
-    declared = getattr(policy, "wants", None)
-    if declared is not None:
-        return frozenset(declared)
-    given = policy.keywords if isinstance(policy, functools.partial) else {}
-    return frozenset(name for name in SEEN if name in _arguments(policy) and name not in given)
-
-
-_ARGUMENTS: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
-
-
-def _arguments(policy: Policy) -> frozenset[str]:
-    """Return the names of a policy's arguments, read once: that takes as long as a small policy."""
-    try:
-        return _ARGUMENTS[policy]
-    except (KeyError, TypeError):  # not every callable can be a key
-        pass
-    try:
-        found = frozenset(inspect.signature(policy).parameters)
-    except ValueError:  # written in C
-        found = frozenset()
-    with suppress(TypeError):
-        _ARGUMENTS[policy] = found
-    return found
-
-
-def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
-    """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
-    asked = wants(policy) | ({"sizes"} & seen.keys())
-    return policy(scores, **{name: seen[name] for name in asked})
-
-
-def applies(policy: Policy, step: int) -> bool:
-    """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
-    applying = getattr(policy, "applies", None)
-    return True if applying is None else bool(applying(step))
+from lai_torch.options.asking import Policy, applies, ask, wants
 
 
 @dataclass(frozen=True)

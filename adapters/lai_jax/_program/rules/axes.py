@@ -9,7 +9,7 @@ from typing import Any
 
 from lai_jax._program.errors import couples, unknown
 from lai_jax._program.program import Value
-from lai_jax._program.rules.gathers import gather, scatter
+from lai_jax._program.rules.gathers import gather, scatter, scatter_axes
 from lai_jax._program.rules.primitives import ELEMENTWISE, names
 from lai_jax._program.sample_axis import SampleAxis
 
@@ -222,3 +222,29 @@ def output_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     if rule is None:
         raise unknown(eqn, f"no rule says where the samples are after {eqn.primitive.name!r}")
     return rule(eqn, values)
+
+
+def copied_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
+    """Return where the samples will be in the copies of a value that meets batched ones."""
+    value = values[position]
+    if eqn.primitive.name in SCATTERS:
+        samples = scatter_axes(eqn, values)[position // 2]
+    else:
+        samples = common_axis(eqn, values)
+    rank = len(next(value.shape for value in values if value.batched))
+    if eqn.primitive.name == "dot_general":
+        _, batch = eqn.params["dimension_numbers"]
+        data = 0 if values[0].batched else 1
+        samples = samples.moved(batch[1 - data][tuple(batch[data]).index(samples.axis)])
+    elif value.shape == () and eqn.primitive.name in ELEMENTWISE:
+        return samples
+    elif len(value.shape) != rank and eqn.primitive.name not in SCATTERS:
+        raise unknown(eqn, "a parameter that meets samples in an array of another rank")
+    size = value.shape[samples.axis]
+    if lenient:
+        return samples
+    if size != 1 and samples.axis not in value.flat:
+        raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
+    if size == 1 and eqn.primitive.name not in ELEMENTWISE:
+        raise couples(eqn, "joins a parameter to the samples")
+    return samples

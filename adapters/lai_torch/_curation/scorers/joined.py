@@ -9,24 +9,24 @@ from torch import Tensor
 import lai_core as lai
 from lai_core._adapters import are_cheaper, joined_summaries, width_of
 from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.scorers.sketch import Sketch
 
 
-def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device, memory_budget: int) -> Any:
+def joined(
+    side: ValidationSide | None,
+    group: Alone,
+    sketch: Sketch | None,
+    device: torch.device,
+    memory_budget: int,
+) -> ValidationSide | None:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
 
-    A process that has none, here None, takes the form of another's, with zeros in it, and its sketch.
+    A process that has none passes None here.
     """
     if not group.most(side is not None):
         return None
-    if group.most(side is None):
-        drawn = None if sketch is None else sketch.state()
-        offered = group.objects(None if side is None else (_blank(side, None), drawn))
-        if side is None:
-            form, drawn = next(one for one in offered if one is not None)
-            side = _blank(form, device)
-            if sketch is not None:
-                sketch.take_up(drawn)
+    side = _formed(side, group, sketch, device)
     (summary,) = side.parts
     if not group.alike(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
@@ -45,6 +45,22 @@ def joined(side: Any, group: Alone, sketch: Sketch | None, device: torch.device,
     return replace(side, parts=(whole,))
 
 
+def _formed(
+    side: ValidationSide | None, group: Alone, sketch: Sketch | None, device: torch.device
+) -> ValidationSide:
+    """Return a process's own side; where it has none, another's form with zeros, and take its sketch."""
+    offered: list[Any] = []
+    if group.most(side is None):
+        drawn = None if sketch is None else sketch.state()
+        offered = group.objects(None if side is None else (_blank(side, None), drawn))
+    if side is not None:
+        return side
+    form, drawn = next(one for one in offered if one is not None)
+    if sketch is not None:
+        sketch.take_up(drawn)
+    return _blank(form, device)
+
+
 def _all_factors(summary: lai.ValidationSummary, group: Alone) -> tuple[Tensor, ...] | None:
     """Return the factors of all processes; None on all of them where the sum is the smaller."""
     if group.most(not summary.factored):
@@ -56,7 +72,7 @@ def _all_factors(summary: lai.ValidationSummary, group: Alone) -> tuple[Tensor, 
     return tuple(group.gathered(part)[0] for part in factors)
 
 
-def others(total: Any, own: Any) -> Any:
+def others(total: ValidationSide, own: ValidationSide) -> Any:
     """Return what a sum holds of the other processes' samples."""
     (whole,), (part,) = total.parts, own.parts
     kept = 1 if part.factored else None  # of factors, the rows alone: they are multiplied with the rest
@@ -66,7 +82,7 @@ def others(total: Any, own: Any) -> Any:
     return joined_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
 
 
-def _blank(side: Any, device: torch.device | None) -> Any:
+def _blank(side: ValidationSide, device: torch.device | None) -> ValidationSide:
     """Return the form of a side, zeros on a device; without one, a single zero for each block."""
     (summary,) = side.parts
     first, *rest = summary.totals

@@ -1,7 +1,7 @@
 """Ghost, LAI and LLI in the loop, from traces."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,31 +24,13 @@ from lai_torch._curation.scorers.base import (
 from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
 from lai_torch._curation.scorers.records import Alike, UnlikeError
+from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
-
-
-@dataclass(frozen=True)
-class ValidationSide:
-    """What a batch is scored against: the scores are summed over the parts.
-
-    Attributes
-    ----------
-    parts
-        A summary of the validation set; or traces of its parts, where products do not sum up.
-    positions
-        How positions are read; None where it does not matter.
-    layer_weights
-        `(L,)`: what each layer's product is multiplied by; None: nothing.
-    """
-
-    parts: tuple[Any, ...]
-    positions: str | None = None
-    layer_weights: Tensor | None = None
 
 
 class TraceScorer(Scorer):
@@ -150,8 +132,7 @@ class TraceScorer(Scorer):
 
     def _joined(self, own: ValidationSide | None) -> ValidationSide | None:
         device = next(self.model.parameters()).device
-        side: ValidationSide | None = joined(own, self.group, self.sketch, device, self.memory_budget)
-        return side
+        return joined(own, self.group, self.sketch, device, self.memory_budget)
 
     def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -280,7 +261,7 @@ class TraceScorer(Scorer):
         """Return how many validation samples each part has; None where the set is not cut."""
         if self.cut is None or isinstance(summary, Itself):
             return None
-        return tuple(_samples(part) for part in summary.parts)
+        return summary.sizes
 
     def _positions_for(self, trace: Any) -> str | None:
         """Return how positions are read; None where that is no choice."""
@@ -309,8 +290,3 @@ class TraceScorer(Scorer):
         """Say what scoring by pairs of tokens costs, before it runs; None where it costs next to nothing."""
         width = None if self.sketch is None else self.sketch.width
         return self._cost(trace, batch, width) if positions == "tokens" else None
-
-
-def _samples(part: lai.ValidationSummary | lai.Trace) -> int:
-    """Return how many samples a summary was made of, or a trace has."""
-    return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())
