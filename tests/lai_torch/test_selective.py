@@ -133,6 +133,31 @@ def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
         curated(Broken()).step(inputs, targets)
 
 
+class Tempered(nn.Module):
+    """A loss with a parameter of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs, targets):
+        return LOSS(outputs * self.scale, targets)
+
+
+def test_a_loss_that_reads_parameters_itself_is_refused_by_name():
+    model, loss = nn.Linear(4, 3), Tempered()
+    batch = torch.randn(N, 4), torch.arange(N) % 3
+
+    def decayed(outputs, targets):
+        return LOSS(outputs, targets) + model.weight.square().sum()
+
+    for one, name in ((loss, "loss.scale"), (decayed, "weight")):
+        optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+        curator = lai_torch.Curator(model, one, optimizer, batch, backward="selective")
+        with pytest.raises(ValueError, match=f"by the model's outputs alone, this one reads '{name}' itself"):
+            curator.step(*batch)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -56,6 +56,22 @@ class Fixed(Body):
         return super().forward(inputs.view(N, -1))
 
 
+class Trimmed(Body):
+    """Cuts sequences to the longest of the batch."""
+
+    def forward(self, inputs):
+        longest = int(inputs[:, 0].round().clamp(2, 2).max())
+        positions = inputs[:, None].expand(-1, 3, -1)[:, :longest]
+        return self.head(torch.tanh(self.body(positions)).sum(1))
+
+
+class Uncompiled(Body):
+    """What the compiler fails on with an error of no class of its own."""
+
+    def forward(self, inputs):
+        return self.head(torch.no_grad()(self.body)(inputs))
+
+
 class Mean(Body):
     """A layer on the mean of the samples."""
 
@@ -164,6 +180,8 @@ def hooked():
         (Idle, r"of an eager trace, \['idle.weight', 'body.weight', 'head.weight'\], in the captured graph"),
         (Fixed, r"with a free batch size, this one does not \(it fixes the size of the batch\)"),
         (Mean, r"samples are coupled"),
+        (Trimmed, "sizes that go by the shapes of the batch, this model has one that goes by its values"),
+        (Uncompiled, r"one graph with a free batch size, this one does not \(expected a function"),
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),
         (lambda: Table(sparse=True), "dense gradients, that of 'table.weight' is not"),

@@ -49,7 +49,7 @@ class Captured:
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+        from torch._dynamo.exc import FailOnRecompileLimitHit
         from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
         aliases = _with_symbolic_batch(inputs, samples)
@@ -63,10 +63,12 @@ class Captured:
                 allow_unspec_int_on_nn_module=True, skip_nnmodule_hook_guards=False
             ):
                 return self._function(aliases)
-        except (TorchDynamoException, FailOnRecompileLimitHit, ConstraintViolationError) as error:
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # torch's compiler has no class of errors that holds all of its own
             with preserved(self.model), torch.no_grad():
                 call(self.model, inputs)  # an error of the model's own comes up here, as it is
-            why = str(error).splitlines()[0]
+            why = next(iter(str(error).splitlines()), type(error).__name__)
             if isinstance(error, FailOnRecompileLimitHit):
                 why = f"compiled {self.captures} times, each call changes what the graph depends on"
             if isinstance(error, ConstraintViolationError):

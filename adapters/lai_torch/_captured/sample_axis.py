@@ -89,6 +89,13 @@ class Sizes:
         if samples is not None:
             symbols = symbols | dict.fromkeys(self.batch, samples)
         found = number.node.expr.subs(symbols)
+        if found.free_symbols:
+            msg = (
+                "backward: 'selective' expects sizes that go by the shapes of the batch, this model has one "
+                "that goes by its values (a longest length that is read from a tensor, say); use "
+                "backward='kept'"
+            )
+            raise ValueError(msg)
         return float(found) if isinstance(number, torch.SymFloat) else int(found)
 
     def multiple(self, length: Any) -> int:

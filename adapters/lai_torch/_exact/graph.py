@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, reentrant
+from lai_torch._model.walk import named_parameters
 
 
 def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
@@ -56,12 +57,27 @@ def precision(losses: Tensor) -> float:
     return max(torch.finfo(kind).eps for kind in floats)
 
 
-def _nodes(losses: Tensor) -> Iterator[Any]:
-    """Yield the nodes of a graph, each once."""
+def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: Iterable[Tensor]) -> None:
+    """Raise if losses depend on something that trains by another way than the model's `outputs`."""
+    behind = {output.grad_fn for output in outputs}
+    leaves = [getattr(node, "variable", None) for node in _nodes(losses, behind)]
+    if all(leaf is None for leaf in leaves):
+        return
+    called = {id(parameter): repr(name) for name, parameter in named_parameters(model, loss).items()}
+    found = next(leaf for leaf in leaves if leaf is not None)
+    msg = (
+        "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
+        f"one reads {called.get(id(found)) or _called(loss, found)} itself; use backward='kept'"
+    )
+    raise ValueError(msg)
+
+
+def _nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
+    """Yield the nodes of a graph, each once, as far as those that all else is `behind`."""
     seen, ahead = set(), [losses.grad_fn]
     while ahead:
         node = ahead.pop()
-        if node is not None and node not in seen:
+        if node is not None and node not in seen and node not in behind:
             seen.add(node)
             yield node
             ahead += [following for following, _ in node.next_functions]

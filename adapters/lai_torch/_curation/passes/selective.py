@@ -21,6 +21,7 @@ from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
+from lai_torch._exact.graph import check_reads_outputs
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
@@ -89,6 +90,7 @@ class SelectivePass(Pass):
             outputs = self.captured(batch[0], samples)
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             found = [one for one in _leaves(outputs) if one.requires_grad]
+            check_reads_outputs(self.model, self.loss, losses, found)
             run = self.captured.read(found, self.last)
             with self.masks.asking(self.doubts.holds):
                 valid = self.masks(self.model, batch[0], samples)
