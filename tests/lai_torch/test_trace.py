@@ -280,6 +280,28 @@ def test_batchnorm_in_training_mode_is_refused_by_name(gradients):
     lai_torch.trace(model.eval(), LOSS, inputs, targets)
 
 
+class OneByOne(nn.Module):
+    """Normalises each sample over its own four positions, one sample a call."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm = nn.Linear(4, 8), nn.BatchNorm1d(2, track_running_stats=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, inputs):
+        maps = self.body(inputs).reshape(-1, 4, 2)
+        return self.head(torch.stack([self.norm(each) for each in maps]).flatten(1))
+
+
+def test_batchnorm_without_running_statistics_is_refused_where_samples_meet_and_scored_where_none_do():
+    inputs, targets = batch()
+    assert lai_torch.selfcheck(OneByOne().double(), LOSS, inputs, targets).relative_error < 1e-12
+    met = chain(nn.BatchNorm1d(7, track_running_stats=False))
+    for gradients in ("output", "all"):
+        with pytest.raises(ValueError, match=r"samples are coupled"):
+            lai_torch.trace(met, LOSS, inputs, targets, gradients=gradients)
+
+
 class Leaking(nn.Module):
     """Every sample takes a share of what another's hidden layer, or the mean one, has."""
 

@@ -175,12 +175,19 @@ def _attention(recorder: Recorder, func: Any, query: Any, *args: Any, **kwargs: 
 
 
 def _batch_norm(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Refuse statistics of the batch: they couple its samples. Those of a weight are of no sample."""
+    """Refuse statistics of the batch that a model keeps: they couple its samples.
+
+    Those of a weight are of no sample. What keeps none may be given one sample at a time, positions for rows:
+    whether samples meet there is proved as of any operation.
+    """
     names = ("input", "running_mean", "running_var", "weight", "bias", "training")
     if func is torch.batch_norm:
         names = ("input", "weight", "bias", "running_mean", "running_var", "training")
     given = dict(zip(names, args, strict=False)) | kwargs
-    if given.get("training", False) and recorder.is_batched(given.get("input")):
+    of_batch = given.get("training", False) and recorder.is_batched(given.get("input"))
+    if of_batch and given.get("running_mean") is None:
+        return NotImplemented
+    if of_batch:
         msg = (
             f"model: {_owner(recorder, given)} normalises with the statistics of the batch, so that one "
             "sample's loss depends on the others and no per-sample gradient exists; call model.eval() "
