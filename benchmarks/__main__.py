@@ -120,10 +120,13 @@ def compare(before: Path, after: Path) -> None:
 @click.option("--suite", "suites", multiple=True, type=click.Choice(list(SUITES)), help="Again for several.")
 @click.option("--sample", type=int, help="Run so many cases alone; every suite has its turn.")
 @click.option("--every", default=1, show_default=True, help="Run every n-th case.")
+@click.option("--case", "named", multiple=True, help="Run what is named so, as in 'nn.Linear*' or 'cdist#3'.")
 @click.option("--pin", is_flag=True, help="Write the counts that later runs may not fall below.")
-def compatibility(suites: tuple[str, ...], sample: int | None, every: int, pin: bool) -> None:
+def compatibility(
+    suites: tuple[str, ...], sample: int | None, every: int, named: tuple[str, ...], pin: bool
+) -> None:
     """Judge the adapters on suites that ship inside other packages, sample by sample."""
-    run_suites(list(suites or SUITES), sample=sample, every=every, write=pin)
+    run_suites(list(suites or SUITES), sample=sample, every=every, named=named, write=pin)
 
 
 @main.command(name="all")

@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from benchmarks.compatibility.judge_torch import judge
 from benchmarks.compatibility.oracle_torch import Case, default_dtype
-from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY, variants
+from benchmarks.compatibility.proportions import variants
+from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY
 from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
 
 TASKS = {
@@ -49,7 +50,7 @@ def _models() -> dict[str, tuple[type, type[nn.Module]]]:
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     return {
-        f"{task}/{each.__name__}": (kind, each)
+        f"{task}/{each.__name__}": (each.config_class or kind, each)
         for task, mapping in TASKS.items()
         for kind, model in getattr(auto, mapping).items()
         for each in (model if isinstance(model, tuple) else (model,))
@@ -103,10 +104,10 @@ def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dty
 def _batch(
     task: str, configuration: Any, model: nn.Module, n: int, dtype: torch.dtype, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], Tensor]:
-    if task != "image":
+    if task != "image" or model.main_input_name == "input_ids":
         return language_batch(model, n, generator)
-    side = getattr(configuration, "image_size", None)
-    side = side if isinstance(side, int) else IMAGE
+    side = getattr(configuration, "image_size", None) or IMAGE
+    side = side[0] if isinstance(side, list | tuple) else side
     inputs = {"pixel_values": torch.randn(n, 3, side, side, generator=generator, dtype=dtype)}
     return inputs, _targets(model, inputs, generator)
 

@@ -6,7 +6,8 @@ import random
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -20,23 +21,37 @@ SUITES = {
     "moduleinfo": "moduleinfo",
     "transformers": "architectures",
     "peft": "peft_methods",
+    "timm": "timm_models",
     "harnesses": "harnesses",
     "jax-libraries": "jax_libraries",
 }
-"""Each suite's file. `peft` needs the extra `compatibility`."""
+"""Each suite's file."""
+EXTRA = ("peft", "timm")
+"""Suites of packages that the extra `compatibility` installs."""
 JAX = ("harnesses", "jax-libraries")
 FORGET_AFTER = 20
 """Compiled JAX programs are dropped after so many cases, which share none."""
 Asked = tuple[str, str, Callable[[], Row]]
 
 
-def run_suites(suites: list[str], *, sample: int | None = None, every: int = 1, write: bool = False) -> None:
-    """Run suites whole, every n-th case, or so many cases; exit 1 where one is worse than pinned."""
-    if "peft" in suites and find_spec("peft") is None:
-        raise SystemExit("peft: not installed; run `make compatibility` or install 'lai-core[compatibility]'")
+def run_suites(
+    suites: list[str],
+    *,
+    sample: int | None = None,
+    every: int = 1,
+    named: Sequence[str] = (),
+    write: bool = False,
+) -> None:
+    """Run suites whole, every n-th case, so many, or those named; exit 1 where one is worse than pinned."""
+    for suite in EXTRA:
+        if suite in suites and find_spec(suite) is None:
+            hint = "run `make compatibility` or install 'lai-core[compatibility]'"
+            raise SystemExit(f"{suite}: not installed; {hint}")
     _prepare(suites)
     modules = [import_module(f"benchmarks.compatibility.{SUITES[suite]}") for suite in suites]
     asked = _whole(modules, every) if sample is None else itertools.islice(_mixed(modules), sample)
+    if named:
+        asked = named_cases(modules, named)
     rows: Rows = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what operations say of themselves on the way
@@ -44,7 +59,7 @@ def run_suites(suites: list[str], *, sample: int | None = None, every: int = 1, 
             rows.setdefault(suite, {})[case] = judge().json()
             if number % FORGET_AFTER == FORGET_AFTER - 1 and "jax" in sys.modules:
                 sys.modules["jax"].clear_caches()
-    found = counted(rows, every if sample is None else 0)
+    found = counted(rows, 0 if named or sample is not None else every)
     _print(found)
     if write:
         pin(found)
@@ -62,6 +77,7 @@ def _prepare(suites: list[str]) -> None:
 
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
+        import_module("benchmarks.compatibility.vision").fit_torchvision()
     if set(suites) & set(JAX):
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         import jax
@@ -73,6 +89,14 @@ def _whole(modules: list[Any], every: int) -> Iterator[Asked]:
     for module in modules:
         cases = (case for group in module.groups() for case in module.cases(group))
         yield from itertools.islice(cases, 0, None, every)
+
+
+def named_cases(modules: list[Any], patterns: Sequence[str]) -> Iterator[Asked]:
+    """Yield the cases of a name, with shell wildcards, or all those of a group of that name."""
+    for module, pattern in itertools.product(modules, patterns):
+        for group in filter(lambda group: fnmatchcase(group, pattern.split("#")[0]), module.groups()):
+            whole = "#" not in pattern
+            yield from (case for case in module.cases(group) if whole or fnmatchcase(case[1], pattern))
 
 
 def _mixed(modules: list[Any]) -> Iterator[Asked]:

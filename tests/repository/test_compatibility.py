@@ -3,7 +3,10 @@
 import json
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,9 +14,11 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks.compatibility import around, counts, judge_torch
+from benchmarks.compatibility import around, command, counts, judge_torch
 from benchmarks.compatibility.forms import LOOP, Form, Operation, as_it_is, form_of
 from benchmarks.compatibility.oracle_torch import Case, gradients_of
+from benchmarks.compatibility.proportions import in_proportion, variants
+from benchmarks.compatibility.shrink import VOCABULARY
 from benchmarks.compatibility.verdicts import Row
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +143,52 @@ def test_reasons_are_grouped_without_the_names_of_one_case():
     refusal = "ValueError: model: cannot explain 'own.0' (used by torch.cov); 'own.1' (used by torch.dist)"
     assert counts.grouped(refusal) == "no record of a parameter used by torch.cov"
     assert counts.grouped("ValueError: layer 'a.b': got shape (7, 16)") == "layer …: got shape …"
+
+
+@dataclass
+class Widths:
+    """A configuration whose sizes have to agree, under names that nobody knows."""
+
+    model_type: ClassVar = "widths"
+    outer: int = 768
+    heads: int = 12
+    of_a_head: int = 64
+    coordinates: tuple[int, ...] = (256, 512)
+    odd: int = 1407
+    num_hidden_layers: int = 24
+    each_layers: list[str] = field(default_factory=lambda: ["local", "global"] * 12)
+    byte_vocab: int = 500_002
+    chosen: int | None = None
+    derived: int | None = None
+
+    def __post_init__(self):
+        if self.outer != self.heads * self.of_a_head or self.outer != sum(self.coordinates):
+            raise ValueError("sizes that do not agree")
+        self.derived = self.outer // self.heads if self.derived is None else self.derived
+
+
+def test_a_configuration_divided_in_proportion_still_agrees_whatever_its_fields_are_called():
+    found = in_proportion(Widths, 16, 2, filled=False)
+    assert (found.outer, found.heads, found.of_a_head, found.coordinates) == (48, 12, 4, [16, 32])
+    assert (found.derived, found.odd, found.byte_vocab) == (4, 1407 // 16, VOCABULARY)
+    assert (found.num_hidden_layers, found.each_layers) == (2, ["local", "global"])
+    small = list(variants(Widths))
+    assert any(each.outer == 12 for each in small)
+    assert all(each.outer == each.heads * each.of_a_head for each in small if each.outer < 768)
+
+
+def test_cases_are_run_by_name():
+    module = SimpleNamespace(
+        groups=lambda: ["sin", "sinh", "cos"],
+        cases=lambda group: ((group, f"{group}#{number}", None) for number in range(2)),
+    )
+
+    def named(*patterns):
+        return [name for _, name, _ in command.named_cases([module], patterns)]
+
+    assert named("sin") == ["sin#0", "sin#1"]
+    assert named("sin*#1", "cos#0") == ["sin#1", "sinh#1", "cos#0"]
+    assert named("tan") == []
 
 
 def sampled(folder: Path, suites: list[str], cases: int) -> dict:
