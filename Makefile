@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Apart: BackPACK brings torchvision, which transformers imports where it finds it, fit for this torch or not.
+# Apart: BackPACK and timm bring torchvision, which transformers imports where it finds it, fit for this torch or not.
 PEERS := $(VENV)/peers
+SUITES := $(VENV)/suites
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -37,9 +38,10 @@ proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (20 minutes of CPU)
 	$(BIN)/python -m tests.mutation
 
-compatibility: $(READY) ## every suite that ships inside torch, transformers, peft and JAX's libraries (installs peft; some hours)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
-	$(BIN)/python -m benchmarks compatibility
+compatibility: ## every suite inside torch, transformers, peft, timm and JAX's libraries (installs them; some hours)
+	$(PYTHON) -m venv $(SUITES)
+	$(SUITES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
+	$(SUITES)/bin/python -m benchmarks compatibility
 
 peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, cleanlab (installs them)
 	$(PYTHON) -m venv $(PEERS)

@@ -272,3 +272,16 @@ def test_a_parameter_that_is_unfrozen_or_shared_later_meets_no_stale_proof():
     torch.testing.assert_close(scores(curator), scores(fresh()))
     model[2].weight = model[0].weight
     torch.testing.assert_close(scores(curator), scores(fresh()))
+
+
+def test_a_parameter_of_a_coarser_type_than_the_model_computes_in_is_known_to_its_own_roundings():
+    weights = torch.rand(4, generator=torch.Generator().manual_seed(3), dtype=torch.float32) + 0.1
+
+    def scaled(model, inputs):
+        return inputs @ torch.cov(model.columns, aweights=model.weights)
+
+    model = Head(scaled, 5, columns=randn(5, 4), weights=weights)
+    inputs = randn(N, 5)
+    found = lai_torch.selfcheck(model, LOSS, inputs, labels(N))
+    assert model.weights.dtype == torch.float32
+    assert found.relative_error < 1e-6

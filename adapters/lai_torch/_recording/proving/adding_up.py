@@ -52,11 +52,13 @@ def wrongly_recorded(
         whole[tuple(names)] += lengths[key]
     checked = [(list(names), length) for names, length in whole.items()]
     checked += [([name], 0.0) for name in none]
-    within = max(precision**0.5, 64 * precision)
     floor = precision * sum(plain.values())  # below lie roundings, such as attention's key bias has alone
     wrong: set[str] = set()
     for names, length in checked:
         expected = sum(plain[name] for name in names)
+        # a gradient has its parameter's type, which may be coarser than all that the model computes in
+        types = [precision, *(torch.finfo(recording.parameters[name].dtype).eps for name in names)]
+        within = max(max(types) ** 0.5, 64 * max(types))
         if not abs(length - expected) <= within * expected + floor:
             wrong.update(names)
     return frozenset(wrong) if sum(plain.values()) < float("inf") else frozenset()
