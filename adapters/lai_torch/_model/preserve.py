@@ -2,11 +2,11 @@
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from itertools import compress
-from operator import not_
+from itertools import chain, compress
+from operator import attrgetter, not_
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -21,6 +21,7 @@ ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
 
 Taken by functions (`alone`), not by generators, which an interruption may leave suspended."""
+_BACKWARD = tuple(map(attrgetter, ("_backward_hooks", "_backward_pre_hooks")))
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -148,3 +149,11 @@ def _without_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
                 module._backward_pre_hooks.clear()
         for module, hooks, pre_hooks in hooked:
             module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
+
+
+def gradient_hooks(modules: Iterable[nn.Module], parameters: Iterable[nn.Parameter] = ()) -> frozenset[int]:
+    """Return the numbers of the hooks on gradients of modules and parameters: no two ever had the same."""
+    held = [*modules]
+    tables: list[Any] = [*chain.from_iterable(map(table, held) for table in _BACKWARD)]
+    tables += (parameter._backward_hooks for parameter in parameters)
+    return frozenset(chain.from_iterable(filter(None, tables)))

@@ -4,6 +4,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
+from lai_torch._recording.proving.backward import check_gradients_apart
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
 from lai_torch._recording.proving.last_layer import last_layer
 from lai_torch._recording.proving.placing import Places, Unplaced
@@ -52,6 +54,9 @@ def _proved(task: Task, before: Known | None) -> Recording:
             wrong: frozenset[str] = frozenset()
             if task.every_layer:
                 wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
+            else:
+                asked = task.model, task.loss, task.batch
+                check_gradients_apart(asked, recording.parameters, precision)
         except Unplaced as found:
             skipped |= found.names
             continue
@@ -121,7 +126,17 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
         if before is not None and before.signatures == signatures:
             kinds |= before.calls
         precision = places.precision
-        proof = certain, skipped, task.trainable, several, behind, frozenset(past), kinds, precision
+        proof = (
+            certain,
+            skipped,
+            task.trainable,
+            several,
+            behind,
+            frozenset(past),
+            kinds,
+            precision,
+            task.hooks,
+        )
         known = Known(signatures, *proof)
         recording = recorded(task, recorder, values, final, sample_axes, found, known)
         return recording, precision
@@ -177,7 +192,7 @@ def _by_every_layer(
     ValueError
         If it finds other layers.
     """
-    every = Task(task.model, task.loss, task.batch, True, task.last, True, False, task.trainable, task.valid)
+    every = replace(task, every_layer=True, ghost_alone=True, gates=False)
     proof, _ = _attempted(every, skipped)
     layers = [
         (use.signature, proof.sample_axes[use], certain)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
-from lai_torch._model.preserve import eager, evaluating, preserved
+from lai_torch._model.preserve import eager, evaluating, gradient_hooks, preserved
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.untouched import WrittenError, learn
 from lai_torch._model.valid import Masks, Valid
@@ -69,7 +69,9 @@ def record(
         raise ValueError(msg)
     masks = valid if isinstance(valid, Masks) else Masks(valid)
     positions = masks(model, batch[0], count(*batch))
-    task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions)
+    # those on parameters see what is added up for them
+    hooks = gradient_hooks(modules_of(model, loss), names.values() if every_layer else ())
+    task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions, hooks)
     with _naming_what_stays(batch):
         return _recorded(task, known, shortcut, plans, masks, live=live, mixing=mixing)
 
@@ -85,7 +87,8 @@ def _recorded(
     mixing: bool,
 ) -> Recording:
     """Record by what is known where that holds, else in full."""
-    if known is not None and known.proved and known.trainable == task.trainable:
+    same = known is not None and (known.trainable, known.hooks) == (task.trainable, task.hooks)
+    if known is not None and known.proved and same:
         if not live:
             learn(task.model, task.loss, task.batch)
         try:

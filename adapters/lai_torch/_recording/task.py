@@ -33,10 +33,15 @@ class Task:
     gates: bool
     trainable: frozenset[str]
     valid: Positions
+    hooks: frozenset[int]
 
     @property
     def samples(self) -> int:
         return count(*self.batch)
+
+    def trained(self, recorder: Recorder) -> dict[str, nn.Parameter]:
+        """Return the parameters that train, by name."""
+        return {name: p for name, p in recorder.parameters.items() if name in self.trainable}
 
     def recorder(self, **options: Any) -> Recorder:
         """Return a recorder for the task."""
@@ -63,8 +68,7 @@ class Task:
 
 def received(task: Task, recorder: Recorder, values: Tensor) -> list[str]:
     """Send the losses' gradient to the uses; return the parameters that it reached themselves."""
-    trainable = {name: p for name, p in recorder.parameters.items() if name in task.trainable}
-    wanted = trainable if task.every_layer else {}
+    wanted = task.trained(recorder) if task.every_layer else {}
     found = receive(recorder, values.sum(), "gradient", also=list(wanted.values()))
     # what is left to backward passes has a record in every batch, also where no sample reaches it
     return [
@@ -101,7 +105,7 @@ def recorded(
         sample_axes,
         unexplained,
         values.detach(),
-        {name: p for name, p in recorder.parameters.items() if name in task.trainable},
+        task.trained(recorder),
         leftovers,
         task.every_layer,
         averaged,

@@ -35,6 +35,8 @@ class Known:
         The kinds of calls that were made, over all proofs of these uses.
     precision
         That of the coarsest type in which the model computes.
+    hooks
+        The hooks that there were on gradients. A state has none: one with hooks is proved anew.
     """
 
     signatures: tuple[tuple[str, str, int], ...]
@@ -46,6 +48,7 @@ class Known:
     past: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
     precision: float = 0.0
+    hooks: frozenset[int] = frozenset()
 
     def state(self) -> dict[str, Any]:
         """Return it as plain values."""

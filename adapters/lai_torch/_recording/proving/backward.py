@@ -1,0 +1,84 @@
+"""Gradients of some samples among others: what a backward pass mixes and a forward pass keeps apart.
+
+A custom function or a hook may centre gradients over the batch, an embedding may divide them by how often the
+batch has its ids. Losses tell nothing of that. So the gradient of the losses of one half is taken twice,
+beside the other half, whose losses have no weight, and beside copies of its own samples.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._model.batch import check_losses, count, rows
+from lai_torch._model.preserve import preserved
+from lai_torch._model.sample_axis import differ, magnitude
+from lai_torch._model.standing import splits, stands
+from lai_torch._model.untouched import losses_of
+from lai_torch._recording.proving.company import Asked, CoupledError, roundings
+
+
+def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], precision: float) -> None:
+    """Raise if a gradient of some samples' losses moves with the other samples of the batch.
+
+    Each sample stays in its place, so that it has the random numbers that it had. Nothing is told of a batch
+    in which no sample may stand twice.
+
+    Raises
+    ------
+    CoupledError
+        If one does.
+    """
+    model, loss, batch = asked
+    samples = count(*batch)
+    if samples < 2 or not parameters:
+        return
+    cut = splits(torch.ones(samples, dtype=torch.bool))[0]
+    losses, beside = _gradients(asked, cut, parameters)
+    for half, expected in zip(cut, beside, strict=True):
+        copies = rows(batch, stands(half), samples)
+        try:
+            others, (found,) = _gradients((model, loss, copies), [half], parameters)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # a batch that has to be as it is
+            return
+        if differ(others[half], losses[half], roundings(losses, precision)):
+            continue  # they draw other numbers, by values: nothing can be compared
+        within = max(roundings(one, precision) for one in expected.values())
+        for name, gradient in expected.items():
+            if magnitude(gradient - found[name]) > within:
+                msg = (
+                    f"model: what some samples give to the gradient of {name!r} moves with the other samples "
+                    "of the batch: they are coupled in the backward pass (by a hook, a custom function or "
+                    "scale_grad_by_freq), so that no sample has a gradient of its own; leave that out, or "
+                    "score what is coupled as one sample (a group, with one loss)"
+                )
+                raise CoupledError(msg)
+
+
+def _gradients(
+    asked: Asked, parts: Iterable[Tensor], parameters: Mapping[str, nn.Parameter]
+) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """Return the losses of a batch, and for each part of it, a mask, its gradient of each parameter."""
+    model, loss, batch = asked
+    # as training runs, with the hooks that may change a gradient
+    with preserved(model, loss, hooks=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = check_losses(losses_of(model, loss, batch), count(*batch))
+        found = []
+        for part in parts if values.requires_grad else ():
+            weights = part.to(values)
+            total = torch.where(weights > 0, values, 0.0).sum()
+            own = torch.autograd.grad(total, list(parameters.values()), retain_graph=True, allow_unused=True)
+            pairs = zip(parameters, own, strict=True)
+            found.append({name: _plain(gradient) for name, gradient in pairs})
+    return values.detach(), found
+
+
+def _plain(gradient: Tensor | None) -> Tensor:
+    """Return a gradient as a dense one; one entry of zero where there is none."""
+    if gradient is None:
+        return torch.zeros(())
+    return gradient.to_dense() if gradient.is_sparse else gradient
