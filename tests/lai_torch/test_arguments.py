@@ -56,6 +56,15 @@ def test_a_step_that_is_refused_changes_nothing(call, error, message):
     assert curator.state_dict()["summary"]["served"] == 0
 
 
+@pytest.mark.parametrize("count", [-1, 1.5, "3", None])
+def test_counters_of_a_state_are_numbers(count):
+    curator = curated(network(), data(9))
+    with pytest.raises(
+        ValueError, match=f"state: expected a whole number of 'steps', 0 or more, got {count!r}"
+    ):
+        curator.load_state_dict(curator.state_dict() | {"steps": count})
+
+
 class Closed(torch.optim.LBFGS):
     """Steps on a closure."""
 

@@ -167,9 +167,10 @@ def test_gradients_are_recorded_inside_no_grad_and_inference_mode():
     model, (inputs, targets) = chain(nn.ReLU()), batch()
     expected = lai_torch.trace(model, LOSS, inputs, targets).layers[-1].output_gradients
     for mode in (torch.no_grad(), torch.inference_mode()):
-        with mode:
-            found = lai_torch.trace(model, LOSS, inputs, targets).layers[-1].output_gradients
-        torch.testing.assert_close(found, expected)
+        for gradients in ("output", "all"):
+            with mode:
+                found = lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)
+            torch.testing.assert_close(found.layers[-1].output_gradients, expected)
 
 
 class TwoHeads(nn.Module):

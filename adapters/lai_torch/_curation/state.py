@@ -60,3 +60,7 @@ def check_state(state: Any, expected: dict[str, Any]) -> None:
             f"{state['estimator']!r}"
         )
         raise ValueError(msg)
+    for name in ("steps", "skipped", "dropped"):
+        if not isinstance(state[name], int) or state[name] < 0:
+            msg = f"state: expected a whole number of {name!r}, 0 or more, got {state[name]!r}"
+            raise ValueError(msg)

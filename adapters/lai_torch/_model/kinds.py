@@ -104,6 +104,16 @@ def kinds(calls: Iterable[tuple[Call, tuple[int, ...]]], names: Collection[str])
     return frozenset(f"{_name(func)} {axes} {arguments}" for func, axes, arguments in found)
 
 
+@functools.cache
+def written(func: Any) -> Any:
+    """Return the function that one writes in Python for an operator that an exported program calls."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return func
+    name = func.overloadpacket.__name__
+    owners = (owner for owner in (nn.functional, torch, Tensor) if hasattr(owner, name))
+    return next((getattr(owner, name) for owner in owners), func)
+
+
 _OPTIONS = (bool, int, str, type(None), torch.dtype, torch.device)
 _PLAIN = frozenset(_OPTIONS)
 

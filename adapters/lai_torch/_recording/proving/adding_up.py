@@ -32,10 +32,10 @@ def wrongly_recorded(
     ValueError
         If the model gives other losses when it is run again.
     """
-    weights = _weights(recording.losses)
     # as training runs, with the hooks that may change a gradient
     with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        weights = _weights(recording.losses)  # in here: under inference mode others could not be multiplied
         values = check_losses(losses_of(model, loss, batch), recording.samples)
         check_same(recording.losses, values.detach(), precision)
         parameters = list(recording.parameters.values())

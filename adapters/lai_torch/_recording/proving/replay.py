@@ -11,6 +11,7 @@ from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import mapped, tensors
+from lai_torch._model.kinds import written
 from lai_torch._recording.rules.elementwise import ADDING
 from lai_torch._recording.rules.layers import LAYERS
 from lai_torch._recording.watching.probes import Probe
@@ -105,7 +106,7 @@ class Replay(Recorder):
         involved = tensors((args, kwargs))
         met = [one for one in involved if self._meets(one)]
         if len(met) < len(involved) and any(map(self._depends, involved)):
-            self._compare(func, involved, met)
+            self._compare(written(func), involved, met)
             moved = {id(one): self._moving(one) for one in met}
             if moved and _in_place(func) and id(args[0]) in moved:
                 args[0].detach().copy_(moved.pop(id(args[0])))

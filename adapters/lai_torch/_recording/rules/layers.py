@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lai_torch._model.kinds import written
 from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
 from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
@@ -76,7 +77,8 @@ def _convolution(
     kernel = tuple(weight.shape[2:])
     inputs = input if recorder.every_layer else recorder.cut(input)
     options = (stride, padding, dilation, groups)
-    output = func(inputs, recorder.cut(weight), None if bias is None else recorder.cut(bias), *options)
+    offsets = None if bias is None else recorder.cut(bias)
+    output = written(func)(inputs, recorder.cut(weight), offsets, *options)
     output, probe = recorder.probe(output)
     geometry = {
         "kernel": kernel,
@@ -211,15 +213,20 @@ def _owner(recorder: Recorder, given: dict[str, Any]) -> str:
 
 _PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
 
+_ATEN = torch.ops.aten
+"""What exported programs call."""
+_CONVOLUTIONS = tuple(
+    one
+    for name in ("conv1d", "conv2d", "conv3d")
+    for one in (getattr(functional, name), getattr(_ATEN, name).default, getattr(_ATEN, name).padding)
+)
+
 LAYERS: dict[Any, Rule] = {
     **CONTRACTIONS,
-    functional.linear: _linear,
-    **dict.fromkeys(_PRODUCTS, _matmul),
-    torch.addmm: _addmm,
-    Tensor.addmm: _addmm,
-    functional.conv1d: _convolution,
-    functional.conv2d: _convolution,
-    functional.conv3d: _convolution,
+    **dict.fromkeys((functional.linear, _ATEN.linear.default), _linear),
+    **dict.fromkeys((*_PRODUCTS, _ATEN.matmul.default, _ATEN.mm.default), _matmul),
+    **dict.fromkeys((torch.addmm, Tensor.addmm, _ATEN.addmm.default), _addmm),
+    **dict.fromkeys(_CONVOLUTIONS, _convolution),
     functional.multi_head_attention_forward: _attention,
     functional.batch_norm: _batch_norm,
     torch.batch_norm: _batch_norm,

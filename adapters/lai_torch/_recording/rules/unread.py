@@ -67,9 +67,10 @@ def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
 def check_last(past: Mapping[str, str]) -> None:
     """Raise: the loss reads a product that LAI does not see, past the last layer that it does."""
     name, function = next(iter(past.items()))
+    inside = " (or pass a scripted module as it was before torch.jit)" if function == HIDDEN else ""
     msg = (
         f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "
         "and LLI read no such layer, and would take an earlier one for the last; use estimator 'ghost' or "
-        "'exact', or write the product as nn.Linear"
+        f"'exact', or write the product as nn.Linear{inside}"
     )
     raise ValueError(msg)

@@ -19,6 +19,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
+from lai_torch._model.kinds import written
 from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
@@ -259,8 +260,9 @@ class Recorder(TorchFunctionMode, Origins):
         results = tensors((out, args[:1]) if func is torch.Tensor.__setitem__ else out)
         if results and not self.replaying:
             self.calls.makes_tensors(place)
-        if self.follow(func, involved, results, understood=understood) and self.every_layer:
-            self.experts.follow_from(func, involved, results)
+        function = written(func)
+        if self.follow(function, involved, results, understood=understood) and self.every_layer:
+            self.experts.follow_from(function, involved, results)
         if len(self.uses) > uses:
             plain = len(inputs) == 1
             made = self._template(func, args, kwargs, out)
