@@ -209,7 +209,8 @@ def test_hooks_that_look_change_nothing_and_still_work_afterwards():
     model[0].weight.register_hook(lambda gradient: seen.append("parameter"))
     inputs = randn(N, 4)
     lai_torch.trace(model, LOSS, inputs, labels())
-    assert not seen
+    assert set(seen) == {"module"}  # in the passes that prove that it mixes no samples
+    seen.clear()
     lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
     assert sorted(seen) == ["module", "parameter"]  # in the plain pass that proves the trace
     seen.clear()

@@ -131,6 +131,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Set the user's hooks on parameters aside: they are for gradients of training."""
+    saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
+    for parameter, _ in saved:
+        parameter._backward_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        for parameter, hooks in saved:
+            parameter._backward_hooks = hooks
+
+
+@contextmanager
 def _without_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
     hooked = [

@@ -1,20 +1,19 @@
 """Record a batch and prove it: what does not hold is left to backward passes of its own."""
 
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.checkpoints import once
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
@@ -221,23 +220,10 @@ def _hidden(task: Task, recorder: Recorder) -> list[str]:
     }
     if not unseen:
         return []
-    with preserved(task.model, task.loss), _unhooked(unseen.values()):
+    with preserved(task.model, task.loss), unhooked(unseen.values()):
         total = check_losses(task.losses(), recorder.samples).sum()
         found = torch.autograd.grad(total, list(unseen.values()), allow_unused=True)
     return [name for name, gradient in zip(unseen, found, strict=True) if gradient is not None]
-
-
-@contextmanager
-def _unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """Set the user's hooks on parameters aside: they are for gradients of training."""
-    saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
-    for parameter, _ in saved:
-        parameter._backward_hooks = OrderedDict()
-    try:
-        yield
-    finally:
-        for parameter, hooks in saved:
-            parameter._backward_hooks = hooks
 
 
 @contextmanager

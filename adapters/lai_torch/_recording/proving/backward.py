@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import check_losses, count, rows
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import differ, magnitude
 from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
@@ -63,8 +63,12 @@ def _gradients(
 ) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """Return the losses of a batch, and for each part of it, a mask, its gradient of each parameter."""
     model, loss, batch = asked
-    # as training runs, with the hooks that may change a gradient
-    with preserved(model, loss, hooks=True), warnings.catch_warnings():
+    # with the hooks that may mix gradients: those on parameters see what is added up for them
+    with (
+        preserved(model, loss, hooks=True),
+        unhooked(parameters.values()),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         values = check_losses(losses_of(model, loss, batch), count(*batch))
         found = []
