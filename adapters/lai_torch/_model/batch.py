@@ -14,23 +14,27 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
-    """Call `model` on `inputs`: an array, a tuple (passed as `*`) or a mapping (passed as `**`).
+    """Call `model` on `inputs`: an array, a list, a tuple (passed as `*`) or a mapping (passed as `**`).
 
     Raises
     ------
     TypeError
-        If `inputs` is none of the three.
+        If `inputs` is none of these.
     """
-    if isinstance(inputs, Tensor):
+    if isinstance(inputs, Tensor) or (isinstance(inputs, list) and tensors(inputs)):
         return model(inputs)
     if isinstance(inputs, tuple):
         return model(*inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)
+    raise _no_inputs(inputs)
+
+
+def _no_inputs(inputs: Any) -> TypeError:
+    """Build the error of what no model is called with."""
     way_out = {"list": "; pass a tuple, for model(*inputs)", "ndarray": "; pass torch.as_tensor(inputs)"}
     kind = type(inputs).__name__
-    msg = f"inputs: expected a tensor, a tuple or a mapping, got {kind}{way_out.get(kind, '')}"
-    raise TypeError(msg)
+    return TypeError(f"inputs: expected a tensor, a tuple or a mapping, got {kind}{way_out.get(kind, '')}")
 
 
 def tensors(tree: Any) -> list[Tensor]:
@@ -83,15 +87,26 @@ def count(inputs: Any, targets: Any) -> int:
         for tensor in tensors(side):
             if tensor.is_nested:
                 raise _not_dense(name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask")
-    for tensor in (*tensors(targets), *tensors(inputs)):
-        if tensor.ndim:
-            if not tensor.shape[0]:
-                msg = f"inputs: expected at least one sample, got a tensor of shape {tuple(tensor.shape)}"
+    for side in (targets, inputs):
+        samples = _length(side)
+        if samples is not None:
+            if not samples:
+                shapes = [tuple(tensor.shape) for tensor in tensors(side) if tensor.ndim]
+                msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
                 raise ValueError(msg)
-            _check_rows(tensor.shape[0], targets=targets, inputs=inputs)
-            return tensor.shape[0]
+            _check_rows(samples, targets=targets, inputs=inputs)
+            if isinstance(inputs, list) and not is_listed(inputs, samples):
+                raise _no_inputs(inputs)
+            return samples
     msg = "inputs: expected a tensor with a batch axis among the inputs or the targets, got none"
     raise ValueError(msg)
+
+
+def _length(side: Any) -> int | None:
+    """Return how many samples inputs or targets hold; None where that cannot be seen."""
+    if isinstance(side, list) and _are_entries(side):
+        return len(side)
+    return next((tensor.shape[0] for tensor in tensors(side) if tensor.ndim), None)
 
 
 def _check_rows(samples: int, **sides: Any) -> None:
@@ -153,7 +168,8 @@ def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is.
 
-    So of arrays of numpy, and of lists without tensors: names, lengths, texts.
+    So of arrays of numpy, and of lists with an entry a sample: names, texts, mappings, tensors that differ
+    in length.
     """
     if is_listed(tree, samples):
         places = index.tolist() if isinstance(index, Tensor) else index
@@ -175,10 +191,24 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
 
 
 def is_listed(tree: Any, samples: int) -> bool:
-    """Whether something holds one entry a sample, and is no tensor and holds none."""
+    """Whether something holds one entry a sample, and is no tensor."""
     if isinstance(tree, list):
-        return len(tree) == samples and not tensors(tree)
+        alone = not any(holds_rows(one, samples) for one in tensors(tree))
+        return len(tree) == samples and (alone or _are_entries(tree))
     return hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,)
+
+
+def _are_entries(parts: list[Any]) -> bool:
+    """Whether a list has an entry a sample, whatever the size of its batch.
+
+    Mappings with tensors are entries, and tensors that differ in length alone, or have none; others may hold
+    rows, side by side.
+    """
+    if parts and all(isinstance(part, Mapping) for part in parts):
+        return bool(tensors(parts))
+    kinds = {(part.dtype, part.shape[1:]) if isinstance(part, Tensor) else None for part in parts}
+    lengths = {part.shape[:1] for part in parts} if len(kinds) == 1 and None not in kinds else set()
+    return len(lengths) > 1 or torch.Size() in lengths
 
 
 def listed(tree: Any, samples: int) -> bool:
