@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from lai_torch._captured.graphs import is_random
+from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, tensors
@@ -37,7 +37,7 @@ class Captured:
         from torch._dynamo.backends.common import aot_autograd
 
         self.model, self.captures = model, 0
-        self._split: tuple[fx.GraphModule, int] | None = None
+        self._split: tuple[fx.GraphModule, fx.GraphModule, int] | None = None
         self._last: tuple[Pair, dict[str, Any]] | None = None
         self._inputs: set[int] = set()
         self._batched: set[int] = set()
@@ -89,31 +89,53 @@ class Captured:
         return Run(pair, values, self._samples, self._batched, found, last)
 
     def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
-        """Split the joint graph and keep the backward half."""
+        """Split the joint graph and keep both halves; return halves that save nothing: that takes time."""
         from torch._functorch.partitioners import default_partition
 
         _save_what_is_random(joint.graph)
         forward, backward = default_partition(joint, inputs, **options)
-        self._split = backward, options["num_fwd_outputs"]
-        return forward, backward
+        returned = options["num_fwd_outputs"]
+        self._split = forward, backward, returned
+        return _without_saved(forward, returned), _of_tangents(backward)
 
     def _compiled(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
         """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
         if self._split is None:  # nothing requires a gradient
             return graph.forward
-        (backward, returned), self._split = self._split, None
+        forward, backward, returned = self._split
+        self._split = None
         self.captures += 1
-        pair = Pair(graph, backward, returned)
+        pair = Pair(forward, backward, returned)
 
         def run(arguments: Values) -> Any:
             given = list(arguments)
             arguments.clear()
             found, values = pair.run(given, named_parameters(self.model), self._inputs)
             self._last = pair, values
-            return found
+            return found[:returned]
 
         run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
         return run
+
+
+def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
+    """Return a forward graph that returns what goes to the caller alone."""
+    graph = fx.Graph()
+    found: Any = graph.graph_copy(forward.graph, {})
+    graph.output(tuple(found[:returned]))
+    return fx.GraphModule(forward, graph)
+
+
+def _of_tangents(backward: fx.GraphModule) -> fx.GraphModule:
+    """Return a backward graph of the gradients at the outputs alone: it is asked for and never run."""
+    graph = fx.Graph()
+    tangents = [
+        graph.node_copy(node)
+        for node in backward.graph.nodes
+        if node.op == "placeholder" and node.name.startswith("tangents")
+    ]
+    graph.output(tuple(None if one is None else tangents[0] for one in results(backward.graph)))
+    return fx.GraphModule(backward, graph)
 
 
 def _save_what_is_random(graph: fx.Graph) -> None:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from torch import Tensor, fx
-from torch.fx.graph import CodeGen
 
+from lai_torch._captured.code import Values, function_of
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
 from lai_torch._captured.sample_axis import SampleAxis, sized
 
-Values = list[Any]
 Found = TypeVar("Found")
 MOST = 256
 """How many things are kept that follow from the graphs and sizes."""
@@ -29,8 +28,8 @@ class Pair:
     ----------
     inputs, outputs
         The nodes that come into the forward, and those that go to the caller.
-    placeholders, entries, tangents
-        What comes into the backward: what the forward saved, and gradients of the outputs.
+    placeholders, tangents
+        What comes into the backward: what the forward saved, and at these places gradients of the outputs.
     parameters
         Parameter names by graph input.
     layers
@@ -52,8 +51,8 @@ class Pair:
         self.nodes = {node.name: node for node in forward.graph.nodes}
         self.inputs = _placeholders(forward)
         self.placeholders = _placeholders(backward)
-        self.entries = [node for node in self.placeholders if not node.name.startswith("tangents")]
-        self.tangents = [node for node in self.placeholders if node.name.startswith("tangents")]
+        names = [node.name for node in self.placeholders]
+        self.tangents = [place for place, name in enumerate(names) if name.startswith("tangents")]
         self._results = results(forward.graph)
         self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
         self.sized = sized(forward.graph)
@@ -62,9 +61,9 @@ class Pair:
         self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
         self.own: list[bool] | None = None
         self.told: dict[Any, Any] = {}
-        self.run_backward: Callable[[Values], Any] = _boxed(backward)
+        self.run_backward: Callable[[Values], Any] = function_of(backward)
         self._wanted: list[fx.Node] = []
-        self._module: fx.GraphModule | None = None
+        self._run_forward: Callable[[Values], Any] | None = None
         self._names: list[str | None] = []
 
     def once(self, find: Callable[..., Found], *given: Any) -> Found:
@@ -90,11 +89,11 @@ class Pair:
         """
         known = {value.data_ptr(): name for name, value in parameters.items() if value.numel()}
         names = [known.get(one.data_ptr()) if isinstance(one, Tensor) else None for one in given]
-        if self._module is None or names != self._names:  # a module may have got another one's parameter
+        if self._run_forward is None or names != self._names:  # a module may have got another one's parameter
             self._analyse(given, known, batched)
             self._names, self.own = names, None
             self.told.clear()
-        found, extra = self._module(*given)  # type: ignore[misc]  # made by the lines above
+        found, extra = self._run_forward([*given])  # type: ignore[misc]  # made by the lines above
         values = {node.name: value for node, value in zip(self.inputs, given, strict=True)}
         values |= {node.name: value for node, value in zip(self._wanted, extra, strict=True)}
         pairs = zip(self._results, found, strict=True)
@@ -117,26 +116,7 @@ class Pair:
             behind = tail(graph, [one], self.outputs)
             kept |= dict.fromkeys(_entering(behind))
         self._wanted = list(kept)
-        self._module = _widened(self.forward, self._wanted)
-
-
-class _Boxed(CodeGen):
-    """Writes functions of one list of arguments, which they empty first."""
-
-    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
-        """Write the head of the function."""
-        names = [one.split(":")[0].split("=")[0].strip() for one in free_vars if one != "self"]
-        taken = "".join(f"{name}, " for name in names)
-        return f"def {self._func_name}(self, boxed):\n    {taken}= boxed\n    boxed.clear()"
-
-
-def _boxed(module: fx.GraphModule) -> Callable[[Values], Any]:
-    """Return a graph as a function that is written once: an interpreter takes longer than small layers."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    graph.set_codegen(_Boxed())
-    forward: Callable[[Values], Any] = fx.GraphModule(module, graph).forward
-    return forward
+        self._run_forward = function_of(self.forward, self._wanted)
 
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
@@ -147,12 +127,3 @@ def _entering(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
     """Return the nodes outside that `nodes` read."""
     inside = set(nodes)
     return (before for node in nodes for before in node.all_input_nodes if before not in inside)
-
-
-def _widened(graph: fx.GraphModule, wanted: Sequence[fx.Node]) -> fx.GraphModule:
-    """Return the graph with the values of the nodes `wanted` beside what it returns."""
-    env: dict[fx.Node, fx.Node] = {}
-    widened = fx.Graph()
-    copied = widened.graph_copy(graph.graph, env)
-    widened.output((copied, tuple(env[node] for node in wanted)))
-    return fx.GraphModule(graph, widened)

@@ -1,6 +1,6 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -54,10 +54,10 @@ class Run:
         self.sizes = self._sizes(batched)
         named = sorted(self.sizes.symbols.items(), key=str)
         self._symbols = tuple(value for _, value in named), self.sizes.batch
-        others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
-        if others not in pair.sample_axes:
-            pair.sample_axes[others] = sample_axes(pair.forward.graph, self.sizes)
-        self._axes = pair.sample_axes[others]
+        self._others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
+        if self._others not in pair.sample_axes:
+            pair.sample_axes[self._others] = sample_axes(pair.forward.graph, self.sizes)
+        self._axes = pair.sample_axes[self._others]
         self.order, self.outputs = self._matched(found)
 
     def _sizes(self, batched: set[int]) -> Sizes:
@@ -124,45 +124,43 @@ class Run:
         freed as its rows are taken, so that this can be done once.
         """
         tangents = self._tangents(gradients, weights, rows)
-        values = {node.name: self.values[node.name] for node in self.pair.entries}
+        arguments: Values = [self.values.get(node.name) for node in self.pair.placeholders]
         if release:
             self.values = {}
-        sizes = self._fewer(rows.numel())
-        entries = {node: self._kept(node, values.pop(node.name), rows, sizes) for node in self.pair.entries}
-        entries |= dict(zip(self.pair.tangents, tangents, strict=True))
-        arguments: Values = [entries.pop(node) for node in self.pair.placeholders]
+        if rows.numel() < self.samples:
+            self._cut(arguments, rows)
+        for place, tangent in zip(self.pair.tangents, tangents, strict=True):
+            arguments[place] = tangent
         del tangents
         with torch.no_grad():
             found = self.pair.run_backward(arguments)  # frees what it has used
         return self._named(found)
 
-    def _fewer(self, count: int) -> Mapping[fx.Node, Any]:
-        """Return the saved numbers for so many samples, by node: worked out once for each count."""
+    def _cut(self, saved: Values, rows: Tensor) -> None:
+        """Make of what was saved for the backward graph that of the samples `rows`, which are in order."""
+        # A size is that of fewer samples, what is computed from sizes is made again for fewer; of all other
+        # tensors the rows are taken on each axis that holds samples (two in a matrix of samples by samples).
+        for place, number in self._fewer(rows.numel()):
+            saved[place] = number
+        for place, source, axes in self.pair.once(_batched, self._others):
+            if not axes:
+                saved[place] = resized(source, self.sizes, rows.numel())
+            for axis in axes:
+                saved[place] = axis.kept(saved[place], rows)
+
+    def _fewer(self, count: int) -> list[tuple[int, Any]]:
+        """Return the saved numbers for so many samples, by place: worked out once for each count."""
         key = self._symbols, count
         if key not in self.pair.told:
-            numbers = {
-                node: node.meta["val"] for node in self.pair.entries if self.sizes.varies(node.meta["val"])
-            }
-            found = {node: self.sizes.value(number, count) for node, number in numbers.items()}
+            numbers = [(place, node.meta["val"]) for place, node in enumerate(self.pair.placeholders)]
+            found = [
+                (place, self.sizes.value(number, count))
+                for place, number in numbers
+                if self.sizes.varies(number)
+            ]
             self.pair.keep(key, found)
-        fewer: Mapping[fx.Node, Any] = self.pair.told[key]
+        fewer: list[tuple[int, Any]] = self.pair.told[key]
         return fewer
-
-    def _kept(self, node: fx.Node, value: Any, rows: Tensor, sizes: Mapping[fx.Node, Any]) -> Any:
-        """Return what a saved value is for the samples `rows`, which are in order."""
-        # One of four: nothing is dropped; a size, which is that of fewer samples; something computed from
-        # sizes, made again for fewer; or a tensor, of which the rows are taken on each axis that holds
-        # samples (two in a matrix of samples by samples).
-        if rows.numel() == self.samples:
-            return value
-        if not isinstance(value, Tensor):
-            return sizes.get(node, value)
-        source = self.pair.nodes[node.name]
-        if source in self.pair.sized and self._axes[source]:
-            return resized(source, self.sizes, rows.numel())
-        for axis in self._axes[source]:
-            value = axis.kept(value, rows)
-        return value
 
     def _tangents(
         self, gradients: Sequence[Tensor | Rows | None], weights: Tensor, rows: Tensor
@@ -197,6 +195,17 @@ class Run:
                 seen.add(own.data_ptr())
                 result[name] = result[name] + own if name in result else own
         return result
+
+
+def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[SampleAxis]]]:
+    """Return what is saved of the samples: where, by which node, and where it holds them.
+
+    Of what is computed from sizes alone, nowhere.
+    """
+    axes = pair.sample_axes[others]
+    sources = [(place, pair.nodes.get(node.name)) for place, node in enumerate(pair.placeholders)]
+    saved = [(place, node) for place, node in sources if node is not None and axes.get(node)]
+    return [(place, node, () if node in pair.sized else axes[node]) for place, node in saved]
 
 
 def _ordered(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:

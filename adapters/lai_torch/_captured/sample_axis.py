@@ -37,7 +37,9 @@ class SampleAxis:
         if value.is_contiguous():
             if self.outer == self.inner == 1:
                 return value.index_select(self.axis, rows)
-            return self.split(value).index_select(self.axis + 1, rows).flatten(self.axis, self.axis + 2)
+            before, after = value.shape[: self.axis], value.shape[self.axis + 1 :]
+            taken = value.view(*before, self.outer, -1, self.inner, *after).index_select(self.axis + 1, rows)
+            return taken.view(*before, -1, *after)
         strides = value.stride()
         order = sorted(range(value.ndim), key=lambda one: -strides[one])
         axis = order.index(self.axis)
@@ -58,9 +60,11 @@ class SampleAxis:
         """
         if left:
             return SampleAxis(1 - self.axis, self.outer, self.inner).in_front(value.T)
+        if self.axis == 0 and self.outer == 1:  # they are in front
+            plain = value.ndim == 2 and self.inner == 1
+            return value if plain else value.reshape(len(value) // self.inner, -1, value.shape[-1])
         front = self.split(value).movedim(self.axis + 1, 0)
-        plain = value.ndim == 2 and self.outer == self.inner == 1
-        return front.reshape(front.shape[0], *[] if plain else [-1], value.shape[-1])
+        return front.reshape(front.shape[0], -1, value.shape[-1])
 
 
 class Sizes:
