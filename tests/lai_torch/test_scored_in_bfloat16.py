@@ -1,6 +1,7 @@
 """Scores of a forward pass in bfloat16 are those of a model that computes so by itself."""
 
 import copy
+import functools
 
 import lai_torch
 import pytest
@@ -8,7 +9,10 @@ import torch
 from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
 from torch import nn
 
+import lai_core as lai
+
 LOW = torch.bfloat16
+HALF = functools.partial(lai.keep_top, fraction=0.5)
 ESTIMATORS = [LAI, Ghost, LLI, PreconditionedLAI, CalibratedLAI]
 
 
@@ -82,7 +86,53 @@ def test_a_forward_function_of_the_users_own_is_put_back():
     assert vars(model)["forward"] is not own
 
 
-@pytest.mark.parametrize("backward", ["whole", "selective", "auto"])
+@pytest.mark.parametrize("kind", [LAI, LLI, PreconditionedLAI, CalibratedLAI])
+def test_a_selective_pass_scores_and_trains_in_it(kind):
+    """It scores as `kept` does in that type, and trains as that does in it: plain autograd under autocast."""
+    models = [network() for _ in range(3)]
+    selective = curator(models[0], kind(autocast=LOW), backward="selective", policy=HALF)
+    kept = curator(models[1], kind(autocast=LOW), backward=lai_torch.Kept(autocast=LOW), policy=HALF)
+    plain = torch.optim.SGD(models[2].parameters(), lr=0.1)
+    for seed in (2, 3, 4):
+        given = batch(12, seed)
+        report, other = selective.step(*given), kept.step(*given)
+        assert (report.backward, other.backward) == ("selective", "kept")
+        torch.testing.assert_close(report.scores, other.scores, rtol=1e-2, atol=1e-2)
+        plain.zero_grad()
+        with torch.autocast("cpu", LOW):
+            outputs = models[2](given[0]).float()
+        (nn.CrossEntropyLoss(reduction="none")(outputs, given[1]) * report.weights).sum().backward()
+        plain.step()
+        for found, expected in zip(models[0].parameters(), models[2].parameters(), strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
+            assert found.dtype is torch.float32
+
+
+def test_a_selective_pass_in_it_reads_averaged_gradients_as_kept_does():
+    """Tokens, and a loss that picks log-probabilities of what the last layer gave in bfloat16."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 512))
+    sides = [(torch.randint(50, (n, 32)), torch.randint(512, (n, 32))) for n in (8, 6)]
+
+    def loss(outputs, targets):
+        return (
+            nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+            .view(targets.shape)
+            .mean(1)
+        )
+
+    found = []
+    for backward in ("selective", "kept"):
+        own = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        estimator = LAI(autocast=LOW, positions="mean")
+        options = {"estimator": estimator, "backward": backward, "policy": HALF}
+        made = lai_torch.Curator(own, loss, optimizer, sides[1], **options)
+        found.append(made.step(*sides[0]).scores)
+    torch.testing.assert_close(*found, rtol=2e-2, atol=2e-2 * float(found[1].abs().max()))
+
+
+@pytest.mark.parametrize("backward", ["whole", "auto"])
 def test_a_pass_that_trains_on_what_it_scores_is_refused(backward):
     with pytest.raises(ValueError, match=f"autocast: '{backward}' trains on the pass that is scored"):
         curator(network(), LAI(autocast=LOW), backward=backward)

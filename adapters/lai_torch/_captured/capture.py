@@ -12,6 +12,7 @@ from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, tensors
+from lai_torch._model.precision import raised
 from lai_torch._model.preserve import preserved
 from lai_torch._model.walk import named_parameters
 
@@ -26,6 +27,8 @@ class Captured:
     ----------
     model
         The model.
+    autocast
+        The type in which it computes; None: its own. What it returns then has all digits.
 
     Attributes
     ----------
@@ -33,7 +36,7 @@ class Captured:
         How many times it was captured: once, and again where something else than the batch size varies.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:
         from torch._dynamo.backends.common import aot_autograd
 
         self.model, self.captures = model, 0
@@ -45,7 +48,7 @@ class Captured:
         backend = aot_autograd(
             fw_compiler=self._compiled, bw_compiler=_never_called, partition_fn=self._partition
         )
-        self._function = torch.compile(_caller(model), backend=backend, fullgraph=True)
+        self._function = torch.compile(_caller(model, autocast), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
@@ -149,11 +152,15 @@ def _save_what_is_random(graph: fx.Graph) -> None:
                 one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def _caller(model: nn.Module) -> Callable[[Any], Any]:
+def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], Any]:
     """Return the model's call as a function of its own: compilations are counted by code and its name."""
 
     def run(inputs: Any) -> Any:
-        return call(model, inputs)
+        if autocast is None:
+            return call(model, inputs)
+        with torch.autocast(next(model.parameters()).device.type, autocast):
+            outputs = call(model, inputs)
+        return raised(outputs, autocast)
 
     run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
     return run

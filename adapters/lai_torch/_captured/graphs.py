@@ -12,6 +12,8 @@ RESHAPES = {
     torch.ops.aten._unsafe_view.default,
     torch.ops.aten.reshape.default,
 }
+CAST = torch.ops.aten._to_copy.default
+"""What gives a tensor another type."""
 _TRANSPOSES = {torch.ops.aten.t.default, torch.ops.aten.permute.default, torch.ops.aten.transpose.int}
 
 
@@ -87,8 +89,8 @@ class _Graph:
         return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])
 
     def _is_parameter(self, node: fx.Node) -> bool:
-        """Whether a node is a parameter, or its transpose."""
-        while node.op == "call_function" and node.target in _TRANSPOSES:
+        """Whether a node is a parameter, its transpose, or it in another type."""
+        while node.op == "call_function" and node.target in {*_TRANSPOSES, CAST}:
             node = node.all_input_nodes[0]
         return node.name in self.parameters
 

@@ -28,8 +28,9 @@ class Pair:
     ----------
     inputs, outputs
         The nodes that come into the forward, and those that go to the caller.
-    placeholders, tangents
-        What comes into the backward: what the forward saved, and at these places gradients of the outputs.
+    placeholders, names, tangents
+        What comes into the backward, and its names: what the forward saved, and at these places gradients of
+        the outputs.
     parameters
         Parameter names by graph input.
     layers
@@ -51,8 +52,8 @@ class Pair:
         self.nodes = {node.name: node for node in forward.graph.nodes}
         self.inputs = _placeholders(forward)
         self.placeholders = _placeholders(backward)
-        names = [node.name for node in self.placeholders]
-        self.tangents = [place for place, name in enumerate(names) if name.startswith("tangents")]
+        self.names = [node.name for node in self.placeholders]
+        self.tangents = [place for place, name in enumerate(self.names) if name.startswith("tangents")]
         self._results = results(forward.graph)
         self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
         self.sized = sized(forward.graph)
@@ -62,9 +63,9 @@ class Pair:
         self.own: list[bool] | None = None
         self.told: dict[Any, Any] = {}
         self.run_backward: Callable[[Values], Any] = function_of(backward)
-        self._wanted: list[fx.Node] = []
         self._run_forward: Callable[[Values], Any] | None = None
         self._names: list[str | None] = []
+        self._valued: list[str] = []
 
     def once(self, find: Callable[..., Found], *given: Any) -> Found:
         """Return what a function finds of the graphs for what is given, found once for each."""
@@ -94,10 +95,7 @@ class Pair:
             self._names, self.own = names, None
             self.told.clear()
         found, extra = self._run_forward([*given])  # type: ignore[misc]  # made by the lines above
-        values = {node.name: value for node, value in zip(self.inputs, given, strict=True)}
-        values |= {node.name: value for node, value in zip(self._wanted, extra, strict=True)}
-        pairs = zip(self._results, found, strict=True)
-        return found, values | {node.name: value for node, value in pairs if isinstance(node, fx.Node)}
+        return found, dict(zip(self._valued, (*given, *extra, *found), strict=True))
 
     def _analyse(self, given: Values, known: Mapping[int, str], batched: set[int]) -> None:
         """Find the parameters among the inputs, the layers, and what is to be kept of a run."""
@@ -115,8 +113,8 @@ class Pair:
         for one in final:  # what is computed from it, should it be the last layer
             behind = tail(graph, [one], self.outputs)
             kept |= dict.fromkeys(_entering(behind))
-        self._wanted = list(kept)
-        self._run_forward = function_of(self.forward, self._wanted)
+        self._run_forward = function_of(self.forward, list(kept))
+        self._valued = [getattr(one, "name", "") for one in (*self.inputs, *kept, *self._results)]
 
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:

@@ -63,16 +63,11 @@ class Run:
     def _sizes(self, batched: set[int]) -> Sizes:
         """Read the values of the symbols off the inputs, and which of them are the number of samples."""
         symbols, batch = {}, set()
-        for node in self.pair.inputs:
-            value, symbolic = self.values[node.name], node.meta["val"]
-            if isinstance(symbolic, torch.SymInt):
-                symbols[symbolic.node.expr] = int(value)
-            elif isinstance(value, Tensor):
-                for axis, length in enumerate(symbolic.shape):
-                    if isinstance(length, torch.SymInt) and length.node.expr.is_Symbol:
-                        symbols[length.node.expr] = value.shape[axis]
-                        if axis == 0 and value.data_ptr() in batched:
-                            batch.add(length.node.expr)
+        for name, axis, symbol in self.pair.once(_symbolic):
+            value = self.values[name]
+            symbols[symbol] = int(value) if axis is None else value.shape[axis]
+            if axis == 0 and value.data_ptr() in batched:
+                batch.add(symbol)
         return Sizes(symbols, frozenset(batch))
 
     def _matched(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
@@ -124,7 +119,7 @@ class Run:
         freed as its rows are taken, so that this can be done once.
         """
         tangents = self._tangents(gradients, weights, rows)
-        arguments: Values = [self.values.get(node.name) for node in self.pair.placeholders]
+        arguments: Values = list(map(self.values.get, self.pair.names))
         if release:
             self.values = {}
         if rows.numel() < self.samples:
@@ -195,6 +190,20 @@ class Run:
                 seen.add(own.data_ptr())
                 result[name] = result[name] + own if name in result else own
         return result
+
+
+def _symbolic(pair: Pair) -> list[tuple[str, int | None, Any]]:
+    """Return which inputs tell the symbols' values: by name, on which axis, which symbol."""
+    found: list[tuple[str, int | None, Any]] = []
+    for node in pair.inputs:
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            found.append((node.name, None, value.node.expr))
+        elif isinstance(value, Tensor):
+            lengths: Any = enumerate(value.shape)  # numbers, some of them symbolic
+            symbolic = [(axis, one.node.expr) for axis, one in lengths if isinstance(one, torch.SymInt)]
+            found += [(node.name, axis, expression) for axis, expression in symbolic if expression.is_Symbol]
+    return found
 
 
 def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[SampleAxis]]]:

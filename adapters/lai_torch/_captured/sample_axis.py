@@ -62,7 +62,7 @@ class SampleAxis:
             return SampleAxis(1 - self.axis, self.outer, self.inner).in_front(value.T)
         if self.axis == 0 and self.outer == 1:  # they are in front
             plain = value.ndim == 2 and self.inner == 1
-            return value if plain else value.reshape(len(value) // self.inner, -1, value.shape[-1])
+            return value if plain else value.reshape(value.shape[0] // self.inner, -1, value.shape[-1])
         front = self.split(value).movedim(self.axis + 1, 0)
         return front.reshape(front.shape[0], -1, value.shape[-1])
 

@@ -55,10 +55,14 @@ class Lowered:
     def _forward(self, *inputs: Any, **named: Any) -> Any:
         with torch.autocast(next(self.model.parameters()).device.type, self.kind):
             outputs = self._own(*inputs, **named)
-        return tree_map(self._raised, outputs)
+        return raised(outputs, self.kind)
 
-    def _raised(self, leaf: Any) -> Any:
-        return leaf.float() if isinstance(leaf, Tensor) and leaf.dtype == self.kind else leaf
+
+def raised(outputs: Any, kind: torch.dtype | None) -> Any:
+    """Return what a model returned, tensors of a type of fewer digits in full precision."""
+    return tree_map(
+        lambda leaf: leaf.float() if isinstance(leaf, Tensor) and leaf.dtype == kind else leaf, outputs
+    )
 
 
 class OwnAutocast(TorchFunctionMode):

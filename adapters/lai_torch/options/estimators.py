@@ -125,7 +125,8 @@ class Ghost(_Chunked, _Summed, _Traced):
         `(parts, n)`, and their `sizes=`, as `lai_core.drop_harmful` is. 16 will do. None: it is not cut.
     autocast
         `torch.bfloat16`: the forward pass that is scored computes in it where autocast does, the validation
-        set's too; the loss, output gradients and products are in full precision. None: all is.
+        set's too; the loss, output gradients and products are in full precision. With
+        `backward="selective"` that pass is the one that trains, too. None: all is.
     """
 
     name = "ghost"

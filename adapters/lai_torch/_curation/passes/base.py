@@ -89,6 +89,7 @@ def check_precision(inputs: Any, name: str) -> None:
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             msg = (
                 f"backward: {name!r} scores the forward pass that it trains on, and scores of one under "
-                "autocast lose three digits; leave autocast, or use backward='kept', which scores with it off"
+                "autocast lose three digits; leave autocast, and use an estimator that asks for it, "
+                "lai_torch.LAI(autocast=torch.bfloat16), or backward='kept', which scores with it off"
             )
             raise ValueError(msg)

@@ -71,7 +71,10 @@ class Passes:
         self.by_share = backward == "auto"
         if isinstance(scorer, TraceScorer) and backward == "selective":
             last, masks = scorer.tracer.last, scorer.tracer.masks
-            self.shared = SelectivePass(model, loss, self.kept, last, masks, doubts=scorer.doubts)
+            kind = scorer.tracer.lowered.kind
+            self.shared = SelectivePass(
+                model, loss, self.kept, last, masks, doubts=scorer.doubts, autocast=kind
+            )
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
             self.shared = WholePass(model, scorer.tracer, self.kept, scorer.doubts)
 

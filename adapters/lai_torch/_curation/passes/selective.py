@@ -15,7 +15,7 @@ from torch.autograd.graph import get_gradient_edge
 
 import lai_core as lai
 from lai_torch._captured.capture import Captured
-from lai_torch._captured.graphs import RESHAPES, Layer, vjp_through
+from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.run import Rows, Run
 from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.doubts import Doubts
@@ -53,6 +53,8 @@ class SelectivePass(Pass):
         Find the positions that count.
     doubts
         What the step asks about values.
+    autocast
+        The type in which the model computes, scored and trained; None: its own.
 
     Attributes
     ----------
@@ -71,12 +73,13 @@ class SelectivePass(Pass):
         masks: Masks | None = None,
         *,
         doubts: Doubts,
+        autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
         self.masks = Masks(None) if masks is None else masks
         self.doubts = doubts
         self.proved = False
-        self.captured = Captured(model)
+        self.captured, self.precision = Captured(model, autocast), autocast
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch, and keep of it what the trace and the backward pass need."""
@@ -207,7 +210,7 @@ class SelectivePass(Pass):
             )
             raise ValueError(msg) from error
         if masked is not None and all(bool(torch.isfinite(one).all()) for one in masked.values()):
-            _check_equal(found, masked)
+            _check_equal(found, masked, self.precision)
             self.proved = True
         parameters = named_parameters(self.model)
         for name, gradient in found.items():
@@ -226,7 +229,7 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     (output,), (end,) = found, map(get_gradient_edge, found)
     part = averaging.picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
-    plain = all(one.target in RESHAPES for one in run.behind(last, run.outputs)) and not last.left
+    plain = all(one.target in {*RESHAPES, CAST} for one in run.behind(last, run.outputs)) and not last.left
     if part is None or not plain or not output.is_contiguous():
         return None
     inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
@@ -261,11 +264,13 @@ def _check_unmixed(function: str | None) -> None:
         raise ValueError(msg)
 
 
-def _check_equal(gradients: dict[str, Tensor], masked: dict[str, Tensor]) -> None:
+def _check_equal(
+    gradients: dict[str, Tensor], masked: dict[str, Tensor], precision: torch.dtype | None
+) -> None:
     """Raise unless the gradient from the kept rows is the masked one, to half the digits."""
     largest = max(float(expected.abs().max()) for expected in masked.values())
     for name, expected in masked.items():
-        tolerance = torch.finfo(expected.dtype).eps ** 0.5 * largest
+        tolerance = torch.finfo(precision or expected.dtype).eps ** 0.5 * largest
         if not bool((gradients[name] - expected).abs().max() <= tolerance):
             msg = (
                 f"backward: the selective gradient of {name!r} differs from the masked one: samples are "
