@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# A program of these tests runs once or twice: what takes time is compiling it, half of it for loops fused.
+# A program of these tests runs once or twice: what takes time is compiling it, half of it for loops fused,
+# a tenth for being cut into parts that threads compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The first example on a backend pays for its import and, on jax, for compilation: no deadlines.

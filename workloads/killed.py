@@ -1,10 +1,11 @@
 """Kill runs at random points by a signal that nothing can catch: `python -m workloads.killed JOB KILLS`.
 
 Started again after each kill, a run has to end as one that nobody touched. A point is a call of a function,
-python's
-or C's, counted from the start: no clock decides, so that a slow machine is killed at the same points.
+python's or C's, counted from the start: no clock decides, so that a slow machine is killed at the same
+points. What a job imports is there before: killed is the job itself.
 """
 
+import importlib
 import os
 import random
 import signal
@@ -88,11 +89,12 @@ def fine_tuned(folder: Path) -> Any:
     return torch.load(folder / "end.pt", weights_only=True).tolist()
 
 
-JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]] = {
-    "score_dataset": (score, table),
-    "curated run": (train, trained),
-    "CuratedTrainer": (fine_tune, fine_tuned),
+JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
+    "score_dataset": (score, table, ("pandas",)),
+    "curated run": (train, trained, ("torch._dynamo",)),
+    "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "workloads.trainers")),
 }
+"""A job, what it left behind, and what it imports as it goes."""
 
 
 class Counting:
@@ -133,7 +135,9 @@ def run(job: Callable[[Path], None], folder: Path, last: int, counts: Path) -> b
 def kill(name: str, kills: int, seed: int = 0) -> int:
     """Kill a job so many times; raise unless every run ends as it should, and return how many did."""
     torch.set_num_threads(1)  # no thread that a fork would leave behind
-    job, read = JOBS[name]
+    job, read, imported = JOBS[name]
+    for module in imported:
+        importlib.import_module(module)
     draws, ended = random.Random(seed), 0
     with TemporaryDirectory() as top:
         counts, folder = Path(top, "counts"), Path(top, "whole")

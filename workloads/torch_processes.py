@@ -1,5 +1,6 @@
 """Curated runs on several processes, and the same on one: who holds which rows must not matter."""
 
+import multiprocessing
 import os
 import time
 import traceback
@@ -13,10 +14,11 @@ from typing import Any
 import lai_torch
 import torch
 import torch.distributed as dist
-from torch import Tensor, multiprocessing, nn
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 import lai_core as lai
+from workloads.forks import FORKS
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 ENGINES = ("ddp", "fsdp2", "group")
@@ -270,29 +272,41 @@ def errors(parts: list[Run], expected: Run) -> dict[str, float]:
 def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
     """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
 
-    A process that has not ended in time is ended, and counts as hanging.
+    A process that has not ended in time is ended, and counts as hanging. All are forked from one that has
+    imported what they need.
     """
     with TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("spawn")
-        started = [
-            context.Process(target=_enter, args=(rank, processes, folder, work, arguments))
-            for rank in range(processes)
-        ]
-        for process in started:
-            process.start()
-        end = time.monotonic() + timeout
-        found: list[Any] = []
-        for rank, process in enumerate(started):
-            process.join(max(0.1, end - time.monotonic()))
-            path = Path(folder) / f"{rank}.pt"
-            if process.is_alive():
-                process.kill()
-                found.append("hangs")
-            elif path.exists():
-                found.append(torch.load(path, weights_only=False))
-            else:
-                found.append(f"ended with {process.exitcode}")
-        return found
+        parent = FORKS.Process(target=_fork, args=(processes, folder, work, arguments, timeout))
+        parent.start()
+        parent.join()
+        return [_left(Path(folder), rank, parent.exitcode) for rank in range(processes)]
+
+
+def _left(folder: Path, rank: int, code: int | None) -> Any:
+    """Return what a process left behind."""
+    ended, path = folder / f"{rank}.txt", folder / f"{rank}.pt"
+    if ended.exists():
+        return ended.read_text()
+    return torch.load(path, weights_only=False) if path.exists() else f"ended with {code}"
+
+
+def _fork(processes: int, folder: str, work: Callable[..., Any], arguments: Any, timeout: float) -> None:
+    """Start the processes and wait for them; write down of each that leaves nothing how it ended."""
+    context = multiprocessing.get_context("fork")
+    started = [
+        context.Process(target=_enter, args=(rank, processes, folder, work, arguments))
+        for rank in range(processes)
+    ]
+    for process in started:
+        process.start()
+    end = time.monotonic() + timeout
+    for rank, process in enumerate(started):
+        process.join(max(0.1, end - time.monotonic()))
+        hangs = process.is_alive()
+        if hangs:
+            process.kill()
+        if hangs or not Path(folder, f"{rank}.pt").exists():
+            Path(folder, f"{rank}.txt").write_text("hangs" if hangs else f"ended with {process.exitcode}")
 
 
 def _enter(rank: int, processes: int, folder: str, work: Callable[..., Any], arguments: Any) -> None:

@@ -42,7 +42,14 @@ def config(size: str) -> dict[str, Any]:
     if size == "paper":
         return published.config("glue")
     if size == "quick":
-        return {"seeds": [0, 1], "epochs": 2, "training": 128, "reading": 5, "settings": [MAIN]}
+        return {
+            "seeds": [0, 1],
+            "epochs": 2,
+            "training": 64,
+            "reading": 5,
+            "testing": 100,
+            "settings": [MAIN],
+        }
     held = [
         name
         for name, (_, options) in SETTINGS.items()
@@ -58,7 +65,7 @@ def units(config: dict[str, Any]) -> list[Unit]:
             name: (PAPERS, published.task(name)) for name in config["settings"]
         }
         return trainings.units(config["seeds"], own)
-    sizes = {key: config[key] for key in ("epochs", "training", "reading")}
+    sizes = {key: config[key] for key in ("epochs", "training", "reading", "testing") if key in config}
     return trainings.units(
         config["seeds"],
         {

@@ -81,7 +81,7 @@ def config(size: str) -> dict[str, Any]:
     if size == "paper":
         return published.config("images", "texts")
     if size == "quick":
-        return {"seeds": [0, 1], "epochs": {"digits": 6}, "settings": [MAIN]}
+        return {"seeds": [0, 1], "epochs": {"digits": 2}, "settings": [MAIN]}
     held = [name for name in SETTINGS if name != PEOPLE or archives.fetched("vaderSentiment")]
     return {"seeds": list(range(5)), "epochs": {"digits": 30, "reviews": 12}, "settings": held}
 

@@ -93,15 +93,23 @@ def hidden_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def fine_tuning(
-    seed: int, *, text: str, causal: bool, share: float, training: int, reading: int, epochs: int
+    seed: int,
+    *,
+    text: str,
+    causal: bool,
+    share: float,
+    training: int,
+    reading: int,
+    epochs: int,
+    testing: int = 1000,
 ) -> Task:
-    """Return so many training pieces, 100 clean ones to validate on and 1,000 to test on.
+    """Return so many training pieces, 100 clean ones to validate on, and those to test on.
 
     The network has been `reading` for so many steps before.
     """
     found, random = TEXTS[text](), np.random.default_rng((seed, 7))
     early = random.permutation(found.cut)[:training]
-    late = found.cut + random.permutation(len(found.labels) - found.cut)[:1100]
+    late = found.cut + random.permutation(len(found.labels) - found.cut)[: 100 + testing]
     parts = early, late[:100], late[100:]
     given = found.labels[early].copy()
     given[: round(share * len(given))] ^= 1  # the pieces are in random order

@@ -4,7 +4,6 @@ Each mutant is a copy of the project with one text replaced; the tests named bes
 copy, must fail, and on an unchanged copy pass.
 """
 
-import multiprocessing
 import os
 import shutil
 import sys
@@ -15,12 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+from workloads.forks import FORKS
+
 ROOT = Path(__file__).parents[2]
 CORE = "tests/core"
-
-# What takes long to import is imported once: every run of pytest is forked from a process that has it.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["array_api_strict", "beartype", "hypothesis", "jax", "numpy", "torch"])
 
 
 @dataclass(frozen=True)

@@ -215,5 +215,5 @@ def test_a_sample_of_the_jax_suites_finds_nothing_wrong(tmp_path):
 
 @pytest.mark.slow
 def test_a_longer_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
-    found = sampled(tmp_path, TORCH, 600)
-    assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 20
+    found = sampled(tmp_path, TORCH, 240)
+    assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 8
