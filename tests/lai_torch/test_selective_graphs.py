@@ -65,6 +65,17 @@ class Trimmed(Body):
         return self.head(torch.tanh(self.body(positions)).sum(1))
 
 
+class Spread(Body):
+    """A backward graph whose strides are not those that it was captured with."""
+
+    def forward(self, inputs):
+        steps = inputs[:, :, None] * torch.ones(6)
+        query, key = (
+            functional.elu(side) + 1 for side in (self.body(steps[..., :4]), self.body(steps[..., 2:]))
+        )
+        return self.head((query @ (key.mT @ steps[..., :5])).mean(1))
+
+
 class Uncompiled(Body):
     """What the compiler fails on with an error of no class of its own."""
 
@@ -181,6 +192,7 @@ def hooked():
         (Fixed, r"with a free batch size, this one does not \(it fixes the size of the batch\)"),
         (Mean, r"samples are coupled"),
         (Trimmed, "sizes that go by the shapes of the batch, this model has one that goes by its values"),
+        (Spread, "expects a backward pass that runs on the kept rows alone, this one does not"),
         (Uncompiled, r"one graph with a free batch size, this one does not \(expected a function"),
         (Views, "expects differentiable outputs that share no memory"),
         (hooked, "calls no hooks on gradients, parameter 'body.weight' has one"),

@@ -45,6 +45,20 @@ class Deep(nn.Module):
         return self.head(inputs)
 
 
+class Latents(nn.Module):
+    """Queries of its own, which one sample needs no copies of, look at each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.latents = nn.Parameter(torch.randn(1, 3, 4))
+        self.attention, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 3)
+        self.double()
+
+    def forward(self, inputs):
+        seen = torch.stack([inputs, inputs.flip(1)], 1)
+        return self.head(self.attention(self.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
+
+
 def drawn(seed, n):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
@@ -52,7 +66,7 @@ def drawn(seed, n):
 
 @pytest.mark.filterwarnings("ignore:refresh:")
 @pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
-@pytest.mark.parametrize("kind", [Routed, Deep])
+@pytest.mark.parametrize("kind", [Routed, Deep, Latents])
 def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.manual_seed(0)
     model, validation = kind(), drawn(99, 7)

@@ -195,15 +195,15 @@ class SelectivePass(Pass):
             return Gradient(weights, losses, kept=0)
         shares = weights / parts
         masked = None
-        if not self.proved:
-            everyone = torch.isfinite(losses).nonzero().squeeze(1)
-            if kept.numel() < everyone.numel():  # else both are the same computation
-                masked = run.vjp(gradients, shares, everyone)
         try:
+            if not self.proved:
+                everyone = torch.isfinite(losses).nonzero().squeeze(1)
+                if kept.numel() < everyone.numel():  # else both are the same computation
+                    masked = run.vjp(gradients, shares, everyone)
             found = run.vjp(gradients, shares, kept, release=True)
+        except torch.OutOfMemoryError:
+            raise
         except (IndexError, RuntimeError) as error:
-            if masked is None or isinstance(error, torch.OutOfMemoryError):
-                raise
             msg = (
                 "backward: 'selective' expects a backward pass that runs on the kept rows alone, this one "
                 f"does not ({str(error).splitlines()[0]}); use backward='kept'"

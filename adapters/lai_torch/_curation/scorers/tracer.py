@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+import lai_core as lai
 from lai_torch._model.batch import Loss
 from lai_torch._model.mixing import mixing
 from lai_torch._model.precision import Lowered
@@ -100,6 +101,8 @@ class Tracer:
             )
             check_explained(recording)
             trace = assemble(recording)
+            if self.every_layer:
+                trace = _of_ghost(trace)
             self._learn(recording, batch)
         if not self.every_layer:
             if self._last is None:
@@ -134,6 +137,12 @@ class Tracer:
         self._last = state["last"]
         self._known = None if state["known"] is None else Known.of_state(state["known"])
         self._tried, self.mixing = frozenset(state["tried"]), state["mixing"]
+
+
+def _of_ghost(trace: lai.Trace) -> lai.Trace:
+    """Return a trace without what LAI alone reads, the last layer aside: one sample may have less of it."""
+    *before, last = trace.layers
+    return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last])
 
 
 class GateTracer(Tracer):
