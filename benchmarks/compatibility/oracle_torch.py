@@ -1,4 +1,8 @@
-"""What torch itself says: one forward and one backward pass per sample, no code of this project."""
+"""What torch itself says: one forward and one backward pass per sample, no code of this project.
+
+A sample goes through a batch normalisation beside a copy of itself: of a batch of one, torch 2.13 returns a
+wrong gradient on a CPU where the gradient that comes in is expanded, as that of a mean over positions is.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -84,13 +88,15 @@ class Gradients:
 def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     """Return every sample's gradients by its own forward and backward pass."""
     trainable = {name: p for name, p in case.model.named_parameters() if p.requires_grad}
+    normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in case.model.modules())
+    copies = 2 if normalises else 1
     rows: list[list[Tensor]] = []
     readings: list[Reading] = []
     last: list[Tensor] = []
     for index in range(samples_of(batch[1])):
         with _read(case) as reading:
-            results = call(case.model, one(batch[0], index))
-        value = case.loss(results, one(batch[1], index)).sum()
+            results = call(case.model, one(batch[0], index, copies))
+        value = case.loss(results, one(batch[1], index, copies)).sum()
         if reading.output is not None and reading.output.shape[-1] != case.result(results).shape[-1]:
             reading.output = None
         if not value.requires_grad:
@@ -98,7 +104,7 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
         wanted = [*trainable.values()] + ([] if reading.output is None else [reading.output])
         found = torch.autograd.grad(value, wanted, allow_unused=True)
         whole = [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
-        rows.append([_reals(gradient).flatten() for gradient in whole[: len(trainable)]])
+        rows.append([_reals(gradient).flatten() / copies for gradient in whole[: len(trainable)]])
         readings.append(reading)
         last += [_mean(gradient) for gradient in whole[len(trainable) :]]
     named = dict(zip(trainable, map(torch.stack, zip(*rows, strict=True)), strict=True))
@@ -120,13 +126,13 @@ def call(model: nn.Module, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
 
 
-def one(tree: Any, index: int) -> Any:
-    """Return sample `index` of nested tensors as a batch of one."""
+def one(tree: Any, index: int, copies: int = 1) -> Any:
+    """Return sample `index` of nested tensors as a batch of one, or of so many copies of it."""
     if isinstance(tree, Tensor):
-        return tree[index : index + 1]
+        return tree[[index] * copies]
     if isinstance(tree, dict):
-        return {key: one(value, index) for key, value in tree.items()}
-    return tuple(one(value, index) for value in tree) if isinstance(tree, tuple) else tree
+        return {key: one(value, index, copies) for key, value in tree.items()}
+    return tuple(one(value, index, copies) for value in tree) if isinstance(tree, tuple) else tree
 
 
 def samples_of(tree: Any) -> int:

@@ -84,6 +84,26 @@ def test_the_oracle_reads_each_samples_gradient_and_the_layers():
     torch.testing.assert_close(found.last, beta)
 
 
+class Averaged(nn.Module):
+    """A batch normalisation whose positions are averaged, so that the gradient it receives is expanded."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, inputs):
+        return self.head(self.body(inputs).flatten(2).transpose(1, 2).mean(1))
+
+
+def test_the_oracle_is_right_behind_a_batch_normalisation_whose_output_is_averaged():
+    torch.manual_seed(0)
+    model, batch = Averaged().eval(), (torch.randn(4, 1, 6, 6), torch.randn(4, 2))
+    rows = gradients_of(Case(model, judge_torch.squares, batch, batch), batch)
+    judge_torch.squares(model(batch[0]), batch[1]).sum().backward()
+    torch.testing.assert_close(rows.of["body.0.bias"].sum(0), model.body[0].bias.grad)
+
+
 class Doubled(torch.autograd.Function):
     """The identity, whose backward pass says that it doubles."""
 
