@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from benchmarks.compatibility.oracle_torch import BOUND, Case, Gradients, call, gradients_of, one
+from benchmarks.compatibility.oracle_torch import (
+    BOUND,
+    Case,
+    Gradients,
+    call,
+    gradients_of,
+    one,
+    torch_gradient,
+)
 from benchmarks.compatibility.verdicts import (
     NEGLIGIBLE,
     Errors,
@@ -39,7 +47,11 @@ def _errors(case: Case, training: Gradients, validation: Gradients) -> Errors:
 
 
 def _check(case: Case, training: Gradients, validation: Gradients) -> None:
-    """Refuse what asks nothing: gradients that are zero, not finite, another at every call, or coupled."""
+    """Refuse what asks nothing: gradients that are zero, not finite, another at every call, or coupled.
+
+    So are those of operations whose gradient of a batch is not that of its samples, though its losses are
+    theirs: torch itself, which training follows, says two things there.
+    """
     loose = case.bound / BOUND
     whole = [side.matrix() for side in (training, validation)]
     part = [side.matrix(case.part) for side in (training, validation)]
@@ -57,6 +69,9 @@ def _check(case: Case, training: Gradients, validation: Gradients) -> None:
         rows = [case.loss(call(case.model, one(inputs, i)), one(targets, i)) for i in range(len(together))]
     if not torch.allclose(together, torch.cat(rows), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
+    plain, added = torch_gradient(case, case.training), whole[0].sum(0)
+    if not torch.allclose(plain, added, rtol=case.bound, atol=case.bound * float(added.abs().max())):
+        raise UnfitError("torch's gradient of the batch is not the sum of those of its samples")
 
 
 def _ghost(case: Case, training: Gradients, validation: Gradients) -> float:

@@ -119,6 +119,15 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     return Gradients(named, names, activations, torch.stack(last))
 
 
+def torch_gradient(case: Case, batch: tuple[Any, Any]) -> Tensor:
+    """Return the gradient of a whole batch's summed losses, `(size,)`, as a step of training takes it."""
+    trainable = [parameter for parameter in case.model.parameters() if parameter.requires_grad]
+    value = case.loss(call(case.model, batch[0]), batch[1]).sum()
+    found = torch.autograd.grad(value, trainable, allow_unused=True)
+    whole = (torch.zeros_like(t) if g is None else g for g, t in zip(found, trainable, strict=True))
+    return torch.cat([_reals(gradient).flatten() for gradient in whole])
+
+
 def call(model: nn.Module, inputs: Any) -> Any:
     """Call a model on a tensor, a tuple or a mapping."""
     if isinstance(inputs, dict):

@@ -128,6 +128,28 @@ def test_a_right_operation_is_exact_and_an_unfit_one_says_why():
     assert row.reason == "arguments without entries"
 
 
+class ByLength(torch.autograd.Function):
+    """The identity, whose backward pass divides by the number of rows."""
+
+    @staticmethod
+    def forward(context, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient / len(gradient)
+
+
+def test_an_operation_whose_gradient_of_a_batch_is_not_its_samples_asks_nothing():
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    batch = torch.randn(4, 3), torch.randn(4, 2)
+    loss = lambda outputs, targets: judge_torch.squares(ByLength.apply(outputs), targets)
+    row = judge_torch.judge(Case(net, loss, batch, batch))
+    assert (row.ghost, row.exact) == ("unfit", "unfit")
+    assert row.reason == "torch's gradient of the batch is not the sum of those of its samples"
+
+
 def test_an_answer_of_another_function_is_seen_to_be_wrong(monkeypatch):
     torch.manual_seed(0)
     scores = judge_torch.lai_torch.exact_scores
