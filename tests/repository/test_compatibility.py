@@ -144,7 +144,10 @@ def test_an_operation_whose_gradient_of_a_batch_is_not_its_samples_asks_nothing(
     torch.manual_seed(0)
     net = nn.Linear(3, 2)
     batch = torch.randn(4, 3), torch.randn(4, 2)
-    loss = lambda outputs, targets: judge_torch.squares(ByLength.apply(outputs), targets)
+
+    def loss(outputs, targets):
+        return judge_torch.squares(ByLength.apply(outputs), targets)
+
     row = judge_torch.judge(Case(net, loss, batch, batch))
     assert (row.ghost, row.exact) == ("unfit", "unfit")
     assert row.reason == "torch's gradient of the batch is not the sum of those of its samples"
