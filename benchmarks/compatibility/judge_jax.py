@@ -145,10 +145,15 @@ def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     def scored(params: Any, validation: Batch, training: Batch) -> Any:
         return lai_jax.exact_scores(case.apply, params, case.loss, validation, training)
 
-    scores = by_numpy(scored, case.params, case.validation, case.training)
     exact = _matrix(training) @ _matrix(validation).sum(0)
     part = _sizes(training, case.about) * _sizes(validation, case.about).sum()
-    return _error(scores, exact, part, case.bound)
+    error = _error(by_numpy(scored, case.params, case.validation, case.training), exact, part, case.bound)
+    if error <= case.bound:
+        return error
+    # of what is traced no identity can be checked: only outside of jit do the scores promise to be right
+    # where an operation's reverse mode is not its derivative
+    scores = scored(case.params, case.validation, case.training)
+    return _error(np.asarray(scores), exact, part, case.bound)
 
 
 def _lai(case: Case) -> float:
