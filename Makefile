@@ -43,7 +43,7 @@ compatibility: ## every suite inside torch, transformers, peft, timm and JAX's l
 	$(SUITES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(SUITES)/bin/python -m benchmarks compatibility
 
-peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, cleanlab (installs them)
+peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm, cleanlab (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers

@@ -61,7 +61,7 @@ def curator(work: Work, estimator: Any) -> Way:
     )
     for one in (cached, fresh) * 3:
         one.score(*work.batch)
-    held = bytes_in(cached._summaries._summary)
+    held = bytes_in(cached._scoring.summaries._summary)
     exact = not isinstance(estimator, lai_torch.LAI)
     return Way(lambda: _scores(fresh, work), lambda: _scores(cached, work), held, exact)
 
@@ -193,6 +193,42 @@ def backpack(work: Work) -> Way | None:
     return _of(lambda: _direction(work), score)
 
 
+def dattri_llm(work: Work) -> Way | None:
+    """Score by dattri-llm's factors of each sample's gradient; None where it is not installed.
+
+    A weight that two modules share is two weights to it, and what has no axis for the samples (GPT's
+    positions) is each sample's own: how far its scores are off is told, and not judged.
+    """
+    if find_spec("dattri_llm") is None:
+        return None
+    from dattri_llm import HookManager, HookManagerCallback
+
+    class Kept(HookManagerCallback):
+        """Holds the gradients of the backward pass that ran last."""
+
+        def on_step_end(self, record: Any) -> None:
+            """Take a batch's gradients."""
+            self.gradient = record.gradient
+
+    kept = Kept()
+    own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other way's calls down
+    manager = HookManager(own.model, callbacks=[kept])
+
+    def gradient(side: Any) -> Any:
+        with manager.collect(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Full backward hook is firing|.*broadcast")
+            own.losses(*side).sum().backward()
+        own.model.zero_grad(set_to_none=True)
+        return kept.gradient
+
+    def score(validation: Any) -> Tensor:
+        found: Tensor = gradient(own.batch).similarity(validation, reduce="all").sum(1)
+        return found
+
+    held = gradient(own.validation)
+    return Way(lambda: score(gradient(own.validation)), lambda: score(held), held.nbytes, exact=None)
+
+
 WAYS: dict[str, Callable[[Work], Way | None]] = {
     "LAI": lambda work: curator(work, lai_torch.LAI(positions=work.positions)),
     "Ghost": lambda work: curator(work, "ghost"),
@@ -202,6 +238,7 @@ WAYS: dict[str, Callable[[Work], Way | None]] = {
     "vmap of grad": vectorised,
     "opacus": opacus,
     "BackPACK": backpack,
+    "dattri-llm": dattri_llm,
     "double backward": twice,
     "difference by hand": difference,
     "loop": loop,

@@ -13,7 +13,7 @@ from benchmarks import cost_torch
 from benchmarks.cost_models import Work
 
 ROOT = Path(__file__).parents[2]
-PEERS = {"backpack", "captum", "cleanlab", "dattri", "kronfluence", "opacus"}
+PEERS = {"backpack", "captum", "cleanlab", "dattri", "dattri_llm", "kronfluence", "opacus"}
 
 
 @pytest.fixture
