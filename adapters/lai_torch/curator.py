@@ -1,7 +1,7 @@
 """The training loop: score a batch, select, update."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -209,6 +209,14 @@ class Curator:
         """Name the estimator, what it scores against, and how far training is."""
         source = self.validation if isinstance(self.validation, str) else type(self.validation).__name__
         return f"Curator({self.estimator}, validation={source}, steps={self.steps}, skipped={self.skipped})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies: a curator belongs to the model and the optimizer that it was made with."""
+        msg = (
+            "curator: expected no copy of one, by copy or pickle; make one for the copied model, and hand "
+            "over state_dict() by load_state_dict()"
+        )
+        raise TypeError(msg)
 
     @alone
     @naming_devices

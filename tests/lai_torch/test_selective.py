@@ -2,6 +2,8 @@
 
 import copy
 import functools
+import gc
+import weakref
 
 import lai_torch
 import pytest
@@ -131,6 +133,16 @@ def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
 
     with pytest.raises(ValueError, match=r"expects a model that compiles in one graph"):
         curated(Broken()).step(inputs, targets)
+
+
+def test_a_curator_that_is_gone_keeps_no_model():
+    model, batch = nn.Linear(4, 3), (torch.randn(N, 4), torch.arange(N) % 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    lai_torch.Curator(model, LOSS, optimizer, batch, backward="selective").step(*batch)
+    kept = weakref.ref(model)
+    del model, optimizer
+    gc.collect()
+    assert kept() is None
 
 
 class Tempered(nn.Module):

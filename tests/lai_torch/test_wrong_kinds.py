@@ -1,5 +1,7 @@
 """What a user is likely to hand over by mistake is named, with the way out, before anything changes."""
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -140,6 +142,12 @@ def test_a_validation_set_without_numbers_is_named():
     inputs, targets = data(4)
     with pytest.raises(ValueError, match="validation: expected tensors that hold numbers"):
         curated(network(), (inputs.to("meta"), targets)).score(inputs, targets)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_curator_is_not_copied(copied):
+    with pytest.raises(TypeError, match=r"curator: expected no copy of one, .* hand over state_dict\(\)"):
+        copied(curated(network(), data(5)))
 
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])

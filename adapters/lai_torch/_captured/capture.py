@@ -1,7 +1,9 @@
 """A model captured as a forward and a backward graph with a free batch size."""
 
+import functools
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,9 +47,9 @@ class Captured:
         self._inputs: set[int] = set()
         self._batched: set[int] = set()
         self._samples = 0
-        backend = aot_autograd(
-            fw_compiler=self._compiled, bw_compiler=_never_called, partition_fn=self._partition
-        )
+        # the compiler keeps its back ends as long as the process lives: this one must not keep the model
+        compiled, partition = (_weakly(method) for method in (self._compiled, self._partition))
+        backend = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
         self._function = torch.compile(_caller(model, autocast), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
@@ -110,15 +112,23 @@ class Captured:
         self.captures += 1
         pair = Pair(forward, backward, returned)
 
-        def run(arguments: Values) -> Any:
-            given = list(arguments)
-            arguments.clear()
-            found, values = pair.run(given, named_parameters(self.model), self._inputs)
-            self._last = pair, values
-            return found[:returned]
-
+        run = functools.partial(_weakly(self._run), pair, returned)
         run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
         return run
+
+    def _run(self, pair: Pair, returned: int, arguments: Values) -> Any:
+        """Run a forward graph on arguments that it takes over, and keep what it kept."""
+        given = list(arguments)
+        arguments.clear()
+        found, values = pair.run(given, named_parameters(self.model), self._inputs)
+        self._last = pair, values
+        return found[:returned]
+
+
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method as a function that does not keep its object, which has to be there when it runs."""
+    weak: Any = weakref.WeakMethod(method)
+    return lambda *args, **options: weak()(*args, **options)
 
 
 def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
