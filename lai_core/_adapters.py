@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from jaxtyping import Bool, Float
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET as DEFAULT_MEMORY_BUDGET
 from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of

@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     derandomize=True,
     print_blob=True,

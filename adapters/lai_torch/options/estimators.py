@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from lai_core._adapters import check_choice
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET, check_choice
 from lai_core.estimators import catalogue
 from lai_torch._exact.difference import DIFFERENCE
 from lai_torch._exact.directional import METHODS
@@ -93,7 +93,7 @@ class _Headed(Estimator):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Summed(Estimator):
-    memory_budget: int = 2**30
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
     parts: int | None = None
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from lai_core._adapters import LaiScores
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET, LaiScores
 from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.scorers.calibrated import CalibratedScorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
@@ -47,7 +47,7 @@ def scorer(
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
     made["cut"] = getattr(estimator, "parts", None)
-    made["memory_budget"] = getattr(estimator, "memory_budget", 2**30)
+    made["memory_budget"] = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
     match estimator:
         case Ghost():
             return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import default_positions, joined_summaries
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET, default_positions, joined_summaries
 from lai_core.estimators.catalogue import Estimator
 from lai_torch._curation.scorers.base import (
     Batch,
@@ -67,7 +67,7 @@ class TraceScorer(Scorer):
         positions: str | None = None,
         sketch: Sketch | None = None,
         cut: int | None = None,
-        memory_budget: int = 2**30,
+        memory_budget: int = DEFAULT_MEMORY_BUDGET,
     ) -> None:
         super().__init__(model, loss)
         self.tracer, self.product, self.facts = tracer, product, facts
