@@ -14,7 +14,6 @@ from lai_torch._curation.checks import (
     check_model,
     check_optimizer,
     check_parts,
-    check_policy,
     check_seen,
     check_together,
     check_trains,
@@ -36,7 +35,7 @@ from lai_torch._model.batch import Loss, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, Kept, with_defaults
-from lai_torch.options.asking import Policy, applies, wants
+from lai_torch.options.asking import Policy, applies, check_policy, wants
 from lai_torch.report import Report
 
 
@@ -178,7 +177,7 @@ class Curator:
             check_parts(estimator, self._validation)
             check_counts(warmup, refresh, accumulate, max_norm)
             check_optimizer(optimizer, model, {"accumulate": (accumulate, 1), "max_norm": (max_norm or 0, 0)})
-            check_policy(policy)
+            check_policy(policy, getattr(estimator, "parts", None))
             check_seen(policy, self._validation)
             check_spread(self._engine, estimator, self._validation, backward, training)
         options = {"estimator": estimator, "warmup": warmup, "refresh": refresh, "accumulate": accumulate}

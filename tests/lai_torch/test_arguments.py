@@ -56,6 +56,14 @@ def test_a_step_that_is_refused_changes_nothing(call, error, message):
     assert curator.state_dict()["summary"]["served"] == 0
 
 
+@pytest.mark.parametrize("policy", [lai.keep_positive, lai_torch.Scheduled(lai.keep_positive, bool)])
+def test_scores_against_parts_need_a_policy_that_takes_them(policy):
+    message = "policy: .* got keep_positive .*; give it the rest, such as the sizes of the parts, as"
+    with pytest.raises(TypeError, match=message):
+        curated(network(), data(9), estimator=lai_torch.LAI(parts=3), policy=policy)
+    curated(network(), data(9), estimator=lai_torch.LAI(parts=3), policy=lai.drop_harmful).step(*data(5))
+
+
 @pytest.mark.parametrize("count", [-1, 1.5, "3", None])
 def test_counters_of_a_state_are_numbers(count):
     curator = curated(network(), data(9))

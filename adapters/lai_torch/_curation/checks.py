@@ -1,7 +1,6 @@
 """What a curator's options, a batch's groups and a policy's weights must be."""
 
 import inspect
-from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -16,14 +15,11 @@ from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, check_count
-from lai_torch.options.asking import SEEN, wants
+from lai_torch.options.asking import wants
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 """Classes of torch that spread batches or parameters, and that nothing here sees through."""
-
-POLICIES = ("keep_positive", "keep_top", "reweight", "drop_harmful")
-"""Policies of the core, for those who name one."""
 
 PASSES = ("kept", "selective", "whole", "auto")
 
@@ -103,30 +99,6 @@ def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[fl
             "closure; score with Curator(...).score in a loop of your own"
         )
         raise ValueError(msg)
-
-
-def check_policy(policy: Any) -> None:
-    """Raise unless a policy can be called with scores, and what it asks for beside them."""
-    if isinstance(policy, type):
-        msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
-        raise TypeError(msg)
-    if not callable(policy):
-        named = policy if isinstance(policy, str) else ""
-        near = get_close_matches(named.lower(), POLICIES, n=1)
-        known = f"; pass lai_core.{near[0]}" if near else ""
-        msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
-        raise TypeError(msg)
-    try:
-        inspect.signature(policy).bind(None, **dict.fromkeys(wants(policy)))
-    except ValueError:
-        return  # written in C: it will show
-    except TypeError as error:
-        name = getattr(policy, "__name__", type(policy).__name__)
-        msg = (
-            f"policy: expected a function of the scores, and of any of {', '.join(SEEN)} by these names, got "
-            f"{name} ({error}); give it the rest, such as functools.partial(lai_core.keep_top, fraction=0.5)"
-        )
-        raise TypeError(msg) from error
 
 
 def check_together(estimator: Estimator, validation: Validation, optimizer: Any, backward: str) -> None:

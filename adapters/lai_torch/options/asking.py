@@ -4,6 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,39 @@ Policy = Callable[..., Tensor]
 
 SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
+
+
+POLICIES = ("keep_positive", "keep_top", "reweight", "drop_harmful")
+"""Policies of the core, for those who name one."""
+
+
+def check_policy(policy: Any, parts: int | None = None) -> None:
+    """Raise unless a policy can be called with scores, or those against `parts`, and what it asks for."""
+    if isinstance(policy, type):
+        msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
+        raise TypeError(msg)
+    if not callable(policy):
+        named = policy if isinstance(policy, str) else ""
+        near = get_close_matches(named.lower(), POLICIES, n=1)
+        known = f"; pass lai_core.{near[0]}" if near else ""
+        msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
+        raise TypeError(msg)
+    if callable(inner := getattr(policy, "policy", None)):  # the one that it asks
+        check_policy(inner, parts)
+    asked, way_out = wants(policy), "functools.partial(lai_core.keep_top, fraction=0.5)"
+    if parts is not None:
+        asked, way_out = asked | {"sizes"}, "the sizes of the parts, as lai_core.drop_harmful takes them"
+    try:
+        inspect.signature(policy).bind(None, **dict.fromkeys(asked))
+    except ValueError:
+        return  # written in C: it will show
+    except TypeError as error:
+        name = getattr(policy, "__name__", type(policy).__name__)
+        msg = (
+            f"policy: expected a function of the scores, and of any of {', '.join(SEEN)} by these names, got "
+            f"{name} ({error}); give it the rest, such as {way_out}"
+        )
+        raise TypeError(msg) from error
 
 
 def wants(policy: Policy) -> frozenset[str]:
