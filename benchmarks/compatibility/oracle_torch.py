@@ -169,10 +169,11 @@ def _read(case: Case) -> Iterator[Reading]:
     def watch(layer: tuple[str, bool]) -> Callable[..., None]:
         def seen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
             inputs = args[0] if args else next(iter(kwargs.values()))
-            maps = inputs.detach().flatten(2).movedim(1, -1) if hasattr(module, "kernel_size") else inputs
+            convolves = hasattr(module, "kernel_size")
+            maps = inputs.detach().flatten(2).movedim(1, -1) if convolves else inputs
             reading.names.append(layer)
             reading.activations.append(_mean(maps))
-            reading.output = output
+            reading.output = None if convolves else output  # whose last axis is one of space
 
         return seen
 

@@ -66,7 +66,7 @@ def _attempt(module: str) -> Row:
     problem = "no variant is built without weights"
     for size, variant, options in _smallest(module):
         if size > MOST_PARAMETERS:
-            problem = f"{variant}, the smallest, has {size:,} parameters"
+            problem = f"'{variant}', the smallest, has {size:,} parameters"
             break
         for side in SIDES:
             try:
