@@ -49,7 +49,7 @@ def in_proportion(kind: type, divisor: int, layers: int, *, filled: bool) -> Any
     """
     default = kind()
     lengths = {getattr(default, name, None) for name in COUNTS} - {None}
-    decided = SIZES | {"is_decoder": True, "layer_types": ["full_attention"] * layers}
+    decided = SIZES | {"is_decoder": True, "n_shared_experts": 1, "layer_types": ["full_attention"] * layers}
     given = {}
     for each in dataclasses.fields(kind):
         value = getattr(default, each.name, None)

@@ -34,7 +34,7 @@ _NAMES = {
         num_self_attends_per_block num_experts_per_tok moe_topk moe_k n_mamba_heads
         mamba_expand expand eos_token_id num_experts_per_token
         linear_num_heads indexer_n_heads indexer_kv_heads indexer_compress_ratio""",
-    1: """num_shared_experts n_shared_experts n_group topk_group first_k_dense_replace mamba_n_groups n_groups
+    1: """num_shared_experts n_group topk_group first_k_dense_replace mamba_n_groups n_groups
         num_expert_group num_layers_per_stack bos_token_id num_codebooks""",
     0: "num_nextn_predict_layers num_kv_shared_layers pad_token_id",
 }
