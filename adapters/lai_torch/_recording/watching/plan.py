@@ -84,6 +84,10 @@ class Calls:
         self, func: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> bool:
         """Note a call; say whether there is no more to do about it than to run it."""
+        # Why comparing calls is enough. What is recorded of a layer is the tensor that comes, whatever it is.
+        # Taken over from the plan are its function, parameters and options, compared here, and where its
+        # input holds samples: calls of the same kinds, one after another, leave them at the same place of a
+        # tensor of the same shape, which `Template.fits` compares.
         call, plan = noted(func, args, kwargs, self.names), self.plan
         self.place += 1
         if plan is not None and self.follows:
@@ -117,6 +121,7 @@ class Calls:
 
     def done(self) -> bool:
         """Say whether the pass was the plan's from the first call to the last."""
+        # a pass that ends early has followed all along, and yet misses layers
         return self.follows and self.plan is not None and self.place + 1 == len(self.plan.calls)
 
     def made(self, sample_axes: Mapping[Use, SampleAxis] = MappingProxyType({})) -> Plan | None:
@@ -124,7 +129,7 @@ class Calls:
 
         `sample_axes` say where the samples were in each use.
         """
-        if not self.plain:
+        if not self.plain:  # of what is made of parameters a call does not tell which
             return None
         layers = dict(self._layers)
         for place, use in self._uses.items():
@@ -153,6 +158,7 @@ class Plans:
 
     def get(self, key: Any, known: Known) -> Plan | None:
         """Return the plan of such a pass; none where something else has been proved since."""
+        # a plan stands on the proof that it was made by: one that was made anew may have moved the samples
         if self._known is not known:
             self._plans, self._misses, self._known = {}, {}, known
         return self._plans.get(key)
