@@ -101,6 +101,19 @@ def scoring(rounds: int, models: tuple[str, ...]) -> None:
 
 
 @main.command()
+@click.option("--rounds", default=9, show_default=True, help="Measurements of each method.")
+@click.option("--model", "models", multiple=True, help="Again for several; none: all of them.")
+def gpu(rounds: int, models: tuple[str, ...]) -> None:
+    """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
+    from benchmarks.gpu import command
+    from benchmarks.gpu.models import MODELS
+
+    if unknown := set(models) - set(MODELS):
+        raise click.BadParameter(f"expected among {', '.join(MODELS)}, got {', '.join(sorted(unknown))}")
+    command.run(rounds, models)
+
+
+@main.command()
 def vocabulary() -> None:
     """Compare scoring a language model with its forward pass, for vocabularies of 2,000 to 128,000."""
     _run("seconds.vocabulary")
