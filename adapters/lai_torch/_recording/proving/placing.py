@@ -140,14 +140,18 @@ def known_places(recorder: Recorder, known: Known) -> dict[Use, SampleAxis] | No
         elif sample_axis is not None:
             chosen = fitting(sample_axis, allowed)
         else:
-            silent = recorder.every_layer and (
-                use.probe.gradient is None or not magnitude(use.probe.gradient)
-            )
-            chosen = allowed[0] if allowed and (silent or len(allowed) == 1) else None
+            # to look at a gradient is to wait for it
+            plain = len(allowed) == 1 or (recorder.every_layer and bool(allowed) and _is_silent(use))
+            chosen = allowed[0] if plain else None
         if chosen is None:
             return None
         found[use] = chosen
     return found
+
+
+def _is_silent(use: Use) -> bool:
+    """Whether no gradient, or one of zeros, arrives at a use."""
+    return use.probe.gradient is None or not magnitude(use.probe.gradient)
 
 
 def receive(
