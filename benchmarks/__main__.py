@@ -30,6 +30,12 @@ def scale() -> None:
 
 
 @main.command()
+def kernels() -> None:
+    """Compare the core's scores and kernels with a matmul or a copy of as much, on numpy, torch and jax."""
+    _run("kernels")
+
+
+@main.command()
 def growth() -> None:
     """Fit how a curated step's counts grow with batch, validation set, depth, width, length, vocabulary."""
     _run("growth")

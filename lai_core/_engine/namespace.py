@@ -12,6 +12,7 @@ from array_api_compat import (
     array_namespace,
     is_array_api_obj,
     is_jax_array,
+    is_numpy_array,
     is_torch_array,
     is_torch_namespace,
     to_device,
@@ -142,3 +143,17 @@ def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | Non
     if is_jax_array(values):
         return xp.zeros((rows, values.shape[1]), dtype=values.dtype).at[ids].add(values)
     return None
+
+
+def sum_runs(xp: Namespace, ids: Array, values: Array) -> Array | None:
+    """Return rows whose last one of each run of equal ids, of sorted ones, is the sum of the run's `values`.
+
+    Only numpy has such a sum, over as many runs as the values make; None on another namespace.
+    """
+    if not is_numpy_array(values):
+        return None
+    before = xp.flatnonzero(ids[1:] != ids[:-1])
+    sums = xp.zeros_like(values)
+    starts, ends = xp.append(0, before + 1), xp.append(before, len(ids) - 1)
+    sums[ends] = xp.add.reduceat(values, starts, axis=0)
+    return sums

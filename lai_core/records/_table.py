@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, Namespace, add_rows, cast, device_of, matmul
+from lai_core._engine.namespace import Array, Namespace, add_rows, cast, device_of, matmul, sum_runs
 from lai_core._engine.outer import OuterGradient
+
+RENUMBERING = 8
+"""Numbers of the accumulation type that a position takes while its row is numbered anew."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,30 @@ class ReadGradient:
 
     def flat(self, work: Workspace) -> tuple[Array, Array]:
         """Return ids `(n t,)` inside the table and gradients `(n t, d)`, zero where nothing trains."""
+        xp = work.xp
+        ids, trains, gradients = self._entries(work)
+        gradients = xp.where(xp.expand_dims(trains, axis=1), gradients, xp.zeros_like(gradients[:1, :1]))
+        return xp.where(trains, ids, xp.zeros_like(ids)), gradients
+
+    def _entries(self, work: Workspace) -> tuple[Array, Array, Array]:
+        """Return ids `(n t,)`, whether they train, and gradients `(n t, d)`, as they came."""
         xp, (n, t, d) = work.xp, self.gradients.shape
         ids = xp.reshape(self.ids, (n * t,))
         trains = (ids >= 0) & (ids < self.rows)
         if self.padding is not None:
             trains = trains & (ids != self.padding)
-        gradients = cast(xp, xp.reshape(self.gradients, (n * t, d)), work.dtype)
-        gradients = xp.where(xp.expand_dims(trains, axis=1), gradients, xp.zeros_like(gradients[:1, :1]))
-        return xp.where(trains, ids, xp.zeros_like(ids)), gradients
+        return ids, trains, cast(xp, xp.reshape(self.gradients, (n * t, d)), work.dtype)
+
+    def renumbered(self, known: Array, work: Workspace) -> "ReadGradient":
+        """Return the same over a table of the rows `known`, sorted: an id becomes its first place there."""
+        xp, rows = work.xp, int(known.shape[0])
+        ids, trains, _ = self._entries(work)
+        ids = xp.astype(ids, known.dtype, copy=False)
+        places = xp.searchsorted(known, ids)
+        outside = xp.full_like(places, rows)
+        found = xp.take(known, xp.where(places < rows, places, xp.zeros_like(places)), axis=0) == ids
+        places = xp.reshape(xp.where(trains & found, places, outside), self.ids.shape)
+        return replace(self, ids=places, rows=rows, padding=None)
 
     def with_read(self, other: "ReadGradient", work: Workspace) -> Array:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
@@ -84,15 +103,21 @@ class ReadGradient:
         n, t, d = self.gradients.shape
         if not work.holds((4 * n * t + self.rows) * d):
             return None
-        return add_rows(work.xp, self.rows, *self.flat(work))
+        # What does not train goes to one row more, that is left out: no copy of the gradients with zeros.
+        ids, trains, gradients = self._entries(work)
+        ids = work.xp.where(trains, ids, work.xp.full_like(ids, self.rows))
+        found = add_rows(work.xp, self.rows + 1, ids, gradients)
+        return None if found is None else found[: self.rows, ...]
 
     def along(self, direction: Array, work: Workspace) -> Array:
         """Return the inner product of every sample's gradient with a `total`."""
         xp, (n, t, d) = work.xp, self.gradients.shape
         parts = []
         for chunk in spans(n, work.fit(5 * t * d, n, "one sample's positions")):
-            ids, gradients = self.part(chunk).flat(work)
-            products = xp.sum(cast(xp, xp.take(direction, ids, axis=0), work.dtype) * gradients, axis=1)
+            ids, trains, gradients = self.part(chunk)._entries(work)
+            read = xp.take(direction, xp.where(trains, ids, xp.zeros_like(ids)), axis=0)
+            products = xp.sum(cast(xp, read, work.dtype) * gradients, axis=1)
+            products = xp.where(trains, products, xp.zeros_like(products[:1]))
             parts.append(xp.sum(xp.reshape(products, (-1, t)), axis=1))
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
@@ -102,6 +127,8 @@ def _run_sums(xp: Namespace, ids: Array, sums: Array) -> Array:
     # Each position holds the sum of its run's last k positions up to itself. What position i - k holds is of
     # the same run exactly where the ids are equal, and adding it doubles k: log2(n t) passes, whatever the
     # values. Runs never meet, so that nothing cancels, as differences of one running sum of all do.
+    if (own := sum_runs(xp, ids, sums)) is not None:
+        return own
     k = 1
     while k < ids.shape[0]:
         same = xp.expand_dims(ids[k:, ...] == ids[:-k, ...], axis=1)
@@ -208,6 +235,9 @@ class TableGradient(ParameterGradient):
         """Return the inner products with the summed `validation` gradient, as many columns as fit at once."""
         if not isinstance(validation, TableGradient):
             return super().scores(validation, work)
+        if (smaller := self._renumbered(validation, work)) is not None:
+            own, validation = smaller
+            return own.scores(validation, work.half())
         # Half of the budget for the sum, the parts that it is joined of and a use's share; half for the rest.
         half = work.half()
         columns = half.fit(4 * self.reads[0].rows, self.width, "one column of the summed gradient")
@@ -216,6 +246,27 @@ class TableGradient(ParameterGradient):
             total = validation._part(slice(None), span).total(half)
             found = found + self._part(slice(None), span).along(total, half)
         return found
+
+    def _renumbered(
+        self, validation: "TableGradient", work: Workspace
+    ) -> "tuple[TableGradient, TableGradient] | None":
+        """Return training and validation over the rows that validation reads; None where it saves nothing."""
+        # The summed validation gradient is zero in each row that validation does not read. Of its m ids in
+        # order, s_1 <= ... <= s_m, the first that is i numbers row i anew; an i that is not among them, or
+        # does not train, becomes m, which lies outside. So m rows stand for the whole vocabulary. Where all
+        # of it fits 16 times, a half of the budget holds whatever the scores over m rows need.
+        xp, reads = work.xp, validation.reads
+        count = sum(use.ids.shape[0] * use.ids.shape[1] for use in reads)
+        entries = count + sum(use.ids.shape[0] * use.ids.shape[1] for use in self.reads)
+        too_large = not work.holds(16 * entries * (self.width + RENUMBERING))
+        if self.layers or validation.layers or 2 * count > reads[0].rows or too_large:
+            return None
+        dtype = xp.result_type(*(use.ids.dtype for use in (*reads, *self.reads)))
+        known = [xp.astype(xp.reshape(use.ids, (-1,)), dtype, copy=False) for use in reads]
+        known = xp.sort(known[0] if len(known) == 1 else xp.concat(known))
+        sides = (self.reads, reads)
+        own, other = (TableGradient(tuple(use.renumbered(known, work) for use in side)) for side in sides)
+        return own, other
 
     def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "TableGradient | None":
         """Return the gradients over all uses, as a table and as layers' matrix."""

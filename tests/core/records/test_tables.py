@@ -98,6 +98,36 @@ def test_temporaries_keep_to_the_budget(dtype, tie):
     assert peak(lambda: lai.ghost_kernel(*sides)) > 2**19
 
 
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_rows_that_validation_never_reads_are_not_summed(backend, uses):
+    """Of a large table, with ids that repeat, do not train or lie outside; the kernel compares every pair."""
+    draws = np.random.default_rng(4)
+    sides = []
+    for n, dtype, few in ((6, np.int64, [2, 400]), (7, np.int32, [2, 3, 400, 401])):
+        traces = [
+            table(draws.choice([-1, 0, *few, 999, 1000], (n, 7)).astype(dtype),
+                  made(draws, float, n, 7, 4), 1000, backend, padding=2, weight="w")
+            for _ in range(uses)
+        ]  # fmt: skip
+        sides.append(lai.Trace([*(trace.layers[0] for trace in traces), traces[0].layers[-1]]))
+    expected = backend.numpy(lai.ghost_kernel(*sides)).sum(0)
+    assert np.all(expected != 0)
+    np.testing.assert_allclose(backend.numpy(lai.ghost_scores(*sides)), expected, rtol=1e-12)
+
+
+def test_a_score_builds_no_column_of_a_large_table():
+    draws = np.random.default_rng(5)
+    sides = [
+        table(draws.integers(0, 10**5, (60, 10)), made(draws, float, 60, 10, 2), 10**5) for _ in range(2)
+    ]
+    assert peak(lambda: lai.ghost_scores(*sides)) < 4 * 10**5
+    np.testing.assert_allclose(
+        lai.ghost_scores(*sides), lai.ghost_kernel(*sides).sum(0), rtol=1e-12, atol=1e-12
+    )
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_a_namespaces_own_sum_over_ids_is_that_over_runs(backend, monkeypatch):
     draws = np.random.default_rng(3)
