@@ -5,8 +5,9 @@ Python array API standard, version 2024.12, alone.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from array_api_compat import (
     array_namespace,
@@ -157,3 +158,62 @@ def sum_runs(xp: Namespace, ids: Array, values: Array) -> Array | None:
     starts, ends = xp.append(0, before + 1), xp.append(before, len(ids) - 1)
     sums[ends] = xp.add.reduceat(values, starts, axis=0)
     return sums
+
+
+class Convolutions(NamedTuple):
+    """A namespace's own convolutions of one geometry."""
+
+    convolved: Callable[[Array, Array], Array]
+    """Of maps `(n, channels, *space)` with a kernel `(d_out, channels / groups, *lengths)`."""
+    kernel_gradient: Callable[[Array, Array, tuple[int, ...]], Array]
+    """Of maps and output gradients, for a kernel of this shape, summed over samples."""
+
+
+def convolutions(
+    xp: Namespace,
+    maps: Array,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Convolutions | None:
+    """Return the namespace's own convolutions; None on a namespace without.
+
+    Of torch on a processor alone: on a GPU its convolutions round float32 to 10 bits unless told otherwise.
+    """
+    if is_torch_namespace(xp) and maps.device.type == "cpu" and len(stride) <= 3:
+        return _torch_convolutions(xp, len(stride), (stride, padding, dilation, groups))
+    return _jax_convolutions(stride, padding, dilation, groups) if is_jax_array(maps) else None
+
+
+def _torch_convolutions(xp: Namespace, axes: int, geometry: tuple[Any, ...]) -> Convolutions:
+    forward = getattr(xp.nn.functional, f"conv{axes}d")
+    backward = getattr(xp.nn.grad, f"conv{axes}d_weight")
+
+    def convolved(maps: Array, kernel: Array) -> Array:
+        with xp.autocast("cpu", enabled=False):
+            return forward(maps, kernel, None, *geometry)
+
+    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        with xp.autocast("cpu", enabled=False):
+            return backward(maps, shape, outputs, *geometry)
+
+    return Convolutions(convolved, kernel_gradient)
+
+
+def _jax_convolutions(
+    stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int
+) -> Convolutions:
+    jax: Any = sys.modules["jax"]  # of whom the arrays are; jax.numpy has no convolution of maps
+    pads = [(length, length) for length in padding]
+
+    def convolved(maps: Array, kernel: Array) -> Array:
+        return jax.lax.conv_general_dilated(
+            maps, kernel, stride, pads, rhs_dilation=dilation, feature_group_count=groups
+        )
+
+    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        kernel = jax.ShapeDtypeStruct(shape, maps.dtype)
+        return jax.linear_transpose(lambda kernel: convolved(maps, kernel), kernel)(outputs)[0]
+
+    return Convolutions(convolved, kernel_gradient)

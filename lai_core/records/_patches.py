@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lai_core._engine.namespace import Array, DType, Namespace, device_of
@@ -58,11 +59,27 @@ class Geometry:
 
 
 @dataclass(frozen=True)
+class Padded:
+    """Maps `(n, channels, *space)` with zeros around, channels last: made when a patch is first read."""
+
+    xp: Namespace
+    maps: Array
+    padding: Sequence[tuple[int, int]]
+
+    @cached_property
+    def array(self) -> Array:
+        """The padded maps `(n, *space, channels)`."""
+        padded = self.maps
+        for axis, (low, high) in enumerate(self.padding):
+            padded = padded_with_zeros(self.xp, padded, axis + 2, low, high)
+        return self.xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
+
+
+@dataclass(frozen=True)
 class Patch:
     """One offset's columns `(n, positions, channels)`, cut out of the padded input when they are read."""
 
-    xp: Namespace
-    padded: Array
+    padded: Padded
     window: tuple[slice, ...]
 
     @property
@@ -71,12 +88,12 @@ class Patch:
         positions = 1
         for part in self.window:
             positions *= len(range(part.start, part.stop, part.step))
-        return (int(self.padded.shape[0]), positions, int(self.padded.shape[-1]))
+        return (int(self.padded.maps.shape[0]), positions, int(self.padded.maps.shape[1]))
 
     @property
     def dtype(self) -> DType:
         """The input's type."""
-        return self.padded.dtype
+        return self.padded.maps.dtype
 
     def __getitem__(self, key: Any) -> Array:
         """Cut out the columns of the samples `[chunk, ...]`; any other index reads all of them first."""
@@ -84,5 +101,5 @@ class Patch:
             isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice) and key[1] is Ellipsis
         ):
             return self[:, ...][key]
-        part = self.padded[(key[0], *self.window, slice(None))]
-        return self.xp.reshape(part, (part.shape[0], *self.shape[1:]))
+        part = self.padded.array[(key[0], *self.window, slice(None))]
+        return self.padded.xp.reshape(part, (part.shape[0], *self.shape[1:]))

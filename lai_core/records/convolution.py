@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
-from lai_core._engine.outer import OuterGradient
 from lai_core._engine.positions import sum_positions
+from lai_core.records._maps import KernelGradient
 from lai_core.records._patches import Geometry as Geometry
-from lai_core.records._patches import Patch, by_position, padded_with_zeros
+from lai_core.records._patches import Padded, Patch, by_position
 from lai_core.records.base import Axes, Record
 from lai_core.records.dense import LayerTrace
 
@@ -134,7 +134,14 @@ class ConvolutionTrace(Record):
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the kernel and, where there is one, of the bias."""
         rows = by_position(work.xp, self.output_gradients)
-        weight = OuterGradient(rows, self._patches(work.xp), groups=self.groups)
+        weight = KernelGradient(
+            rows,
+            self._patches(work.xp),
+            groups=self.groups,
+            maps=self.activations,
+            outputs=self.output_gradients,
+            geometry=self.geometry,
+        )
         return {
             "weight": weight,
             **({"bias": VectorGradient(sum_positions(work, rows))} if self.bias else {}),
@@ -145,12 +152,9 @@ class ConvolutionTrace(Record):
         # y(p) = sum_o W_o x(stride p + dilation o): for each offset o of the kernel a matrix W_o meets one
         # window of the padded input, so that its gradient is sum_p g(p) x(stride p + dilation o)^T.
         geometry = self.geometry
-        padded = self.activations
-        for axis, (low, high) in enumerate(geometry.padding):
-            padded = padded_with_zeros(xp, padded, axis + 2, low, high)
-        padded = xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
+        padded = Padded(xp, self.activations, geometry.padding)
         space = geometry.output(self.activations.shape[2:])
-        return tuple(Patch(xp, padded, window) for window in geometry.windows(space))
+        return tuple(Patch(padded, window) for window in geometry.windows(space))
 
     def readout_input(self, xp: Namespace) -> Array | None:
         """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""

@@ -7,7 +7,7 @@ import pytest
 
 import lai_core as lai
 from lai_core._engine.namespace import namespace_of
-from lai_core.records._patches import Geometry, Patch, by_position, padded_with_zeros
+from lai_core.records._patches import Geometry, Padded, Patch, by_position, padded_with_zeros
 
 XP = namespace_of({"numpy": np.ones(1)})
 HEAD = lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))
@@ -94,7 +94,8 @@ def test_a_map_is_read_position_by_position():
 
 def test_a_patch_is_cut_out_as_it_is_indexed():
     padded = np.arange(2.0 * 5 * 4 * 3).reshape(2, 5, 4, 3)
-    patch = Patch(XP, padded, (slice(0, 5, 2), slice(1, 3, 1)))
+    maps = Padded(XP, np.moveaxis(padded, -1, 1), ((0, 0), (0, 0)))
+    patch = Patch(maps, (slice(0, 5, 2), slice(1, 3, 1)))
     whole = padded[:, 0:5:2, 1:3].reshape(2, 6, 3)
     assert patch.shape == (2, 6, 3)
     assert patch.dtype == padded.dtype

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core.records import _maps
+from lai_core.records.compatible import check_trace
+from tests.support.backends import BACKENDS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -39,6 +42,36 @@ def kernel_gradient(inputs, outputs, case):
                 term = outputs[(slice(None), o, *position)] * padded[(slice(None), channel, *at)]
                 found[(slice(None), o, c, *offset)] += term
     return found.reshape(len(inputs), -1)
+
+
+@pytest.mark.equation("convolution-gradient")
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_a_namespaces_own_convolutions_give_what_offsets_give(backend, case, monkeypatch):
+    """In one piece, sample by sample, and where the budget holds no sample's maps."""
+    generator = np.random.default_rng(6)
+    sides = [
+        lai.Trace([convolution(backend, drawn_map(case, samples, generator), case), head(backend, samples)])
+        for samples in (3, 4)
+    ]
+    called = []
+    own = _maps.convolutions
+    monkeypatch.setattr(_maps, "convolutions", lambda *given: called.append(own(*given)) or called[-1])
+
+    def scores(budget):
+        summary = lai.summarize(sides[0], "ghost", memory_budget=budget)
+        return backend.numpy(lai.ghost_scores(summary, sides[1], memory_budget=budget))
+
+    work = check_trace("training", sides[1], "all", 2**30)
+    sample = 8 * sides[1].layers[0].parameter_gradients(work)["weight"]._sample_entries()
+    found = [scores(budget) for budget in (2**30, 2 * sample, sample)]
+    assert [each is not None for each in called] == [backend.name in {"torch", "jax"}] * 6
+    monkeypatch.setattr(_maps, "convolutions", lambda *given: called.append(given))
+    for each in found:
+        np.testing.assert_allclose(each, scores(2**30), rtol=1e-12, atol=1e-12)
+    called.clear()
+    scores(sample - 1)
+    assert not called
 
 
 def output_space(case):
