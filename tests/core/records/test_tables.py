@@ -48,6 +48,16 @@ def test_sums_over_rows_are_those_of_exact_addition(backend):
 
 
 @pytest.mark.equation("embedding-gradient")
+def test_runs_of_any_length_add_up_where_a_namespace_has_no_sum_of_runs():
+    """The standard alone: an id that is read seven times, one that is read thrice, one that is not."""
+    standard = next(each for each in BACKENDS if each.name == "strict")
+    ids = np.array([[0, 2, 0, 0, 2], [0, 0, 2, 0, 0]])
+    gradients = np.arange(1.0, 11.0).reshape(2, 5, 1)
+    found = summed(standard, table(ids, gradients, 3, standard))
+    np.testing.assert_array_equal(found, [[1 + 3 + 4 + 6 + 7 + 9 + 10], [0], [2 + 5 + 8]])
+
+
+@pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_ids_outside_the_table_count_for_nothing_and_are_named_on_request(backend):
     draws = np.random.default_rng(1)
