@@ -7,6 +7,8 @@ Python array API standard, version 2024.12, alone.
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from array_api_compat import (
@@ -95,6 +97,28 @@ def device_of(array: Array) -> Any:
     return None if is_jax_array(array) else device(array)
 
 
+def place_of(array: Any) -> Any:
+    """Return what tells the devices of two arrays of one type apart; None where they need not be."""
+    kind = type(array)
+    if (read := _PLACES.get(kind)) is None:
+        alike = is_jax_array(array) or is_numpy_array(array)
+        read = _PLACES[kind] = _nowhere if alike else attrgetter("device")
+    return read(array)
+
+
+_PLACES: dict[type, Callable[[Any], Any]] = {}
+
+
+def _nowhere(array: Any) -> None:
+    del array
+
+
+def is_compiling() -> bool:
+    """Whether torch's compiler reads the program instead of running it."""
+    torch = sys.modules.get("torch")  # if it is not imported, no array is of it
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
 def on_host(array: Array) -> Array:
     """Return the array as numpy can read it: torch's without its graph, from the host's memory."""
     return to_device(array.detach(), "cpu") if is_torch_array(array) else array
@@ -102,6 +126,13 @@ def on_host(array: Array) -> Array:
 
 def is_half(dtype: DType) -> bool:
     """Whether `dtype` is a float below 32 bits, decided by name: no standard function knows them all."""
+    kind: Any = type(dtype)
+    return _is_half(kind, dtype)
+
+
+@cache
+def _is_half(kind: type, dtype: DType) -> bool:
+    del kind  # types of two namespaces are not compared with each other
     return _NARROW.match(str(dtype).rsplit(".", maxsplit=1)[-1]) is not None
 
 
@@ -115,6 +146,7 @@ def accumulation_dtype(xp: Namespace, *dtypes: DType) -> DType:
     return xp.result_type(*(xp.float32 if is_half(dtype) else dtype for dtype in dtypes))
 
 
+@cache
 def itemsize(xp: Namespace, dtype: DType) -> int:
     """Return the bytes that one element of `dtype` takes."""
     return int(xp.finfo(dtype).bits) // 8

@@ -9,10 +9,12 @@ from lai_core._engine.namespace import Array, cast, is_array, namespace_of
 from lai_core._engine.positions import number_of_positions
 from lai_core.estimators._parameters import last_layer
 from lai_core.estimators._positions import POSITIONS, check_positions_fit
+from lai_core.records._once import once_a_layout
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair
 
 
+@once_a_layout
 def check_lai_trace(
     trace: Trace, work: Workspace, positions: str, role: str, among: Sequence[str] = POSITIONS
 ) -> None:
@@ -33,6 +35,7 @@ def check_lai_trace(
     check_positions_fit(trace, work.xp, positions, role, among)
 
 
+@once_a_layout
 def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:
     """Raise unless LAI can score these traces against each other at these `positions`.
 

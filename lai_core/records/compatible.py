@@ -6,6 +6,7 @@ from typing import Any, Literal
 from lai_core._engine.checks import check_budget, listed
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
+from lai_core.records._once import once_a_layout
 from lai_core.records.base import Record, Trace, where
 
 Needs = Literal["output", "all"] | None
@@ -23,6 +24,7 @@ def _arrays(role: str, trace: Trace) -> dict[str, Array]:
     return named
 
 
+@once_a_layout
 def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
     """Raise unless `trace` is sound and has the output gradients an estimator needs.
 
@@ -83,6 +85,7 @@ def check_shared_shapes(role: str, trace: Trace) -> None:
             raise ValueError(msg)
 
 
+@once_a_layout
 def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
     """Raise unless two traces are of one model and can be scored against each other.
 

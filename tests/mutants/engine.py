@@ -241,4 +241,16 @@ MUTANTS = {
         "            if False:",
         "test_bad_input.py",
     ),
+    "take a layout of another type for one that passed": Mutant(
+        "lai_core/records/_once.py",
+        "(type(array), array.shape, array.dtype, place_of(array))",
+        "(type(array), array.shape, None, place_of(array))",
+        "records/test_once.py",
+    ),
+    "remember what a kind of one's own says of its values": Mutant(
+        "lai_core/records/_once.py",
+        'if not kind.__module__.startswith("lai_core.records."):',
+        "if False:",
+        "records/test_once.py",
+    ),
 }
