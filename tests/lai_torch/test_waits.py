@@ -5,6 +5,7 @@ import functools
 import lai_torch
 import pytest
 import torch
+from lai_torch._curation.doubts import Doubted, Doubts
 from lai_torch._model.finite import all_finite
 from torch import nn
 
@@ -165,3 +166,23 @@ def test_a_mask_costs_no_wait(padded, backward):
     for _ in range(3):
         curator.step(*batch(6))
     assert counted(lambda: curator.step(*batch(6))).waits == 1
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_taken_for_finite_is_looked_at_to_the_last_entry(bad, kind):
+    """The largest numbers of a type are finite; one entry that is not is found wherever it stands."""
+    doubts = Doubts()
+    large = torch.full((37,), -torch.finfo(kind).max, dtype=kind)
+    doubts.begin(later=True)
+    assert doubts.finite(large)
+    assert doubts.finite(torch.ones(3))
+    assert doubts.settle(torch.tensor(2.0)) == [2.0]
+    for place in (0, 17, 36):
+        spoilt = large.clone()
+        spoilt[place] = bad
+        doubts.begin(later=True)
+        assert doubts.finite(torch.ones(3, dtype=torch.float64))
+        assert doubts.finite(spoilt)
+        with pytest.raises(Doubted):
+            doubts.settle()

@@ -248,6 +248,10 @@ def checked_updater(updater: Updater | None) -> Updater:
     return updater
 
 
+def _not_negative(least: float) -> bool:
+    return least >= 0.0
+
+
 def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
     """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
     name = "policy: expected weights as a floating-point tensor"
@@ -264,7 +268,7 @@ def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
     weights = weights.detach().to(scores.device)
     if not doubts.later:  # else all scores are finite
         weights = torch.where(torch.isfinite(scores), weights, 0.0)
-    if not (doubts.holds((weights >= 0).all()) and doubts.finite(weights)):
+    if not (doubts.holds(weights.amin(), _not_negative) and doubts.finite(weights)):
         worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
         msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
         raise ValueError(msg)

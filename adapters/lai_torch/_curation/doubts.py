@@ -7,6 +7,8 @@ otherwise the step is taken back and runs again, each question read where it ari
 """
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -44,7 +46,7 @@ class Doubts:
     def __init__(self) -> None:
         self.later = self.again = False
         self._expected: int | None = None
-        self._pending: list[Tensor] = []
+        self._pending: list[tuple[Tensor, Callable[[float], bool]]] = []
         self._numbers: list[Tensor] = []
 
     def begin(self, *, later: bool, expected: int | None = None) -> None:
@@ -52,18 +54,19 @@ class Doubts:
         self.later, self.again, self._expected = later, False, expected
         self._pending, self._numbers = [], []
 
-    def holds(self, answer: Tensor) -> bool:
-        """Return what a boolean of no axes says, or take it for true until `settle`."""
+    def holds(self, number: Tensor, test: Callable[[float], bool] = bool) -> bool:
+        """Return what a test says of a number or a boolean, or take it to pass until `settle`."""
         if not self.later:
-            return bool(answer)
-        self._pending.append(answer)
+            return test(number.item())
+        self._pending.append((number, test))
         return True
 
     def finite(self, values: Tensor) -> bool:
         """Return whether all values are finite, or take that for true until `settle`."""
         if not self.later:
             return bool(torch.isfinite(values).all())
-        self._numbers.append(values.detach())
+        if not any(values is one for one in self._numbers):
+            self._numbers.append(values.detach() if values.requires_grad else values)
         return True
 
     def settle(self, *more: Tensor) -> list[Any]:
@@ -74,16 +77,19 @@ class Doubts:
         Doubted
             If something does not hold that was taken for granted.
         """
-        pending = [*self._pending, *_all_finite(self._numbers)]
+        asked = [*self._pending, *((one, math.isfinite) for one in _largest(self._numbers))]
         self._pending, self._numbers = [], []
-        asked = (*pending, *more)
-        if not asked:
+        numbers = [*(number for number, _ in asked), *more]
+        if not numbers:
             return []
-        read = [one.detach().to(asked[0].device, torch.float32) for one in asked]
-        answers = torch.stack(read).tolist()
-        if not all(answers[: len(pending)]):
+        # what is finite in double precision may not be so in single
+        kind = torch.float64 if any(one.dtype == torch.float64 for one in numbers) else torch.float32
+        device = numbers[0].device
+        answers = torch.stack([one.detach().to(device, kind) for one in numbers]).tolist()
+        if not all(test(answer) for (_, test), answer in zip(asked, answers, strict=False)):
             raise Doubted
-        return answers[len(pending) :]
+        found: list[Any] = answers[len(asked) :]
+        return found
 
     def settled(
         self, attempt: Callable[[], Result], undo: Undo, *, later: bool, expected: int | None = None
@@ -116,21 +122,27 @@ class Doubts:
         """Return where `mask` is true, in order."""
         if not self.later:
             return mask.nonzero().squeeze(1)
-        size, total = self._expected, mask.sum()
+        size = self._expected
         if size is None:
-            size = int(self.settle(total)[0])  # exact up to 2**24 samples
+            size = int(self.settle(_total(mask))[0])
         else:
-            self.holds(total == size)
+            self.holds(_total(mask), functools.partial(operator.eq, size))
         return mask.sort(descending=True, stable=True).indices[:size]
 
 
-def _all_finite(numbers: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield whether all numbers of each type are finite: 0 x is 0 for a finite x alone, else NaN."""
+def _total(mask: Tensor) -> Tensor:
+    """Return how many entries are true, in single precision if that can count them."""
+    return mask.sum(dtype=torch.float32 if mask.numel() <= 2**24 else torch.float64)
+
+
+def _largest(numbers: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the largest size of all numbers of each type: it is finite only if all are."""
     kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for one in numbers:
-        kinds.setdefault((one.device, one.dtype), []).append(one.reshape(-1))
+        if one.numel():
+            kinds.setdefault((one.device, one.dtype), []).append(one.reshape(-1))
     for alike in kinds.values():
-        yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum() == 0.0
+        yield torch.linalg.vector_norm(torch.cat(alike) if len(alike) > 1 else alike[0], math.inf)
 
 
 def granted(policy: Policy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:

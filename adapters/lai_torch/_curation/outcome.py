@@ -15,6 +15,9 @@ from lai_torch._curation.update import Update
 from lai_torch.options.asking import Policy, ask
 from lai_torch.report import Report
 
+SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
+"""What a report takes over from scoring."""
+
 
 def weigh(
     group: Alone, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], doubts: Doubts
@@ -60,8 +63,7 @@ def reported(
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
     dropped = update.dropped
     if scored is not None:
-        shared = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
-        found = {name: getattr(scored, name) for name in shared}
+        found = {name: getattr(scored, name) for name in SHARED}
         if not doubts.later:  # else all of them are finite
             dropped += int((~torch.isfinite(scored.scores)).sum())
     weights, kept, loss = update.weights, update.kept, None

@@ -79,8 +79,10 @@ class Scoring:
         if not curated:
             return self.passes.kept.forward(batches[0], None), None
         with self._engine.gathered():
+            seen = self.summaries.staying.seen
             summary = self._summary(samples, steps=steps)
-            self._see(batches)  # the validation set may tell more
+            if self.summaries.staying.seen != seen:  # the validation set may tell more
+                self._see(batches)
             with self._group.agreed():
                 forwards = [chosen.forward(batch, summary) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.snapshot import Streams
+from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.walk import Step, modules_of
 
 _BYTES, _FLAGS = attrgetter("nbytes"), attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
@@ -198,11 +198,13 @@ def _give_back(held: list[Tensor], earlier: list[tuple[Tensor, Tensor]]) -> None
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     """Return copies, made in one call where torch has one."""
+    if not tensors:
+        return []
     with torch.no_grad():
         clone = getattr(torch, "_foreach_clone", None)
         # that call takes either DTensors alone or none
         distributed = not _PLAIN.issuperset(map(type, tensors))
-        if clone is None or distributed or not tensors:
+        if clone is None or distributed:
             return [tensor.detach().clone() for tensor in tensors]
         return list(clone(tensors))
 

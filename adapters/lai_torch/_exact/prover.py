@@ -15,7 +15,7 @@ from lai_torch._model.function import Function, Point
 from lai_torch._model.kinds import Kinds
 from lai_torch._model.mixing import Mixing
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.snapshot import Streams
+from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.walk import modules_of, named_buffers
 
 

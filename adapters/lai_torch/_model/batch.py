@@ -9,6 +9,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 _STAYING: Any = WeakTensorKeyDictionary()
 """Tensors that hold no rows, however long their first axis is."""
+_SEQUENCES = (list, tuple)
 Loss = Callable[[Any, Any], Tensor]
 """`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
 
@@ -41,10 +42,10 @@ def tensors(tree: Any) -> list[Tensor]:
     """Return the tensors in nested tuples, lists and mappings, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if isinstance(tree, Mapping):
+    if not isinstance(tree, _SEQUENCES):  # a class that is none takes long to be told from mappings
+        if not isinstance(tree, Mapping):
+            return []
         tree = tree.values()
-    elif not isinstance(tree, list | tuple):
-        return []
     return [tensor for part in tree for tensor in tensors(part)]
 
 
@@ -83,18 +84,20 @@ def count(inputs: Any, targets: Any) -> int:
     ValueError
         If neither holds a tensor with an axis, the batch is empty, or rows of it cannot be taken.
     """
-    for name, side in (("targets", targets), ("inputs", inputs)):
-        for tensor in tensors(side):
+    sides = ("targets", targets, tensors(targets)), ("inputs", inputs, tensors(inputs))
+    for name, _, found in sides:
+        for tensor in found:
             if tensor.is_nested:
                 raise _not_dense(name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask")
-    for side in (targets, inputs):
-        samples = _length(side)
+    for _, side, found in sides:
+        samples = _length(side, found)
         if samples is not None:
             if not samples:
-                shapes = [tuple(tensor.shape) for tensor in tensors(side) if tensor.ndim]
+                shapes = [tuple(tensor.shape) for tensor in found if tensor.ndim]
                 msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
                 raise ValueError(msg)
-            _check_rows(samples, targets=targets, inputs=inputs)
+            for name, _, held in sides:
+                _check_rows(name, held, samples)
             if isinstance(inputs, list) and not is_listed(inputs, samples):
                 raise _no_inputs(inputs)
             return samples
@@ -102,20 +105,19 @@ def count(inputs: Any, targets: Any) -> int:
     raise ValueError(msg)
 
 
-def _length(side: Any) -> int | None:
-    """Return how many samples inputs or targets hold; None where that cannot be seen."""
+def _length(side: Any, found: list[Tensor]) -> int | None:
+    """Return how many samples inputs or targets with such tensors hold; None where that cannot be seen."""
     if isinstance(side, list) and _are_entries(side):
         return len(side)
-    return next((tensor.shape[0] for tensor in tensors(side) if tensor.ndim), None)
+    return next((tensor.shape[0] for tensor in found if tensor.ndim), None)
 
 
-def _check_rows(samples: int, **sides: Any) -> None:
+def _check_rows(name: str, found: list[Tensor], samples: int) -> None:
     """Raise where no one can take some samples' rows of a tensor."""
-    for name, side in sides.items():
-        for tensor in tensors(side):
-            if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
-                kind = str(tensor.layout).removeprefix("torch.")
-                raise _not_dense(name, kind, "pass .to_dense()")
+    for tensor in found:
+        if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
+            kind = str(tensor.layout).removeprefix("torch.")
+            raise _not_dense(name, kind, "pass .to_dense()")
 
 
 def _not_dense(side: str, kind: str, way_out: str) -> ValueError:
@@ -134,24 +136,30 @@ class Staying:
 
     As many positions as samples, and a mask of positions looks like rows: where it did not in another
     batch, it stays as it is.
+
+    Attributes
+    ----------
+    seen
+        How many batches it looked at.
     """
 
     def __init__(self) -> None:
         self.places: frozenset[tuple[Any, ...]] = frozenset()
+        self.seen = 0
 
     def see(self, batch: Any) -> None:
         """Learn from a batch, and keep whole in it what holds no rows.
 
         Inputs of which none holds a row of each sample tell nothing: they may not be those of the targets.
         """
-        samples = count(*batch)
-        placed = list(_placed(batch))
+        self.seen += 1
+        samples, placed = count(*batch), list(_placed(batch))
         if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
             self.places |= {place for place, one in placed if one.ndim and one.shape[0] != samples}
         for place, tensor in placed:
             if place in self.places:
                 _STAYING[tensor] = True
-            elif tensor in _STAYING:  # a batch that failed may have told something else
+            elif _STAYING and tensor in _STAYING:  # a batch that failed may have told something else
                 del _STAYING[tensor]
 
 
@@ -159,10 +167,13 @@ def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
     """Yield the tensors of a batch and where they are."""
     if isinstance(tree, Tensor):
         yield place, tree
-    elif isinstance(tree, Mapping | list | tuple):
-        parts = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
-        for name, part in parts:
-            yield from _placed(part, *place, name)
+        return
+    if isinstance(tree, _SEQUENCES):
+        parts: Any = enumerate(tree)
+    else:
+        parts = tree.items() if isinstance(tree, Mapping) else ()
+    for name, part in parts:
+        yield from _placed(part, *place, name)
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
@@ -171,22 +182,22 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     So of arrays of numpy, and of lists with an entry a sample: names, texts, mappings, tensors that differ
     in length.
     """
+    if isinstance(tree, Tensor):
+        if not holds_rows(tree, samples):
+            return tree
+        return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
     if is_listed(tree, samples):
         places = index.tolist() if isinstance(index, Tensor) else index
         if not isinstance(tree, list) or isinstance(places, slice):
             return tree[places]
         return [tree[place] for place in places]
-    if isinstance(tree, Tensor):
-        if not holds_rows(tree, samples):
-            return tree
-        return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
-    if isinstance(tree, Mapping):
-        return {key: rows(value, index, samples) for key, value in tree.items()}
     if isinstance(tree, tuple):
         parts = [rows(part, index, samples) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     if isinstance(tree, list):
         return [rows(part, index, samples) for part in tree]
+    if isinstance(tree, Mapping):
+        return {key: rows(value, index, samples) for key, value in tree.items()}
     return tree
 
 

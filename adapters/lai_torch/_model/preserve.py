@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.checkpoints import asked
-from lai_torch._model.snapshot import Streams, Tensors
+from lai_torch._model.snapshot.streams import Streams
+from lai_torch._model.snapshot.tensors import Tensors
 from lai_torch._model.walk import Step, modules_of, set_training
 
 ALONE = RLock()
@@ -50,9 +51,10 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     with ExitStack() as stack:
         modules, tensors = modules_of(model, loss), _tensors(model, loss)
         streams = _streams(modules)
-        for kind in {"cpu"}.union(*(each.devices for each in tensors)):
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch._C._is_any_autocast_enabled():
+            for kind in {"cpu"}.union(*(each.devices for each in tensors)):
+                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(asked())

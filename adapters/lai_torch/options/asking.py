@@ -55,21 +55,21 @@ def wants(policy: Policy) -> frozenset[str]:
     declared = getattr(policy, "wants", None)
     if declared is not None:
         return frozenset(declared)
-    given = policy.keywords if isinstance(policy, functools.partial) else {}
-    return frozenset(name for name in SEEN if name in _arguments(policy) and name not in given)
+    asked = _arguments(policy)
+    return asked.difference(policy.keywords) if isinstance(policy, functools.partial) else asked
 
 
 _ARGUMENTS: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
 
 
 def _arguments(policy: Policy) -> frozenset[str]:
-    """Return the names of a policy's arguments, read once: that takes as long as a small policy."""
+    """Return which of `SEEN` a policy's arguments are, read once: that takes as long as a small policy."""
     try:
         return _ARGUMENTS[policy]
     except (KeyError, TypeError):  # not every callable can be a key
         pass
     try:
-        found = frozenset(inspect.signature(policy).parameters)
+        found = frozenset(SEEN).intersection(inspect.signature(policy).parameters)
     except ValueError:  # written in C
         found = frozenset()
     with suppress(TypeError):

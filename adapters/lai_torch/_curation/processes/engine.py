@@ -3,7 +3,7 @@
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import prod
 from typing import Any
@@ -20,6 +20,8 @@ SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
 """Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
 ALIKE = 0.05
 """How far losses may be apart: training may be in half precision."""
+
+_WHOLE = nullcontext()
 
 
 class Engine:
@@ -133,17 +135,17 @@ class Engine:
                 )
                 raise ValueError(msg)
 
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
+    def gathered(self) -> AbstractContextManager[None]:
         """Have whole parameters in the model while the block runs, and nothing that communicates.
 
         All are gathered before the block, rather than layer by layer as it runs: what the block does may
         depend on each process's rows (how often it runs the model, whether it raises), and the numbers
         are in the parameters' own type, whatever that of training.
         """
-        if not self.sharded:
-            yield
-            return
+        return self._gathered() if self.sharded else _WHOLE
+
+    @contextmanager
+    def _gathered(self) -> Iterator[None]:
         modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
         self.reset()
         forget()

@@ -205,6 +205,9 @@ def nothing_finite() -> UnusableError:
 def chunks(batch: Batch, size: int) -> Iterator[Batch]:
     """Cut a batch into consecutive parts of at most `size` rows."""
     samples = count(*batch)
+    if samples <= size:
+        yield batch
+        return
     for start in range(0, samples, size):
         yield rows(batch, slice(start, min(start + size, samples)), samples)
 

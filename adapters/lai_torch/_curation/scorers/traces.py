@@ -237,12 +237,14 @@ class TraceScorer(Scorer):
                 scores = scores + product(summary.others, trace, **options)
             parts = scores[None]
         else:
-            parts = torch.stack([product(part, trace, **options) for part in summary.parts])
+            products = [product(part, trace, **options) for part in summary.parts]
+            parts = products[0][None] if len(products) == 1 else torch.stack(products)
         if reading.rows is not None:
             everyone = parts.new_full((len(parts), len(reading.losses)), torch.nan)
             everyone[:, reading.rows] = parts
             parts = everyone
-        return replace(self._result(summary, parts.sum(0), reading, parts, positions, weights), cost=cost)
+        scores = parts[0] if len(parts) == 1 else parts.sum(0)
+        return self._result(summary, scores, reading, parts, positions, weights, cost)
 
     def _result(
         self,
@@ -252,10 +254,11 @@ class TraceScorer(Scorer):
         parts: Tensor,
         positions: str | None,
         weights: Tensor | None,
+        cost: float | None = None,
     ) -> Scored:
         sizes = self._sizes(summary)
         kept = None if sizes is None else parts
-        return Scored(scores, reading.losses, positions, layer_weights=weights, parts=kept, sizes=sizes)
+        return Scored(scores, reading.losses, positions, weights, cost, parts=kept, sizes=sizes)
 
     def _sizes(self, summary: ValidationSide | Itself) -> tuple[int, ...] | None:
         """Return how many validation samples each part has; None where the set is not cut."""

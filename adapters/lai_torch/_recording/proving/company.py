@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lai_torch._model.batch import Loss, check_losses, count, rows, unaligned
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import differ, magnitude
-from lai_torch._model.snapshot import Streams
+from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of

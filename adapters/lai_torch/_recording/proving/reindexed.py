@@ -15,7 +15,7 @@ from torch import Tensor
 from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis, by_sample, differ
-from lai_torch._model.snapshot import Streams
+from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of
 from lai_torch._recording.proving.company import (

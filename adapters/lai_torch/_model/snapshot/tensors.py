@@ -1,12 +1,6 @@
-"""What a forward pass may write, as it was before: buffers, parameters, random streams."""
+"""Buffers and parameters as they were."""
 
-import ctypes
-import random
-import sys
-from collections.abc import Iterable
-from itertools import chain
 from operator import attrgetter
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -116,76 +110,3 @@ def _write(tensor: Tensor, values: Tensor) -> None:
         tensor.data = values
     elif not any(size > 1 and step == 0 for size, step in zip(values.shape, tensor.stride(), strict=True)):
         tensor.data.copy_(values)  # an expanded tensor cannot be written, neither here nor in forward
-
-
-def _generators() -> set[type]:
-    """Return the classes of random streams: to ask `isinstance` of every attribute takes long."""
-    found: set[type] = set()
-    pending: list[type] = [torch.Generator]
-    while pending:
-        kind = pending.pop()
-        found.add(kind)
-        pending.extend(kind.__subclasses__())
-    return found
-
-
-class Streams:
-    """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
-
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        modules = list(modules)
-        self.numpy = sys.modules.get("numpy")
-        self.cuda = []
-        if torch.cuda.is_initialized():
-            parameters = (one for module in modules for one in module._parameters.values() if one is not None)
-            self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
-        kinds = _generators()
-        attributes = list(map(vars, modules))
-        self.generators: list[torch.Generator] = []
-        if not kinds.isdisjoint(map(type, chain.from_iterable(each.values() for each in attributes))):
-            self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
-        self.memory = _numpy_memory(self.numpy)
-        self.before = self._now()
-
-    def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
-        numbers = self.numpy.random.get_state() if self.numpy else None
-        drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self.cuda)]
-        return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
-
-    def moved(self) -> bool:
-        """Say whether something was drawn."""
-        return not _same_state(self._now(), self.before)
-
-    def equal(self, other: "Streams") -> bool:
-        """Say whether another time they were in the same state."""
-        return _same_state(self.before, other.before)
-
-    def restore(self) -> None:
-        """Put the streams back where they were."""
-        python, numbers, drawn, own = self.before
-        random.setstate(python)
-        # of two normal numbers that are drawn at once one may wait, and is then taken without a draw
-        unmoved = self.memory is not None and not numbers[3] and _numpy_memory(self.numpy) == self.memory
-        if self.numpy and not unmoved:
-            self.numpy.random.set_state(numbers)
-        torch.set_rng_state(drawn[0])
-        for device, state in zip(self.cuda, drawn[1:], strict=True):
-            torch.cuda.set_rng_state(state, device)
-        for generator, state in zip(self.generators, own, strict=True):
-            generator.set_state(state)
-
-
-def _same_state(now: Any, before: Any) -> bool:
-    """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
-    numbers = before[1]
-    alike = numbers is None or ((now[1][1] == numbers[1]).all() and now[1][2:] == numbers[2:])
-    pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
-    return bool(now[0] == before[0] and alike) and all(torch.equal(a, b) for a, b in pairs)
-
-
-def _numpy_memory(numpy: Any) -> bytes | None:
-    """Return numpy's global stream as it lies in memory: its own functions copy it number by number."""
-    stream: Any = getattr(getattr(numpy, "random", None), "get_bit_generator", lambda: None)()
-    if type(stream).__name__ != "MT19937":
-        return None
-    return ctypes.string_at(stream.ctypes.state_address, 625 * 4)  # its 624 words, and the place in them

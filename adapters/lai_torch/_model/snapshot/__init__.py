@@ -1,0 +1,1 @@
+"""What a forward pass may write, as it was before."""
