@@ -18,11 +18,13 @@ def bounds() -> dict[tuple[str, str, str], float]:
     found: dict[tuple[str, str, str], float] = {}
     for names, kept, selective in ((COMPUTING, 0.92, 0.80), (LAUNCHING, 1.7, 1.5), (("tiny_mlp",), 2.0, 2.0)):
         for name in names:
-            found |= {(name, "kept", "cpu_ratio"): kept, (name, "selective", "cpu_ratio"): selective}
+            found |= {(name, method, "cpu_ratio"): kept for method in ("kept", "captured")}
+            found[(name, "selective", "cpu_ratio")] = selective
     found[("tiny_mlp", "kept", "hand_ratio")] = 1.4
     for name in COMPUTING:
-        found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "selective")}
-    found |= {(name, method, "waits"): 1 for name in MODELS for method in ("kept", "selective", "whole")}
+        found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "captured", "selective")}
+    methods = ("kept", "captured", "selective", "whole")
+    found |= {(name, method, "waits"): 1 for name in MODELS for method in methods}
     for name in jax_steps.MODELS:
         found |= {(name, "lai_cached", "cpu_ratio"): 0.90, (name, "lai_selective", "cpu_ratio"): 0.80}
     return found

@@ -20,7 +20,7 @@ from workloads.launches import counted
 from workloads.operations import Operations
 
 CACHED = 10**9
-PASSES = ("kept", "selective", "whole")
+PASSES = ("kept", "captured", "selective", "whole")
 ROUND = 0.05
 """Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
 
@@ -58,7 +58,7 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     steps: dict[str, Callable[[], Any]] = {"plain": lambda: plain_step(work, optimizer)}
     held = {"plain": 0}
     coupled = any(isinstance(module, _BatchNorm) for module in work.model.modules())
-    for name in PASSES[:1] if coupled else PASSES:
+    for name in PASSES[:2] if coupled else PASSES:
         steps[name], held[name] = curated(work, name)
     own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other method's calls down
     hand = Hand(own, own.optimizer())
@@ -70,17 +70,21 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     return steps, held
 
 
-def curated(work: Work, backward: str = "kept") -> tuple[Callable[[], Any], int]:
-    """Return a curated step, taken once, and the bytes of the validation summary that it goes on with."""
+def curated(work: Work, name: str = "kept") -> tuple[Callable[[], Any], int]:
+    """Return a curated step, taken once, and the bytes of the validation summary that it goes on with.
+
+    One that is `captured` takes the pass `kept`, and scores by a graph.
+    """
+    captured = name == "captured"
     curator = lai_torch.Curator(
         work.model,
         work.loss,
         work.optimizer(),
         work.validation,
-        estimator=lai_torch.LAI(positions=work.positions),
+        estimator=lai_torch.LAI(positions=work.positions, captured=captured),
         policy=HALF,
         refresh=CACHED,
-        backward=backward,
+        backward="kept" if captured else name,
     )
     curator.step(*work.batch)
     return lambda: curator.step(*work.batch), bytes_in(curator._scoring.summaries._summary)

@@ -1,9 +1,7 @@
 """A model captured as a forward and a backward graph with a free batch size."""
 
 import functools
-import itertools
 import operator
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,12 +12,16 @@ from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, tensors
+from lai_torch._model.compiled import first_line, naming, own_code, weakly
 from lai_torch._model.precision import raised
 from lai_torch._model.preserve import preserved
 from lai_torch._model.walk import named_parameters
 
 Values = list[Any]
-_serial = itertools.count()
+EXPECTED = (
+    "backward: 'selective' expects a model that compiles in one graph with a free batch size, this one does "
+    "not ({}); use backward='kept'"
+)
 
 
 class Captured:
@@ -47,42 +49,40 @@ class Captured:
         self._inputs: set[int] = set()
         self._batched: set[int] = set()
         self._samples = 0
-        # the compiler keeps its back ends as long as the process lives: this one must not keep the model
-        compiled, partition = (_weakly(method) for method in (self._compiled, self._partition))
+        compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
         backend = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
-        self._function = torch.compile(_caller(model, autocast), backend=backend, fullgraph=True)
+        self._function = torch.compile(own_code(_caller(model, autocast)), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        from torch._dynamo.exc import FailOnRecompileLimitHit
-        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
-
         aliases = _with_symbolic_batch(inputs, samples)
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
-        try:
-            # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that
-            # a module gets later is one of the things that it was captured with
-            with torch._dynamo.config.patch(
-                allow_unspec_int_on_nn_module=True, skip_nnmodule_hook_guards=False
-            ):
-                return self._function(aliases)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # torch's compiler has no class of errors that holds all of its own
-            with preserved(self.model), torch.no_grad():
-                call(self.model, inputs)  # an error of the model's own comes up here, as it is
-            why = next(iter(str(error).splitlines()), type(error).__name__)
-            if isinstance(error, FailOnRecompileLimitHit):
-                why = f"compiled {self.captures} times, each call changes what the graph depends on"
-            if isinstance(error, ConstraintViolationError):
-                why = "it fixes the size of the batch"
-            msg = (
-                "backward: 'selective' expects a model that compiles in one graph with a free batch size, "
-                f"this one does not ({why}); use backward='kept'"
-            )
-            raise ValueError(msg) from error
+        # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that a
+        # module gets later is one of the things that it was captured with
+        config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
+        with (
+            naming(EXPECTED, functools.partial(self._eagerly, inputs), self._why),
+            torch._dynamo.config.patch(config),
+        ):
+            return self._function(aliases)
+
+    def _eagerly(self, inputs: Any) -> None:
+        with preserved(self.model), torch.no_grad():
+            call(self.model, inputs)
+
+    def _why(self, error: Exception) -> str:
+        from torch._dynamo.exc import FailOnRecompileLimitHit
+        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+        if isinstance(error, FailOnRecompileLimitHit):
+            return f"compiled {self.captures} times, each call changes what the graph depends on"
+        return (
+            "it fixes the size of the batch"
+            if isinstance(error, ConstraintViolationError)
+            else first_line(error)
+        )
 
     def read(self, found: list[Tensor], last: str | None) -> Run:
         """Return what the call kept, for its differentiable outputs."""
@@ -112,7 +112,7 @@ class Captured:
         self.captures += 1
         pair = Pair(forward, backward, returned)
 
-        run = functools.partial(_weakly(self._run), pair, returned)
+        run = functools.partial(weakly(self._run), pair, returned)
         run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
         return run
 
@@ -123,12 +123,6 @@ class Captured:
         found, values = pair.run(given, named_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
-
-
-def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method as a function that does not keep its object, which has to be there when it runs."""
-    weak: Any = weakref.WeakMethod(method)
-    return lambda *args, **options: weak()(*args, **options)
 
 
 def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
@@ -163,7 +157,7 @@ def _save_what_is_random(graph: fx.Graph) -> None:
 
 
 def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], Any]:
-    """Return the model's call as a function of its own: compilations are counted by code and its name."""
+    """Return the model's call as a function."""
 
     def run(inputs: Any) -> Any:
         if autocast is None:
@@ -172,7 +166,6 @@ def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], A
             outputs = call(model, inputs)
         return raised(outputs, autocast)
 
-    run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
     return run
 
 

@@ -1,7 +1,7 @@
 """A batch that stays as it is, whatever a model or a loss writes to what it is given."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,10 +20,12 @@ class WrittenError(ValueError):
     """A batch is no longer what it was."""
 
 
-def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
+def losses_of(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], caller: Callable[[nn.Module, Any], Any] = call
+) -> Any:
     """Return what a loss makes of a batch, of which model and loss see copies where they write to it."""
     with untouched(model, loss, batch) as (inputs, targets):
-        return loss(call(model, inputs), targets)
+        return loss(caller(model, inputs), targets)
 
 
 def learn(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> None:

@@ -9,7 +9,7 @@ the pass is recorded in full. Nothing here says where samples lie.
 That samples do not see each other was proved of calls of certain kinds, too: `Calls.kinds`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from lai_torch._model.batch import tensors
+from lai_torch._model.batch import call, tensors
 from lai_torch._model.kinds import Call, axes_of, kinds, noted
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Positions
+from lai_torch._recording.watching.graph import Forward
 from lai_torch._recording.watching.recording import Alike, Known
 from lai_torch._recording.watching.templates import Template
 from lai_torch._recording.watching.uses import Use
@@ -38,13 +39,14 @@ class Plan:
     """The calls of a forward pass, in order, and at which places they are layers; what is shared by such.
 
     `averages` is the type in which the last layer's gradient is averaged over positions without being formed;
-    None: it is formed.
+    None: it is formed. `forward` is the model as a graph, whose calls they are; None: the model's own.
     """
 
     calls: tuple[Call, ...]
     layers: Mapping[int, Template | None]
     averages: torch.dtype | None = None
     alike: Alike = field(default_factory=Alike)
+    forward: Forward | None = None
 
 
 class Calls:
@@ -54,6 +56,8 @@ class Calls:
     ----------
     plan
         That of a pass before.
+    forward
+        Captures the model, whose calls are those of a graph then.
 
     Attributes
     ----------
@@ -67,11 +71,15 @@ class Calls:
         Whether each layer is a call with one input and parameters themselves, not what is made of them.
     averages
         As in a plan, for that of such a pass.
+    captures
+        Whether this is the pass in which the model is captured.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: Plan | None = None, forward: Forward | None = None) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
         self.averages: torch.dtype | None = None
+        self.captures = forward is not None
+        self._forward = forward if plan is None else plan.forward
         self.names: Mapping[int, str] = MappingProxyType({})
         self.place = -1
         self._calls: list[Call] = []
@@ -88,18 +96,25 @@ class Calls:
         # Taken over from the plan are its function, parameters and options, compared here, and where its
         # input holds samples: calls of the same kinds, one after another, leave them at the same place of a
         # tensor of the same shape, which `Template.fits` compares.
-        call, plan = noted(func, args, kwargs, self.names), self.plan
+        made, plan = noted(func, args, kwargs, self.names), self.plan
         self.place += 1
         if plan is not None and self.follows:
             # an attribute's getter is made anew each time, and equal to the one before
-            if self.place < len(plan.calls) and plan.calls[self.place] == call:
+            if self.place < len(plan.calls) and plan.calls[self.place] == made:
                 return self.place not in plan.layers
             self.follows = False
         elif plan is None:
             # of a pass that is recorded in full: what was proved of its calls depends on their axes
-            self._calls.append(call)
+            self._calls.append(made)
             self._axes.append(axes_of(args))
         return False
+
+    def caller(self, recorder: Any) -> Callable[[nn.Module, Any], Any]:
+        """Return what calls the model on its inputs: as it is, or as its graph."""
+        if self._forward is None:
+            return call
+        run = self._forward.captured if self.plan is None else self._forward.again
+        return lambda _, inputs: run(recorder, inputs)
 
     @property
     def template(self) -> Template | None:
@@ -136,7 +151,7 @@ class Calls:
             template = layers[place]
             if template is not None:
                 layers[place] = replace(template, use=template.use.at(sample_axes[use]))
-        return Plan(tuple(self._calls), layers, self.averages)
+        return Plan(tuple(self._calls), layers, self.averages, forward=self._forward)
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of calls that there were."""

@@ -67,7 +67,12 @@ class Template:
 
     def made(self, args: Sequence[Any], samples: int, valid: Positions) -> Use:
         """Return the use that such a call is."""
-        return self.use.again(self.kept(args[self.place].detach(), samples, valid), Probe())
+        return self.made_of(args[self.place], samples, valid)
+
+    def made_of(self, inputs: Tensor, samples: int, valid: Positions) -> Use:
+        """Return the use that a call on this input is."""
+        kept = self.kept(inputs, samples, valid)
+        return self.use.again(kept.detach() if kept is inputs else kept, Probe())
 
     def kept(self, inputs: Tensor, samples: int, valid: Positions) -> Tensor:
         """Return what is kept of an input."""
