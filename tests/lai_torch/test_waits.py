@@ -6,7 +6,7 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._curation.doubts import Doubted, Doubts
-from lai_torch._model.finite import all_finite
+from lai_torch._curation.processes.finite import all_finite
 from torch import nn
 
 import lai_core as lai

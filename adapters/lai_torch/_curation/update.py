@@ -11,9 +11,9 @@ from torch import Tensor
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.processes.finite import witness
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.undo import Undo, clear
-from lai_torch._model.finite import witness
 from lai_torch.report import weighted_loss
 
 

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lai_torch._curation.processes.finite import all_finite
 from lai_torch._curation.processes.group import Agreed, Alone, Together
-from lai_torch._model.finite import all_finite
 from lai_torch._model.walk import forget
 
 SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
