@@ -49,6 +49,11 @@ class Captured:
         self._inputs: set[int] = set()
         self._batched: set[int] = set()
         self._samples = 0
+        # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that a
+        # module gets later is one of the things that it was captured with. The class of patches is kept: to
+        # make one takes longer than a small layer
+        config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
+        self._settings: Any = type(torch._dynamo.config.patch(config))
         compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
         backend = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
         self._function = torch.compile(own_code(_caller(model, autocast)), backend=backend, fullgraph=True)
@@ -59,12 +64,9 @@ class Captured:
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
-        # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that a
-        # module gets later is one of the things that it was captured with
-        config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
         with (
             naming(EXPECTED, functools.partial(self._eagerly, inputs), self._why),
-            torch._dynamo.config.patch(config),
+            self._settings(),
         ):
             return self._function(aliases)
 

@@ -52,7 +52,7 @@ class Run:
     ) -> None:
         self.pair, self.values, self.samples, self.last = pair, values, samples, last
         self.sizes = self._sizes(batched)
-        named = sorted(self.sizes.symbols.items(), key=str)
+        named = self.sizes.symbols.items()
         self._symbols = tuple(value for _, value in named), self.sizes.batch
         self._others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
         if self._others not in pair.sample_axes:
@@ -169,7 +169,7 @@ class Run:
                 kept = gradient(rows).to(value).contiguous()
             else:
                 kept = axis.kept(_laid_out_as(value, gradient), rows)
-            result.append(axis.weighted(kept, weights[rows]))
+            result.append(axis.weighted(kept, weights.index_select(0, rows)))
         return result
 
     def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -193,7 +193,7 @@ class Run:
 
 
 def _symbolic(pair: Pair) -> list[tuple[str, int | None, Any]]:
-    """Return which inputs tell the symbols' values: by name, on which axis, which symbol."""
+    """Return which inputs tell the symbols' values, by the symbols: by name, on which axis, which symbol."""
     found: list[tuple[str, int | None, Any]] = []
     for node in pair.inputs:
         value = node.meta["val"]
@@ -203,7 +203,11 @@ def _symbolic(pair: Pair) -> list[tuple[str, int | None, Any]]:
             lengths: Any = enumerate(value.shape)  # numbers, some of them symbolic
             symbolic = [(axis, one.node.expr) for axis, one in lengths if isinstance(one, torch.SymInt)]
             found += [(node.name, axis, expression) for axis, expression in symbolic if expression.is_Symbol]
-    return found
+    return sorted(found, key=_symbol)
+
+
+def _symbol(place: tuple[str, int | None, Any]) -> str:
+    return str(place[2])
 
 
 def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[SampleAxis]]]:

@@ -49,6 +49,8 @@ class SampleAxis:
 
     def weighted(self, value: Tensor, weights: Tensor) -> Tensor:
         """Return the tensor with every sample multiplied by its weight."""
+        if self.outer == self.inner == 1:
+            return value * weights.to(value).view(-1, *[1] * (value.ndim - self.axis - 1))
         split = self.split(value)
         factors = weights.to(split).reshape(-1, *[1] * (split.ndim - self.axis - 2))
         return (split * factors).flatten(self.axis, self.axis + 2)

@@ -116,8 +116,9 @@ class Undo:
         """Copy what the optimizer is about to change, if that is within the budget."""
         groups = self.optimizer.param_groups
         stepped = [p for group in groups for p in group["params"] if p.grad is not None]
-        states = {p: dict(state) for p, state in self.optimizer.state.items()}
-        values = [value for state in states.values() for value in state.values()]
+        held = self.optimizer.state
+        states = list(zip(held, map(dict, held.values()), strict=True))  # to look one up takes longer
+        values = [value for _, state in states for value in state.values()]
         tensors = [value for value in values if isinstance(value, Tensor)]
         if sum(map(_BYTES, (*stepped, *tensors))) > BUDGET:
             self._signals.hold()

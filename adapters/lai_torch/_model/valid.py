@@ -115,10 +115,9 @@ def _is_mask(mask: Any, samples: int) -> bool:
 
 def _named(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     """Return the inputs by the names that the model's `forward` gives them."""
-    if isinstance(inputs, Mapping):
-        return inputs
     if not isinstance(inputs, tuple):
-        return {}
+        plain = isinstance(inputs, Tensor)  # most are, and to ask for mappings takes longer
+        return {} if plain or not isinstance(inputs, Mapping) else inputs
     forward = getattr(model, "_orig_mod", model).forward
     return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
 

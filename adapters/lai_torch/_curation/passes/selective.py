@@ -100,7 +100,7 @@ class SelectivePass(Pass):
             picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
-                gradients = torch.autograd.grad(losses.sum(), found, allow_unused=True)
+                gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
         if isinstance(summary, Itself) and not self.doubts.finite(losses):  # it spoils every score
             return self.kept.forward(batch, summary)
