@@ -115,7 +115,8 @@ def curated_update(
         None: all rows, those of weight 0 included.
     recompute
         With `rows`: run the chosen rows forward again, rather than keep the residuals of the whole
-        batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take.
+        batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take. Residuals that take
+        no more memory than the gradient will are kept even so, known from the shapes alone.
     decay, exponent
         Of the second moment, for `preconditioned_lai`.
     scale_inputs
@@ -191,14 +192,15 @@ def curated_update(
     ) -> tuple[Any, Any, Report]:
         validation = opened(estimator, summary)
         problem = Problem(apply, params, loss, last, valid, spread)
-        chosen = scorer.choose_pass(problem, rows, recompute)
+        chosen = scorer.choose_pass(problem, rows, recompute=recompute and rows is not None)
         recorded = chosen.forward((inputs, targets))
         scored = scored_in_parts(
             scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
         )
         scores = sound_scores(scored)
-        weights = weigh(policy, scores, rows, scored)
-        params, opt_state, skipped = stepped(tx, params, opt_state, chosen.backward(weights), weights)
+        weights, best = weigh(policy, scores, rows, scored)
+        gradients = chosen.backward(weights, best)
+        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, weights)
         return params, opt_state, _report(scored, scores, weights, skipped)
 
     return jax.jit(step)
@@ -261,11 +263,11 @@ def score(
 
     def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
         problem = Problem(apply, params, loss, last, valid, spread)
-        recorded = scorer.choose_pass(problem, 1.0, True).forward((inputs, targets))
+        recorded = scorer.choose_pass(problem, None, recompute=True).forward((inputs, targets))
         moments = Moment(moment, decay, exponent, scale_inputs)
         scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moments)
         scores = sound_scores(scored)
-        weights = weigh(policy, scores, None, scored)
+        weights, _ = weigh(policy, scores, None, scored)
         return _report(scored, scores, weights, ~jnp.any(weights > 0))
 
     given = params, summary, inputs, targets, second_moment

@@ -57,7 +57,10 @@ def _register(kind: type, data: Sequence[str], static: Sequence[str]) -> None:
             object.__setattr__(made, name, value)
         return made
 
-    jax.tree_util.register_pytree_with_keys(kind, flatten, unflatten)
+    def flatten_alone(given: Any) -> tuple[list[Any], Any]:  # at each call of a compiled function
+        return [getattr(given, name) for name in data], tuple(getattr(given, name) for name in static)
+
+    jax.tree_util.register_pytree_with_keys(kind, flatten, unflatten, flatten_alone)
 
 
 for _kind in (

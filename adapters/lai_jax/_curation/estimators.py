@@ -10,7 +10,14 @@ import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
 from lai_jax._curation.moments import Moment, moved_moment, moved_moments
-from lai_jax._curation.passes import DirectionalPass, Pass, Recorded, SeparatePass, SharedPass
+from lai_jax._curation.passes import (
+    DirectionalPass,
+    Pass,
+    Recorded,
+    SeparatePass,
+    SharedPass,
+    ThriftyPass,
+)
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zeroed
 from lai_jax._curation.warned import warn_of_frozen, warn_of_unread
@@ -60,8 +67,8 @@ class Estimator(Protocol):
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return what validation samples are scored against, those not `counted` left out."""
 
-    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
-        """Return the passes that a step makes."""
+    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
+        """Return the passes that a step makes which runs back on so many rows, on all of them where None."""
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
         """Score a batch."""
@@ -85,10 +92,13 @@ class _Traced:
     def check(self, model: Model, plan: Plan) -> None:
         """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
 
-    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
-        """Share one forward pass, unless the rows to train on are to be run again."""
-        kind = SeparatePass if recompute and rows is not None else SharedPass
-        return kind(problem, self.recorder, rows)
+    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
+        """Share one forward pass, unless the rows to train on are to be run again and that saves memory."""
+        if not recompute:
+            return SharedPass(problem, self.recorder)
+        if rows is None:
+            return SeparatePass(problem, self.recorder)
+        return ThriftyPass(problem, self.recorder, rows)
 
 
 class Ghost(_Traced):
@@ -225,9 +235,9 @@ class Exact:
         """Return the summed validation gradient."""
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
-    def choose_pass(self, problem: Problem, rows: int | float | None, recompute: bool) -> Pass:
+    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
         """Run forward for scoring, and again for training."""
-        return DirectionalPass(problem, rows)
+        return DirectionalPass(problem)
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
         """Score by the derivative of every sample's loss."""

@@ -18,10 +18,15 @@ def count_of(rows: int | float, samples: int) -> int:
     return max(count, 1)
 
 
-def best(scores: jax.Array, count: int) -> jax.Array:
-    """Keep the `count` largest scores, and NaN for the others, which no policy keeps."""
-    chosen = jax.lax.top_k(jnp.where(jnp.isnan(scores), -jnp.inf, scores), count)[1]
-    return jnp.full_like(scores, jnp.nan).at[chosen].set(scores[chosen])
+def best(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Return the rows of the `count` largest scores, and the scores with NaN for all others."""
+    values = jnp.where(jnp.isnan(scores), -jnp.inf, jnp.where(scores == 0, 0.0, scores))  # -0 is 0
+    highest, chosen = jax.lax.top_k(values, count)
+    # Among equals `top_k` takes the first: of those equal to the lowest taken, all up to the last one taken.
+    lowest = highest.min()
+    last = jnp.where(highest == lowest, chosen, -1).max()
+    taken = (values > lowest) | ((values == lowest) & (jnp.arange(scores.shape[0]) <= last))
+    return chosen, jnp.where(taken, scores, jnp.nan)
 
 
 def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
@@ -42,13 +47,15 @@ def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
     return jax.tree.map(replaced, batch)
 
 
-def heaviest(weights: jax.Array, count: int, size: int) -> tuple[jax.Array, jax.Array]:
-    """Return the rows of the `count` largest weights, and these; `size` of both, the rest of weight 0."""
-    order = jax.lax.top_k(weights, size)[1]
-    counted = jnp.arange(size) < count
-    chosen = jnp.where(counted, order, order[0])
-    own = jnp.where(counted, weights[chosen], 0.0)
-    return jnp.where(own != 0, chosen, chosen[0]), own  # rows of weight 0 may hold what is not finite
+def weighted(weights: jax.Array, chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Return the chosen rows and their weights; `size` of both, the rest of weight 0.
+
+    A row of weight 0 may hold what is not finite: one that has a weight stands in for it.
+    """
+    own = weights[chosen]
+    rows = jnp.where(own != 0, chosen, chosen[jnp.argmax(own != 0)])
+    more = size - chosen.shape[0]
+    return (rows, own) if more == 0 else (jnp.pad(rows, (0, more), "edge"), jnp.pad(own, (0, more)))
 
 
 def _rows(leaf: jax.Array, each: jax.Array) -> jax.Array:

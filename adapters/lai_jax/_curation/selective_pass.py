@@ -4,6 +4,7 @@ The forward pass leaves residuals. Those of them that carry the samples' axis ar
 chosen rows, and the backward pass that belongs to a batch of that size runs on them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,94 +23,137 @@ LEFT = Spread()
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 
 
-def losses_of_leaves(
+def value_of_leaves(
     model: Model,
     moving: Sequence[jax.Array],
     data: Sequence[Any],
-    wanted: frozenset[int],
-    keep: Sequence[int],
-) -> tuple[jax.Array, tuple[dict[int, Any], dict[int, Any]]]:
-    """Run the model on other parameters and data; return losses, recorded inputs and kept values."""
+    end: int,
+    wanted: frozenset[int] = frozenset(),
+    keep: Sequence[int] = (),
+) -> tuple[jax.Array, tuple[jax.Array, dict[int, Any], dict[int, Any]]]:
+    """Run the model on other parameters and data.
+
+    Returns
+    -------
+    tuple
+        The value at slot `end`; and the losses, the `wanted` inputs of layers, and the values to `keep`.
+    """
     values = list(model.parameters)
     for leaf, value in zip(model.trainable, moving, strict=True):
         values[leaf] = value
     slots: dict[int, Any] = {}
     (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
-    return losses, (records, {slot: slots[slot] for slot in keep})
+    return slots[end], (losses, records, {slot: slots[slot] for slot in keep})
 
 
-def chosen_gradient(
-    model: Model,
-    small: Model,
-    vjp: Any,
-    moving: Sequence[jax.Array],
-    chosen: jax.Array,
-    weights: jax.Array,
-    spread: Spread = LEFT,
-) -> list[jax.Array]:
-    """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
+def weighted_rows(gradients: jax.Array, axis: SampleAxis, weights: jax.Array) -> jax.Array:
+    """Return each sample's gradients times its weight; zeros, whatever they are, at weight 0."""
+    each = weights.reshape((-1, *(1,) * (gradients.ndim - 1)))
+    each = axis.spread(each, gradients.shape[axis.axis])
+    return jnp.where(each == 0, 0.0, each * gradients).astype(gradients.dtype)
+
+
+class WayBack:
+    """The way back through a forward pass, for some of its rows.
 
     Parameters
     ----------
     model, small
         The model read on the whole batch, and on as many rows as are chosen.
-    vjp
-        The backward pass of the whole batch, as `jax.vjp` returned it.
     moving
         The parameters.
-    chosen
-        Which rows.
-    weights
-        Their weights.
-    spread
-        Over which devices they lie.
+    end
+        Slot of the value from which the way back begins.
 
     Raises
     ------
     UnexplainedError
         If the model computes something else for fewer samples, or a residual's samples cannot be found.
     """
-    check_same_program(model.program, small.program)
-    data = model.data
+
+    def __init__(self, model: Model, small: Model, moving: Sequence[jax.Array], end: int) -> None:
+        check_same_program(model.program, small.program)
+        self.model, self.small, self.moving, self.end = model, small, moving, end
+        self.small_end = _counterpart(model.program, small.program, end)
+        self.residuals = _residuals(model, moving, end)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the residuals of the whole batch take, beyond the batch itself."""
+        program = self.residuals
+        made = {slot for slot in program.outputs if program.values[slot].batched} - set(program.inputs)
+        return sum(
+            math.prod(program.values[slot].shape) * program.values[slot].dtype.itemsize for slot in made
+        )
+
+    def gradient(
+        self,
+        vjp: Any,
+        gradients: jax.Array,
+        chosen: jax.Array,
+        weights: jax.Array,
+        spread: Spread = LEFT,
+    ) -> list[jax.Array]:
+        """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
+
+        Parameters
+        ----------
+        vjp
+            The backward pass of the whole batch from the value at `end`, as `jax.vjp` returned it.
+        gradients
+            Of each sample's loss with respect to that value, of the whole batch.
+        chosen, weights
+            Which rows, and their weights.
+        spread
+            Over which devices they lie.
+        """
+        model, small = self.model, self.small
+        axes = [self.residuals.values[slot].sample_axis for slot in self.residuals.outputs]
+        fewer = [array[chosen] if jnp.ndim(array) else array for array in model.data]
+        other, structure = jax.tree.flatten(_vjp(small, self.moving, fewer, self.small_end))
+        cut = [
+            _cut(leaf, own, wanted, chosen, model.samples, spread)
+            for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
+        ]
+        where = model.program.values[self.end].where
+        rows = spread(where.take(gradients, chosen), where.axis)
+        cotangent = weighted_rows(rows, small.program.values[self.small_end].where, weights)
+        return list(jax.tree.unflatten(structure, cut)(cotangent)[0])
+
+
+def _vjp(model: Model, moving: Sequence[jax.Array], data: Sequence[Any], end: int) -> Any:
+    return jax.vjp(lambda values: value_of_leaves(model, values, data, end)[0], list(moving))[1]
+
+
+def _residuals(model: Model, moving: Sequence[jax.Array], end: int) -> Program:
+    """Read the program that makes the residuals: it says where in each of them the samples are."""
 
     def residuals(moving: Sequence[jax.Array], data: Sequence[Any]) -> list[Any]:
-        return jax.tree.leaves(_vjp(model, moving, data))
+        return jax.tree.leaves(_vjp(model, moving, data, end))
 
-    axes = _sample_axes(model, residuals, moving, data)
-    fewer = [array[chosen] if jnp.ndim(array) else array for array in data]
-    other, structure = jax.tree.flatten(_vjp(small, moving, fewer))
-    cut = [
-        _cut(leaf, own, wanted, chosen, model.samples, spread)
-        for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
-    ]
-    (gradients,) = jax.tree.unflatten(structure, cut)(weights)
-    return list(gradients)
-
-
-def _vjp(model: Model, moving: Sequence[jax.Array], data: Sequence[Any]) -> Any:
-    return jax.vjp(lambda values: losses_of_leaves(model, values, data, frozenset(), ())[0], list(moving))[1]
-
-
-def _sample_axes(
-    model: Model, residuals: Any, moving: Sequence[Any], data: Sequence[Any]
-) -> list[SampleAxis | None]:
-    """Find the samples' axis of every residual by reading the program that makes it."""
-    closed = jax.make_jaxpr(residuals)(list(moving), list(data))
-    parameters = len(moving)
+    closed = jax.make_jaxpr(residuals)(list(moving), list(model.data))
     known = [
         Value(
             tuple(atom.aval.shape),
             atom.aval.dtype,
-            SampleAxis(0, model.samples) if index >= parameters and atom.aval.shape else None,
+            SampleAxis(0, model.samples) if index >= len(moving) and atom.aval.shape else None,
         )
         for index, atom in enumerate(closed.jaxpr.invars)
     ]
     try:
-        program = reader_of(differentiated=False).whole(closed, known)
+        return reader_of(differentiated=False).whole(closed, known)
     except UnexplainedError as error:
         msg = REFUSED + str(error)
         raise UnexplainedError(msg) from error
-    return [program.values[slot].sample_axis for slot in program.outputs]
+
+
+def _counterpart(large: Program, small: Program, slot: int) -> int:
+    """Return the slot of the same value in the same program, read for another batch size."""
+    for one, other in zip(_live(large), _live(small), strict=True):
+        if slot in one.outputs:
+            return other.outputs[one.outputs.index(slot)]
+    msg = f"{REFUSED}a value of the whole batch has no counterpart"
+    raise UnexplainedError(msg)
 
 
 def _cut(

@@ -19,9 +19,14 @@ def weigh(
     scores: jax.Array,
     rows: int | float | None,
     scored: Scored,
-) -> jax.Array:
-    """Return the weights of a policy on the best `rows` scores; a sample without a score has weight 0."""
-    seen = scores if rows is None else best(scores, count_of(rows, scores.shape[0]))
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the weights of a policy on the best `rows` scores, and which rows these are, if not all.
+
+    A sample without a score has weight 0.
+    """
+    seen, chosen = scores, None
+    if rows is not None:
+        chosen, seen = best(scores, count_of(rows, scores.shape[0]))
     left_out = jnp.isnan(seen)
     more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
     if scored.parts is not None:
@@ -42,7 +47,7 @@ def weigh(
             "to be kept make weights, as keep / keep.sum() does"
         )
         raise TypeError(msg)
-    return jnp.where(left_out, 0.0, weights)
+    return jnp.where(left_out, 0.0, weights), chosen
 
 
 def sees_losses(policy: Callable[..., Any]) -> bool:

@@ -6,6 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+SHORT = 1 << 13
+"""Numbers of a leaf below which a product with a vector is not worth its own overhead."""
+
 
 def floating(leaves: list[Any]) -> list[int]:
     """Return which leaves hold floating-point numbers: these are trainable."""
@@ -60,24 +63,22 @@ def moving_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], A
 def all_finite(leaves: Sequence[jax.Array]) -> jax.Array:
     """Say whether every number of every leaf is finite, by sums: one pass over each, with nothing stored.
 
-    Each sum is over numbers times `2^-k` with `2^k` above twice their count, so that no sum of finite
+    The sums are over numbers times `2^-k` with `2^k` above twice their count, so that no sum of finite
     numbers, however large, overflows; a product with inf or NaN is inf or NaN, and so is its sum. (A
     product too small to be told from 0 is as good.)
     """
-    return jnp.all(jnp.stack([jnp.isfinite(_scaled_sum(leaf)) for leaf in leaves]))
+    scale = 2.0 ** -(sum(leaf.size for leaf in leaves).bit_length() + 1)
+    return jnp.isfinite(sum(_scaled_sum(leaf, scale) for leaf in leaves))
 
 
-def _scaled_sum(leaf: jax.Array) -> jax.Array:
-    if leaf.ndim == 0:
-        return leaf
-    scale = 2.0 ** -(leaf.size.bit_length() + 1)
-    if leaf.dtype == jnp.float16:  # holds no such number, and needs none: float32 adds up
-        scale = 1.0
-    longest = max(range(leaf.ndim), key=lambda axis: leaf.shape[axis])
-    weights = jnp.full(leaf.shape[longest], scale, leaf.dtype)
+def _scaled_sum(leaf: jax.Array, scale: float) -> jax.Array:
     wide = jnp.promote_types(leaf.dtype, jnp.float32)
-    # A product with a vector is twice as fast on CPUs as a reduction.
-    return jnp.tensordot(weights, leaf, ((0,), (longest,)), preferred_element_type=wide).sum()
+    if leaf.size < SHORT or leaf.dtype == jnp.float16:  # which holds no such scale
+        return jnp.sum(leaf.astype(wide) * scale)
+    # A product with a vector is several times as fast on CPUs as a reduction of what is scaled, and along
+    # the last axis, where the numbers lie side by side, up to seven times as fast as along the first.
+    weights = jnp.full(leaf.shape[-1], scale, leaf.dtype)
+    return jnp.matmul(leaf, weights, preferred_element_type=wide).sum()
 
 
 def _is_complex(leaf: Any) -> bool:

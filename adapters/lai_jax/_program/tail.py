@@ -1,7 +1,7 @@
-"""What follows one layer in a program, and the gradients of the losses with respect to its output."""
+"""What follows one value in a program, and the gradients of the losses with respect to that value."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,18 +13,18 @@ from lai_jax._program.program import Operation, Program, Use
 
 @dataclass(frozen=True)
 class Tail:
-    """The part of a program that reads a layer's output.
+    """The part of a program between one value and another, further on.
 
     Parameters
     ----------
     start
-        Slot of the layer's output.
+        Slot of the value with which it begins.
     operations
-        What follows it, in order.
+        What depends on that value, in order.
     needed
         Every other slot that these read.
     end
-        Slot of the losses.
+        Slot of the value at which it ends; that of the losses, or one before.
     """
 
     start: int
@@ -34,28 +34,57 @@ class Tail:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """Every slot that `output_gradients` takes."""
+        """Every slot whose value `pulled_back` takes."""
         return (self.start, *self.needed)
 
-    def output_gradients(self, values: Mapping[int, Any]) -> jax.Array:
-        """Return the gradients of the losses with respect to the layer's output, from values by slot."""
+    def pulled_back(self, values: Mapping[int, Any], gradients: jax.Array | None = None) -> jax.Array:
+        """Return the gradients at the start from those at the end, by the values of `slots`.
 
-        def losses(output: jax.Array) -> jax.Array:
-            own = {slot: values[slot] for slot in self.needed} | {self.start: output}
+        None: each loss's own, which are ones.
+        """
+
+        def end(start: jax.Array) -> jax.Array:
+            own = {slot: values[slot] for slot in self.needed} | {self.start: start}
             for operation in self.operations:
                 perform(operation, own, {}, frozenset())
             return own[self.end]
 
-        found, vjp = jax.vjp(losses, values[self.start])
-        return vjp(jnp.ones_like(found))[0]
+        found, vjp = jax.vjp(end, values[self.start])
+        return vjp(jnp.ones_like(found) if gradients is None else gradients)[0]
+
+    def ended(self, end: int) -> "Tail":
+        """Return the part up to another value."""
+        return replace(self, end=end)
 
 
 def tail_of(program: Program, use: Use) -> Tail | None:
     """Return what follows a layer; None if it is inside a loop, a branch or a recomputation."""
     layer = next((operation for operation in program.operations if operation.use is use), None)
-    if layer is None:
-        return None
-    start, following = layer.outputs[0], []
+    return None if layer is None else _tail(program, layer.outputs[0])
+
+
+def last_part(program: Program, tail: Tail, trainable: Iterable[int]) -> Tail | None:
+    """Return the longest part of a tail in which no parameter is used: what a loss does to the outputs.
+
+    Every path from the parameters to the losses goes through its start, so that these gradients of each
+    sample's loss, times the sample's weight, are all that the way back from there has to know. None: there
+    is no such value.
+    """
+    moving = {program.inputs[leaf] for leaf in trainable}
+    for operation in program.operations:
+        if moving.intersection(operation.inputs):
+            moving.update(operation.outputs)
+    later = (slot for operation in tail.operations for slot in operation.outputs if slot != tail.end)
+    for start in (tail.start, *later):
+        if start in moving and jnp.issubdtype(program.values[start].dtype, jnp.inexact):
+            part = _tail(program, start)
+            if moving.isdisjoint(part.needed):
+                return part
+    return None
+
+
+def _tail(program: Program, start: int) -> Tail:
+    following = []
     reached = {start}
     for operation in program.operations:
         if reached.intersection(operation.inputs):

@@ -92,4 +92,4 @@ def last_gradients(model: Model, plan: Plan, values: Mapping[int, Any]) -> Recor
     """Return the last layer's output gradients, where nothing but what follows it has to run back."""
     use = plan.records[-1].use
     tail = tail_of(model.program, use)
-    return {} if tail is None else {use.number: tail.output_gradients(values)}
+    return {} if tail is None else {use.number: tail.pulled_back(values)}
