@@ -9,7 +9,7 @@ otherwise the step is taken back and runs again, each question read where it ari
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -47,12 +47,12 @@ class Doubts:
         self.later = self.again = False
         self._expected: int | None = None
         self._pending: list[tuple[Tensor, Callable[[float], bool]]] = []
-        self._numbers: list[Tensor] = []
+        self._numbers: dict[int, Tensor] = {}
 
     def begin(self, *, later: bool, expected: int | None = None) -> None:
         """Begin a step, or begin it again; `expected` is how many samples the policy keeps, where known."""
         self.later, self.again, self._expected = later, False, expected
-        self._pending, self._numbers = [], []
+        self._pending, self._numbers = [], {}
 
     def holds(self, number: Tensor, test: Callable[[float], bool] = bool) -> bool:
         """Return what a test says of a number or a boolean, or take it to pass until `settle`."""
@@ -65,8 +65,8 @@ class Doubts:
         """Return whether all values are finite, or take that for true until `settle`."""
         if not self.later:
             return bool(torch.isfinite(values).all())
-        if not any(values is one for one in self._numbers):
-            self._numbers.append(values.detach() if values.requires_grad else values)
+        asked = values.detach() if values.requires_grad else values
+        self._numbers[id(asked)] = asked
         return True
 
     def settle(self, *more: Tensor) -> list[Any]:
@@ -77,15 +77,16 @@ class Doubts:
         Doubted
             If something does not hold that was taken for granted.
         """
-        asked = [*self._pending, *((one, math.isfinite) for one in _largest(self._numbers))]
-        self._pending, self._numbers = [], []
+        asked = [*self._pending, *((one, math.isfinite) for one in _largest(self._numbers.values()))]
+        self._pending, self._numbers = [], {}
         numbers = [*(number for number, _ in asked), *more]
         if not numbers:
             return []
         # what is finite in double precision may not be so in single
         kind = torch.float64 if any(one.dtype == torch.float64 for one in numbers) else torch.float32
         device = numbers[0].device
-        answers = torch.stack([one.detach().to(device, kind) for one in numbers]).tolist()
+        with torch.no_grad():
+            answers = torch.stack([one.to(device, kind) for one in numbers]).tolist()
         if not all(test(answer) for (_, test), answer in zip(asked, answers, strict=False)):
             raise Doubted
         found: list[Any] = answers[len(asked) :]
@@ -135,12 +136,13 @@ def _total(mask: Tensor) -> Tensor:
     return mask.sum(dtype=torch.float32 if mask.numel() <= 2**24 else torch.float64)
 
 
-def _largest(numbers: Sequence[Tensor]) -> Iterator[Tensor]:
+def _largest(numbers: Iterable[Tensor]) -> Iterator[Tensor]:
     """Yield the largest size of all numbers of each type: it is finite only if all are."""
     kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for one in numbers:
         if one.numel():
-            kinds.setdefault((one.device, one.dtype), []).append(one.reshape(-1))
+            flat = one if one.ndim == 1 else one.reshape(-1)
+            kinds.setdefault((one.device, one.dtype), []).append(flat)
     for alike in kinds.values():
         yield torch.linalg.vector_norm(torch.cat(alike) if len(alike) > 1 else alike[0], math.inf)
 

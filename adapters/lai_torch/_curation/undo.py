@@ -125,7 +125,7 @@ class Undo:
             self._uncopied = True
             return
         copies = _copies([*stepped, *tensors])
-        options = [{name: value for name, value in group.items() if name != "params"} for group in groups]
+        options = list(map(dict, groups))
         scaler = {} if self.scaler is None else _attributes_of_scaler(self.scaler)
 
         def restore() -> None:
@@ -135,7 +135,7 @@ class Undo:
             self.optimizer.state.clear()
             self.optimizer.state.update(states)
             for group, before in zip(groups, options, strict=True):
-                group.update(before)
+                group.update({name: value for name, value in before.items() if name != "params"})
             if self.scaler is not None:
                 vars(self.scaler).update(scaler)
 

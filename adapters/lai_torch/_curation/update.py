@@ -143,7 +143,7 @@ class Updater:
         self.engine.add_up(parameters)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        finite = self.engine.finite(self._gradients(), seen)
+        finite = seen or self.engine.finite(self._gradients(), seen)  # nothing added to them since
         if finite:
             undo.hold_parameters()
             if self.max_norm is not None:

@@ -46,7 +46,13 @@ def tensors(tree: Any) -> list[Tensor]:
         if not isinstance(tree, Mapping):
             return []
         tree = tree.values()
-    return [tensor for part in tree for tensor in tensors(part)]
+    found: list[Tensor] = []
+    for part in tree:
+        if isinstance(part, Tensor):
+            found.append(part)
+        else:
+            found += tensors(part)
+    return found
 
 
 def usable(tree: Any) -> Any:

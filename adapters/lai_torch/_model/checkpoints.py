@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -48,18 +48,14 @@ def _nothing(*args: Any, **options: Any) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def asked() -> Iterator[None]:
+def asked() -> AbstractContextManager[None]:
     """Run the body with checkpoints of which a gradient can be asked."""
-    with _standing({_REENTRANT: _Asked}):
-        yield
+    return _standing({_REENTRANT: _Asked})
 
 
-@contextmanager
-def once() -> Iterator[None]:
+def once() -> AbstractContextManager[None]:
     """Run the body without checkpoints: what every layer's record keeps need not be computed again."""
-    with _standing({_REENTRANT: _Once, _OTHERS: _nothing}):
-        yield
+    return _standing({_REENTRANT: _Once, _OTHERS: _nothing})
 
 
 @contextmanager

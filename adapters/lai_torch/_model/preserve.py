@@ -3,7 +3,7 @@
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from itertools import chain, compress
 from operator import attrgetter, not_
@@ -22,6 +22,7 @@ ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
 
 Taken by functions (`alone`), not by generators, which an interruption may leave suspended."""
+_NOTHING = nullcontext()
 _BACKWARD = tuple(map(attrgetter, ("_backward_hooks", "_backward_pre_hooks")))
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -48,25 +49,44 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
+    modules, tensors = modules_of(model, loss), _tensors(model, loss)
+    streams = _streams(modules)
+    with (
+        _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
+        _uncompiled(),
+        asked(),
+        torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
+        torch.enable_grad(),
+        _NOTHING if hooks else _without_backward_hooks(modules),
+    ):
+        try:
+            yield
+        finally:
+            _put_back(streams.restore, *(each.restore for each in reversed(tensors)))
+
+
+def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
+    """Put everything back, also where one of it raises."""
+    try:
+        first()
+    finally:
+        if others:
+            _put_back(*others)
+
+
+@contextmanager
+def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
+    """Switch autocast off on the devices of the tensors."""
     with ExitStack() as stack:
-        modules, tensors = modules_of(model, loss), _tensors(model, loss)
-        streams = _streams(modules)
-        if torch._C._is_any_autocast_enabled():
-            for kind in {"cpu"}.union(*(each.devices for each in tensors)):
-                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                    stack.enter_context(torch.autocast(kind, enabled=False))
-        if "torch._dynamo" in sys.modules:  # else nothing can have been compiled
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(asked())
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(mode=False))
-        stack.enter_context(torch.enable_grad())
-        if not hooks:
-            stack.enter_context(_without_backward_hooks(modules))
-        for each in tensors:
-            stack.callback(each.restore)
-        stack.callback(streams.restore)
+        for kind in {"cpu"}.union(*(each.devices for each in tensors)):
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         yield
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Let compiled modules run as they are; without a compiler nothing can have been compiled."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else _NOTHING
 
 
 def _streams(modules: Sequence[nn.Module]) -> Streams:
@@ -108,11 +128,7 @@ def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
 @contextmanager
 def eager() -> Iterator[None]:
     """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
-    with ExitStack() as stack:
-        if "torch._dynamo" in sys.modules:
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(asked())
-        stack.enter_context(torch.enable_grad())
+    with _uncompiled(), asked(), torch.enable_grad():
         yield
 
 
