@@ -41,7 +41,7 @@ def weigh(
             "draw from a generator that is seeded alike, and read nothing else"
         )
         raise ValueError(msg)
-    return weights[slices[group.rank]]
+    return weights if group.size == 1 else weights[slices[group.rank]]
 
 
 def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
@@ -78,7 +78,7 @@ def reported(
     return Report(
         weights=update.weights,
         kept=kept,
-        share=kept / len(weights),
+        share=kept / weights.shape[0],
         dropped=dropped,
         skipped=not update.used,
         updated=update.updated,

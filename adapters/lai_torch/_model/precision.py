@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+_AS_IT_IS = nullcontext()
 _ASKED: ContextVar[bool] = ContextVar("asked", default=False)
 
 
@@ -32,12 +33,12 @@ class Lowered:
         self.model, self.kind = model, kind
         self._own: Any = None
 
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
+    def __call__(self) -> AbstractContextManager[None]:
         """Run the body with that forward pass."""
-        if self.kind is None or self._own is not None:
-            yield
-            return
+        return _AS_IT_IS if self.kind is None or self._own is not None else self._lowered()
+
+    @contextmanager
+    def _lowered(self) -> Iterator[None]:
         before = vars(self.model).get("forward")  # where somebody has put another one before
         asked = _ASKED.set(True)
         try:

@@ -35,7 +35,7 @@ class Alone:
 
     def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
         """Return the processes' rows one behind the other, and where each process's own lie."""
-        return vector, [slice(0, len(vector))]
+        return vector, [slice(0, vector.shape[0])]
 
     def most(self, number: int) -> int:
         """Return the largest of the processes' numbers: of flags, whether any is set."""
