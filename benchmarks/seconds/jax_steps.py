@@ -14,7 +14,7 @@ from benchmarks.cost_jax import Work, gpt_neo_small, steps
 
 METHODS = ("plain", "lai_cached", "lai_selective")
 HANDS = {"lai_cached": "hand", "lai_selective": "hand_selective"}
-"""The same step without its scoring and checks: the better half by loss, chosen, run back."""
+"""The same step without its scoring and checks, and where nothing is kept of a forward pass that scores."""
 
 
 def mlp(samples: int = 128, validation: int = 256) -> Work:
@@ -44,7 +44,7 @@ MODELS = {"jax_mlp": mlp, "jax_gpt": lambda: gpt_neo_small(8, 16)}
 
 
 def by_hand(work: Work) -> dict[str, tuple[Any, Any]]:
-    """Return the least that a kept and a selective step can do: half of the rows by loss, and their step."""
+    """Return a kept and a selective step by hand: the half of largest losses run again; half run back."""
     tx, (inputs, targets) = optax.sgd(1e-3), work.training
     half = len(targets) // 2
 
