@@ -200,8 +200,9 @@ def curated_update(
         scores = sound_scores(scored)
         weights, best = weigh(policy, scores, rows, scored)
         gradients = chosen.backward(weights, best)
-        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, weights)
-        return params, opt_state, _report(scored, scores, weights, skipped)
+        kept = jnp.sum(weights > 0)
+        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, kept)
+        return params, opt_state, _report(scored, scores, weights, kept, skipped)
 
     return jax.jit(step)
 
@@ -268,7 +269,8 @@ def score(
         scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moments)
         scores = sound_scores(scored)
         weights, _ = weigh(policy, scores, None, scored)
-        return _report(scored, scores, weights, ~jnp.any(weights > 0))
+        kept = jnp.sum(weights > 0)
+        return _report(scored, scores, weights, kept, kept == 0)
 
     given = params, summary, inputs, targets, second_moment
     if lies is None:
@@ -288,8 +290,9 @@ def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:
     return Report(each, each, each, everywhere, everywhere, everywhere, moment, by_part, sizes)  # type: ignore[arg-type]
 
 
-def _report(scored: Scored, scores: jax.Array, weights: jax.Array, skipped: jax.Array) -> Report:
-    used = weights > 0
-    loss = jnp.sum(weights * jnp.where(used, scored.losses, 0.0))
+def _report(
+    scored: Scored, scores: jax.Array, weights: jax.Array, kept: jax.Array, skipped: jax.Array
+) -> Report:
+    loss = jnp.sum(weights * jnp.where(weights > 0, scored.losses, 0.0))
     told = scored.second_moment, scored.parts, scored.sizes
-    return Report(scores, weights, scored.losses, loss, jnp.sum(used), skipped, *told)
+    return Report(scores, weights, scored.losses, loss, kept, skipped, *told)

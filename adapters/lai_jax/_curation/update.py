@@ -80,9 +80,9 @@ def check_state(tx: Any, params: Any, opt_state: Any) -> None:
 
 
 def stepped(
-    tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], weights: jax.Array
+    tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], kept: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
-    """Update, unless nothing was kept or the gradient is not finite."""
+    """Update, unless no sample was kept or the gradient is not finite."""
     leaves, restored = real_leaves(params)
     trainable = floating(leaves)
     given = [jnp.zeros_like(leaf) for leaf in leaves]
@@ -99,7 +99,7 @@ def stepped(
             f"for more ({error}); weigh by lai_jax.score, and update by the weighted losses in your own step"
         )
         raise TypeError(msg) from error
-    skipped = ~(all_finite(gradients) & jnp.any(weights > 0))
+    skipped = ~(all_finite(gradients) & (kept > 0))
     moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:
         new = leaves[leaf] + changes[leaf].astype(leaves[leaf].dtype)
