@@ -31,12 +31,11 @@ def by_sample(factor: Any, samples: slice, groups: int, work: Workspace) -> Floa
 
 
 def built(
-    rows: Any, columns: Any, samples: slice, part: slice, groups: int, work: Workspace
+    rows: Float[Array, "n groups t d"], columns: Float[Array, "n groups t e"], part: slice, work: Workspace
 ) -> Float[Array, "n entries"]:
     """Build the rows `part` (of every group) of each sample's gradient `sum_t rows_t columns_t^T`."""
     xp = work.xp
-    left = by_sample(rows, samples, groups, work)[..., part]
-    product = matmul(xp, xp.matrix_transpose(left), by_sample(columns, samples, groups, work))
+    product = matmul(xp, xp.matrix_transpose(rows[..., part]), columns)
     return xp.reshape(product, (product.shape[0], -1))
 
 

@@ -13,13 +13,13 @@ for every value and inside every compiler.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import over_budget
-from lai_core._engine.namespace import Array, DType, Namespace, cast, itemsize, matmul
+from lai_core._engine.namespace import Array, DType, Namespace, cast, dots, itemsize, matmul
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Workspace:
 
     def half(self) -> "Workspace":
         """Return one half, for work beside which as much again is alive."""
-        return replace(self, parts=2 * self.parts)
+        return Workspace(self.xp, self.dtype, self.memory_budget, 2 * self.parts)
 
     def budget_of(self, entries: int) -> int:
         """Return the budget of which this work's part holds so many numbers."""
@@ -188,7 +188,7 @@ class VectorGradient(ParameterGradient):
     def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`."""
         left, right = (cast(work.xp, side.values, work.dtype) for side in (self, training))
-        return work.xp.sum(left * right, axis=-1)
+        return dots(work.xp, left, right)
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the gradient summed over the samples."""

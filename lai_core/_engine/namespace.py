@@ -1,7 +1,7 @@
 """The one file that knows array-api-compat: which namespace, device and type an array has.
 
 Everything else in `lai_core` takes the namespace `xp` from here and uses operations of the
-Python array API standard, version 2024.12, alone.
+Python array API standard, version 2024.12, alone; `own.py` has what single namespaces have beyond it.
 """
 
 import re
@@ -9,19 +9,25 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from array_api_compat import (
     array_namespace,
     is_array_api_obj,
-    is_jax_array,
-    is_numpy_array,
     is_torch_array,
-    is_torch_namespace,
     to_device,
 )
 from array_api_compat import (
     device as device,
+)
+from array_api_compat import (
+    is_jax_array as is_jax_array,
+)
+from array_api_compat import (
+    is_numpy_array as is_numpy_array,
+)
+from array_api_compat import (
+    is_torch_namespace as is_torch_namespace,
 )
 
 Array = Any
@@ -166,86 +172,19 @@ def matmul(xp: Namespace, left: Array, right: Array) -> Array:
     return xp.matmul(left, right)
 
 
-def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | None:
-    """Return the sums of the rows of `values` that have equal ids, `(rows, d)`; None on a namespace without.
+def dots(xp: Namespace, left: Array, right: Array) -> Array:
+    """Return the inner products over the last axis.
 
-    The standard has no such function: torch and jax have their own, which read and write each number once.
+    The standard's `vecdot` is one pass on numpy, and no faster than a product and its sum elsewhere.
     """
-    if is_torch_namespace(xp):
-        return values.new_zeros((rows, values.shape[1])).index_add(0, ids, values)
-    if is_jax_array(values):
-        return xp.zeros((rows, values.shape[1]), dtype=values.dtype).at[ids].add(values)
-    return None
+    return xp.vecdot(left, right) if is_numpy_array(left) else xp.sum(left * right, axis=-1)
 
 
-def sum_runs(xp: Namespace, ids: Array, values: Array) -> Array | None:
-    """Return rows whose last one of each run of equal ids, of sorted ones, is the sum of the run's `values`.
+def cached_numbers(array: Array) -> int | None:
+    """Return how many numbers are best multiplied before more are made; None where a compiler or GPU decides.
 
-    Only numpy has such a sum, over as many runs as the values make; None on another namespace.
+    A processor's second cache holds 2^18 of 4 bytes or more; torch's calls take longer, and are worth more.
     """
-    if not is_numpy_array(values):
-        return None
-    before = xp.flatnonzero(ids[1:] != ids[:-1])
-    sums = xp.zeros_like(values)
-    starts, ends = xp.append(0, before + 1), xp.append(before, len(ids) - 1)
-    sums[ends] = xp.add.reduceat(values, starts, axis=0)
-    return sums
-
-
-class Convolutions(NamedTuple):
-    """A namespace's own convolutions of one geometry."""
-
-    convolved: Callable[[Array, Array], Array]
-    """Of maps `(n, channels, *space)` with a kernel `(d_out, channels / groups, *lengths)`."""
-    kernel_gradient: Callable[[Array, Array, tuple[int, ...]], Array]
-    """Of maps and output gradients, for a kernel of this shape, summed over samples."""
-
-
-def convolutions(
-    xp: Namespace,
-    maps: Array,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    groups: int,
-) -> Convolutions | None:
-    """Return the namespace's own convolutions; None on a namespace without.
-
-    Of torch on a processor alone: on a GPU its convolutions round float32 to 10 bits unless told otherwise.
-    """
-    if is_torch_namespace(xp) and maps.device.type == "cpu" and len(stride) <= 3:
-        return _torch_convolutions(xp, len(stride), (stride, padding, dilation, groups))
-    return _jax_convolutions(stride, padding, dilation, groups) if is_jax_array(maps) else None
-
-
-def _torch_convolutions(xp: Namespace, axes: int, geometry: tuple[Any, ...]) -> Convolutions:
-    forward = getattr(xp.nn.functional, f"conv{axes}d")
-    backward = getattr(xp.nn.grad, f"conv{axes}d_weight")
-
-    def convolved(maps: Array, kernel: Array) -> Array:
-        with xp.autocast("cpu", enabled=False):
-            return forward(maps, kernel, None, *geometry)
-
-    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
-        with xp.autocast("cpu", enabled=False):
-            return backward(maps, shape, outputs, *geometry)
-
-    return Convolutions(convolved, kernel_gradient)
-
-
-def _jax_convolutions(
-    stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int
-) -> Convolutions:
-    jax: Any = sys.modules["jax"]  # of whom the arrays are; jax.numpy has no convolution of maps
-    pads = [(length, length) for length in padding]
-
-    def convolved(maps: Array, kernel: Array) -> Array:
-        return jax.lax.conv_general_dilated(
-            maps, kernel, stride, pads, rhs_dilation=dilation, feature_group_count=groups
-        )
-
-    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
-        kernel = jax.ShapeDtypeStruct(shape, maps.dtype)
-        return jax.linear_transpose(lambda kernel: convolved(maps, kernel), kernel)(outputs)[0]
-
-    return Convolutions(convolved, kernel_gradient)
+    if is_numpy_array(array):
+        return 2**17
+    return 2**18 if is_torch_array(array) and array.device.type == "cpu" else None

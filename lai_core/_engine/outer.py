@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import by_group, of_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, matmul
+from lai_core._engine.namespace import Array, cast, dots, matmul
 from lai_core._engine.pairs import Factors, scaled
 
 
@@ -42,8 +42,10 @@ class OuterGradient(Factors):
     def _along(self, direction: tuple[Array, ...], chunk: slice, work: Workspace) -> Float[Array, " n"]:
         xp = work.xp
         pulled = self.pulled(direction, chunk, work)
-        products = xp.sum(by_group(self.rows, chunk, self.groups, work) * pulled, axis=-1)
-        products = xp.sum(products, axis=0)  # over groups
+        products = dots(xp, by_group(self.rows, chunk, self.groups, work), pulled)
+        products = xp.sum(products, axis=0) if self.groups > 1 else products[0, ...]
+        if self.positions == 1:
+            return products
         return xp.sum(xp.reshape(products, (chunk.stop - chunk.start, self.positions)), axis=1)
 
     def pulled(

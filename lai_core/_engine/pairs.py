@@ -9,10 +9,13 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import built, by_group, by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, is_array, matmul
+from lai_core._engine.namespace import Array, Namespace, cached_numbers, dots, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
+
+FEWEST = 16
+"""Rows of a product that is about as fast as one of many."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,21 @@ class Factors(ParameterGradient):
     @property
     def widest(self) -> int:
         """How many columns the widest block has."""
-        return max(int(block.shape[2]) for block in self.columns)
+        return max(self._widths)
 
     @property
     def width(self) -> int:
         """How many columns the matrix has, the constant one included."""
-        return sum(int(block.shape[2]) for block in self.columns) + (self.constant is not None)
+        return sum(self._widths) + (self.constant is not None)
+
+    @property
+    def _widths(self) -> list[int]:
+        return [int(block.shape[2]) for block in self.columns]
 
     def total_entries(self) -> int:
         """How many numbers `total` holds: `d_out d_in / groups`."""
         offset = self.height if self.constant is not None else 0
-        return self.height * sum(int(block.shape[2]) for block in self.columns) // self.groups + offset
+        return self.height * sum(self._widths) // self.groups + offset
 
     def total_cost(self) -> int:
         """Multiply-adds of `total`: `n t d_out d_in / groups`."""
@@ -132,12 +139,10 @@ class Factors(ParameterGradient):
         xp = work.xp
         products = partial(_products, by_group, (chunk, training_chunk), self.groups, work)
         alpha = self.alpha(products, training)
-        product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups
-        t, u = self.positions, training.positions
-        if t == u == 1:
-            return product
-        product = xp.reshape(product, (product.shape[0] // t, t, product.shape[1] // u, u))
-        return xp.sum(product, axis=(1, 3))
+        beta = products(self.rows, training.rows)
+        if self.groups == self.positions == training.positions == 1:
+            return alpha[0, ...] * beta[0, ...]
+        return summed_pairs(xp, alpha, beta, self.positions, training.positions)
 
     def _built(
         self, chunk: slice, training: "Factors", training_chunk: slice, work: Workspace
@@ -151,11 +156,18 @@ class Factors(ParameterGradient):
             1,
             "one row of the gradients",
         )
+        # Rows that a processor's caches hold are multiplied before they are written to memory.
+        cached = (cached_numbers(self.rows) or 0) // ((n + m) * self.widest)
+        if cached >= FEWEST:
+            slab = min(slab, cached)
         kernel: Array = None
-        for part in spans(self.height // self.groups, slab):
-            for left, right, scale in self._paired_columns(training):
-                own = built(self.rows, left, chunk, part, self.groups, work)
-                other = built(training.rows, right, training_chunk, part, self.groups, work)
+        sides = ((self.rows, chunk), (training.rows, training_chunk))
+        rows = [by_sample(factor, part, self.groups, work) for factor, part in sides]
+        for left, right, scale in self._paired_columns(training):
+            blocks = ((left, chunk), (right, training_chunk))
+            columns = [by_sample(factor, part, self.groups, work) for factor, part in blocks]
+            for part in spans(self.height // self.groups, slab):
+                own, other = (built(*side, part, work) for side in zip(rows, columns, strict=True))
                 product = scaled(matmul(xp, own, xp.matrix_transpose(other)), scale)
                 kernel = product if kernel is None else kernel + product
         if (constant := self._constant_product(training)) is not None:
@@ -191,23 +203,25 @@ class Factors(ParameterGradient):
 
     def _paired_positions(self, training: "Factors", chunk: slice, work: Workspace) -> Float[Array, " n"]:
         products = partial(_products, by_sample, (chunk, chunk), self.groups, work)
-        pairs = self.alpha(products, training) * products(self.rows, training.rows)
-        return work.xp.sum(pairs, axis=(1, 2, 3))
+        pairs = self.alpha(products, training), products(self.rows, training.rows)
+        left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
+        return dots(work.xp, left, right)
 
     def _paired_built(
         self, training: "Factors", chunk: slice, slab: int, work: Workspace
     ) -> Float[Array, " n"]:
         xp = work.xp
         found: Array = None
-        for part in spans(self.height // self.groups, slab):
-            for left, right, scale in self._paired_columns(training):
-                own = built(self.rows, left, chunk, part, self.groups, work)
-                other = built(training.rows, right, chunk, part, self.groups, work)
-                product = scaled(xp.sum(own * other, axis=-1), scale)
+        rows = [by_sample(side.rows, chunk, self.groups, work) for side in (self, training)]
+        for left, right, scale in self._paired_columns(training):
+            columns = [by_sample(factor, chunk, self.groups, work) for factor in (left, right)]
+            for part in spans(self.height // self.groups, slab):
+                own, other = (built(*side, part, work) for side in zip(rows, columns, strict=True))
+                product = scaled(dots(xp, own, other), scale)
                 found = product if found is None else found + product
         if (constant := self._constant_product(training)) is not None:
             sums = [xp.sum(side.rows[chunk, ...], axis=1, dtype=work.dtype) for side in (self, training)]
-            found = found + constant * xp.sum(sums[0] * sums[1], axis=-1)
+            found = found + constant * dots(xp, *sums)
         return found
 
     def side_by_side(self, rows: int, work: Workspace) -> Any:
@@ -219,7 +233,7 @@ class Factors(ParameterGradient):
         blocks = len(self.columns)
         if self.groups > 1 or blocks == 1 or not all(map(is_array, self.columns)):  # patches are not
             return self
-        entries = self.samples * self.positions * sum(int(block.shape[2]) for block in self.columns)
+        entries = self.samples * self.positions * sum(self._widths)
         if entries * rows > FEW * blocks or not work.holds(4 * entries):
             return self
         scales = self.scales or (None,) * len(self.columns)
@@ -262,6 +276,13 @@ def _products(
         laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
     )
     return matmul(work.xp, left, work.xp.matrix_transpose(right))
+
+
+def summed_pairs(xp: Namespace, left: Array, right: Array, t: int, u: int) -> Array:
+    """Multiply two `(groups, n t, m u)` entry by entry, and sum over groups and both sides' positions."""
+    groups, nt, mu = left.shape
+    pairs = dots(xp, *(xp.reshape(side, (groups, nt, mu // u, u)) for side in (left, right)))
+    return xp.sum(xp.reshape(pairs, (groups, nt // t, t, mu // u)), axis=(0, 2))
 
 
 def scaled(product: Array, scale: Array | float | None) -> Array:

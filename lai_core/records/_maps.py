@@ -6,12 +6,18 @@ from math import prod
 
 from jaxtyping import Float
 
-from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, Convolutions, cast, convolutions
+from lai_core._engine.gradients import ParameterGradient, Workspace, spans
+from lai_core._engine.namespace import Array, cast, matmul
 from lai_core._engine.outer import OuterGradient
+from lai_core._engine.own import Convolutions, convolutions
+from lai_core._engine.pairs import Factors
 from lai_core.records._patches import Geometry, padded_with_zeros
 
 POINT = Geometry((), (), (), ())
+
+
+BUILT = 2**19
+"""Numbers of all samples' gradients that a processor's caches hold: of more, those of one offset are."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +44,62 @@ class KernelGradient(OuterGradient):
         """Return the summed gradient, `(d_out, channels / groups)` an offset of the kernel."""
         if (own := self._own(work)) is None:
             return super().total(work)
-        shape = (self.height, int(self.maps.shape[1]) // self.groups, *self.geometry.kernel)
-        found: Array = None
-        for maps, outputs in self._chunks(work):
-            part = own.kernel_gradient(maps, outputs, shape)
-            found = part if found is None else found + part
-        offsets = work.xp.reshape(found, (*shape[:2], -1))
+        offsets = work.xp.reshape(self._summed(own, work), (*self._shape[:2], -1))
         return tuple(offsets[..., index] for index in range(offsets.shape[-1]))
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of every sample's gradient with a `total`."""
         if (own := self._own(work)) is None:
             return super().along(direction, work)
-        xp = work.xp
-        kernel = xp.stack([cast(xp, block, work.dtype) for block in direction], axis=-1)
-        kernel = xp.reshape(kernel, (*kernel.shape[:2], *self.geometry.kernel))
-        parts = []
-        for maps, outputs in self._chunks(work):
-            products = own.convolved(maps, kernel) * outputs
-            parts.append(xp.sum(products, axis=tuple(range(1, products.ndim))))
-        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+        kernel = work.xp.stack([cast(work.xp, block, work.dtype) for block in direction], axis=-1)
+        return self._products(own, work.xp.reshape(kernel, self._shape), work)
+
+    def scores(self, validation: ParameterGradient, work: Workspace) -> Float[Array, " n"]:
+        """Return the inner products with the summed `validation` gradient; a kernel it stays if it fits."""
+        half = work.half()
+        own = self._own(half)
+        if own is None or not isinstance(validation, KernelGradient) or validation._own(half) is None:
+            return super().scores(validation, work)
+        if not half.holds(4 * self.total_entries()):
+            return super().scores(validation, work)
+        return self._products(own, validation._summed(own, half), half)
+
+    def _summed(self, own: Convolutions, work: Workspace) -> Array:
+        """Return the gradient of the kernel, summed over samples."""
+        found: Array = None
+        for chunk in self._chunks(work):
+            part = own.kernel_gradient(*self._sides(chunk, work), self._shape)
+            found = part if found is None else found + part
+        return found
+
+    def _products(self, own: Convolutions, kernel: Array, work: Workspace) -> Float[Array, " n"]:
+        """Return each sample's inner product with a kernel."""
+        parts = [own.products(*self._sides(chunk, work), kernel) for chunk in self._chunks(work)]
+        return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
+
+    def _built(
+        self, chunk: slice, training: Factors, training_chunk: slice, work: Workspace
+    ) -> Float[Array, "chunk_val chunk_train"]:
+        pairs = ((self, chunk), (training, training_chunk))
+        own = self._own(work)
+        samples = sum(part.stop - part.start for _, part in pairs)
+        # Alive are one side's maps and outputs, padded and laid out anew, and both sides' gradients.
+        entries = samples * (self._sample_entries() + 3 * self.total_entries())
+        if (
+            own is None
+            or own.sample_gradients is None
+            or not work.holds(entries)
+            or samples * self.total_entries() > BUILT
+        ):
+            return super()._built(chunk, training, training_chunk, work)
+        built = []
+        for side, part in pairs:
+            if not isinstance(side, KernelGradient):
+                return super()._built(chunk, training, training_chunk, work)
+            gradients = own.sample_gradients(*side._sides(part, work), self._shape)
+            built.append(work.xp.reshape(gradients, (gradients.shape[0], -1)))
+        left, right = built
+        return matmul(work.xp, left, work.xp.matrix_transpose(right))
 
     def _own(self, work: Workspace) -> Convolutions | None:
         """Return the namespace's convolutions, where there are any and they fit."""
@@ -73,16 +115,23 @@ class KernelGradient(OuterGradient):
         sides = 2 * prod(self.maps.shape[1:]) + 3 * prod(self.outputs.shape[1:])
         return sides + self.positions * self.width
 
-    def _chunks(self, work: Workspace) -> Iterator[tuple[Array, Array]]:
-        """Yield as many samples' maps and output gradients as fit, padded where the two ends differ."""
-        xp = work.xp
-        uneven = any(low != high for low, high in self.geometry.padding)
-        size = work.fit(self._sample_entries(), self.samples, "one sample's maps")
-        for chunk in spans(self.samples, size):
-            maps, outputs = (cast(xp, side[chunk, ...], work.dtype) for side in (self.maps, self.outputs))
-            for axis, (low, high) in enumerate(self.geometry.padding if uneven else ()):
-                maps = padded_with_zeros(xp, maps, axis + 2, low, high)
-            yield maps, outputs
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of the kernel."""
+        return (self.height, int(self.maps.shape[1]) // self.groups, *self.geometry.kernel)
+
+    def _chunks(self, work: Workspace) -> Iterator[slice]:
+        """Cut the samples so that their maps and output gradients fit."""
+        return spans(self.samples, work.fit(self._sample_entries(), self.samples, "one sample's maps"))
+
+    def _sides(self, chunk: slice, work: Workspace) -> tuple[Array, Array]:
+        """Return some samples' maps, padded where the two ends differ, and output gradients."""
+        xp, padding = work.xp, self.geometry.padding
+        maps, outputs = (cast(xp, side[chunk, ...], work.dtype) for side in (self.maps, self.outputs))
+        uneven = any(low != high for low, high in padding)
+        for axis, (low, high) in enumerate(padding if uneven else ()):
+            maps = padded_with_zeros(xp, maps, axis + 2, low, high)
+        return maps, outputs
 
     def _halves(self) -> tuple[OuterGradient, OuterGradient]:
         """Cut the matrix in two, whose parts are no kernel any more."""

@@ -69,10 +69,11 @@ class Padded:
     @cached_property
     def array(self) -> Array:
         """The padded maps `(n, *space, channels)`."""
-        padded = self.maps
+        # Padding writes a new array, in the order that each patch is then read in.
+        padded = self.xp.permute_dims(self.maps, (0, *range(2, self.maps.ndim), 1))
         for axis, (low, high) in enumerate(self.padding):
-            padded = padded_with_zeros(self.xp, padded, axis + 2, low, high)
-        return self.xp.permute_dims(padded, (0, *range(2, padded.ndim), 1))
+            padded = padded_with_zeros(self.xp, padded, axis + 1, low, high)
+        return padded
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import ClassVar
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
 from lai_core._engine.positions import with_positions
-from lai_core.records._table import ReadGradient, TableGradient
+from lai_core.records._reads import ReadGradient
+from lai_core.records._table import TableGradient
 from lai_core.records.base import Axes, Record
 
 

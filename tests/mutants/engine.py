@@ -221,10 +221,10 @@ MUTANTS = {
         "records/test_trace_kinds.py",
     ),
     "lose the runs of an id that are longer than two": Mutant(
-        "lai_core/records/_table.py", "    while k < ids.shape[0]:", "    if True:", "records/test_tables.py"
+        "lai_core/records/_reads.py", "    while k < ids.shape[0]:", "    if True:", "records/test_tables.py"
     ),
     "let ids outside the table train": Mutant(
-        "lai_core/records/_table.py",
+        "lai_core/records/_reads.py",
         "trains = (ids >= 0) & (ids < self.rows)",
         "trains = ids == ids",
         "records/test_tables.py",

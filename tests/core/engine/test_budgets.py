@@ -19,7 +19,9 @@ from lai_core._engine.gradients import (
 )
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
-from lai_core.records._table import ReadGradient, TableGradient
+from lai_core.records import _maps, _reads
+from lai_core.records._reads import ReadGradient
+from lai_core.records._table import TableGradient
 
 XP = namespace_of({"numpy": np.ones(1)})
 DRAWS = np.random.default_rng(0)
@@ -295,8 +297,11 @@ row of "one position" 4 * 3 = 12 or 2 * ((1 + 3) + 3) = 14.
 
 @pytest.mark.parametrize(("name", "answer"), STAIRS)
 def test_more_room_takes_fewer_products(name, answer, monkeypatch):
+    """By the standard's operations alone, whose numbers are counted here."""
     import array_api_compat.numpy as namespace
 
+    for module, own in ((_maps, "convolutions"), (_reads, "add_rows"), (_reads, "products_of_equal_ids")):
+        monkeypatch.setattr(module, own, lambda *_: None)
     calls = []
     for product in ("matmul", "take"):
         own = getattr(namespace, product)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import _adapters, propagation
-from lai_core._engine import factors
+from lai_core._engine import factors, pairs
 from lai_core._engine.checks import check_number, check_vector
 from lai_core._engine.gradients import VectorGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import namespace_of
@@ -71,7 +71,8 @@ def test_the_channels_of_some_groups():
 
 @given(halves((2, 3, 4)), halves((2, 3, 2)))
 def test_rows_of_the_gradients_are_sums_over_positions(rows, columns):
-    found = factors.built(rows, columns, slice(0, 2), slice(1, 2), 2, work())
+    sides = (factors.by_sample(side, slice(0, 2), 2, work()) for side in (rows, columns))
+    found = factors.built(*sides, slice(1, 2), work())
     for sample in range(2):
         gradient = [
             sum(rows[sample, t, 2 * g + 1] * columns[sample, t, g] for t in range(3)) for g in range(2)
@@ -166,3 +167,19 @@ def test_a_summary_says_what_it_is_in_a_line():
 def test_an_edge_leads_upwards(edge):
     with pytest.raises(ValueError, match="expected keys"):
         propagation.separating_operator({(0, 1): np.eye(2), edge: np.eye(2)}, layer=0, last=1)
+
+
+def test_gradients_are_built_as_many_rows_at_once_as_are_multiplied_in_the_cache(monkeypatch):
+    """40 rows of 5 + 3 gradients 6 wide, 16 at once: three parts that add up to it; 15 are too few."""
+    draws = np.random.default_rng(0)
+    sides = [OuterGradient(draws.normal(size=(n, 50, 40)), (draws.normal(size=(n, 50, 6)),)) for n in (5, 3)]
+    parts = []
+    built = pairs.built
+    monkeypatch.setattr(pairs, "built", lambda *given: parts.append(given[2]) or built(*given))
+    found = []
+    for rows, count in ((0, 1), (15, 1), (16, 3), (40, 1)):
+        monkeypatch.setattr(pairs, "cached_numbers", lambda _, rows=rows: rows * (5 + 3) * 6 or None)
+        parts.clear()
+        found.append(inner_products(*sides, work(2**20)))
+        assert len(parts) == 2 * count, rows
+        np.testing.assert_allclose(found[-1], found[0], rtol=1e-12)

@@ -1,4 +1,4 @@
-"""What the core asks of a namespace: types by name, bytes, one device, sums over ids, products."""
+"""What the core asks of a namespace: types by name, bytes, one device, products."""
 
 from types import SimpleNamespace
 
@@ -10,9 +10,7 @@ import torch
 
 from lai_core._engine.namespace import (
     accumulation_dtype,
-    add_rows,
     cast,
-    convolutions,
     device_of,
     is_floating,
     is_half,
@@ -51,30 +49,6 @@ def test_an_array_of_the_type_asked_for_is_itself():
     array = np.ones(3, np.float32)
     assert cast(XP, array, array.dtype) is array
     assert cast(XP, array, np.dtype("float64")).dtype == np.float64
-
-
-@pytest.mark.parametrize("make", [torch.asarray, jnp.asarray], ids=["by its own function", "by its indices"])
-def test_rows_with_equal_ids_are_added_up_where_a_namespace_can(make):
-    values = make(np.arange(8.0, dtype=np.float32).reshape(4, 2))
-    found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
-    assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
-    assert add_rows(XP, 3, np.array([0]), np.ones((1, 2))) is None
-
-
-def test_convolutions_keep_their_type_where_another_is_switched_on():
-    maps, kernel = torch.full((1, 2, 5), 1.0 + 2**-12), torch.ones(3, 2, 2)
-    own = convolutions(torch, maps, (1,), (0,), (1,), 1)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        outputs = own.convolved(maps, kernel)
-        gradient = own.kernel_gradient(maps, torch.ones(1, 3, 4), (3, 2, 2))
-    assert torch.equal(outputs, torch.full((1, 3, 4), 4.0 + 2**-10))
-    assert torch.equal(gradient, torch.full((3, 2, 2), 4.0 + 2**-10))
-
-
-def test_no_convolutions_are_those_of_a_gpu_or_of_numpy():
-    """On a GPU torch's round float32 to 10 bits unless told otherwise; `meta` stands for any other device."""
-    assert convolutions(torch, torch.ones(1, 1, 3, device="meta"), (1,), (0,), (1,), 1) is None
-    assert convolutions(XP, np.ones((1, 1, 3)), (1,), (0,), (1,), 1) is None
 
 
 def test_products_keep_their_type_where_another_is_switched_on():

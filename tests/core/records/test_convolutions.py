@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core.records import _maps
 from lai_core.records.compatible import check_trace
+from tests.core.estimators.test_contraction import peak
 from tests.support.backends import BACKENDS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
@@ -65,7 +67,8 @@ def test_a_namespaces_own_convolutions_give_what_offsets_give(backend, case, mon
     work = check_trace("training", sides[1], "all", 2**30)
     sample = 8 * sides[1].layers[0].parameter_gradients(work)["weight"]._sample_entries()
     found = [scores(budget) for budget in (2**30, 2 * sample, sample)]
-    assert [each is not None for each in called] == [backend.name in {"torch", "jax"}] * 6
+    own = backend.name in {"numpy", "torch", "jax"}
+    assert [each is not None for each in called] == [own] * 6
     monkeypatch.setattr(_maps, "convolutions", lambda *given: called.append(given))
     for each in found:
         np.testing.assert_allclose(each, scores(2**30), rtol=1e-12, atol=1e-12)
@@ -224,3 +227,17 @@ def test_sides_of_different_geometry_are_refused():
     with pytest.raises(ValueError, match=r"expected kernel \(3,\) as in validation, got \(4,\)"):
         lai.ghost_kernel(*(lai.Trace([layer, last]) for layer in layers))
     assert case[1] == (3,)
+
+
+@pytest.mark.parametrize("call", [lai.ghost_kernel, lai.ghost_scores])
+def test_numpys_own_convolutions_keep_to_the_budget(call):
+    """From what offsets need to what all samples' gradients do, with outputs that are few or many."""
+    draws = np.random.default_rng(0)
+    for d_out in (2, 40):
+        layer = (draws.normal(size=(12, 4, 9, 9)), draws.normal(size=(12, d_out, 9, 9)))
+        trace = lai.Trace([lai.ConvolutionTrace(*layer, kernel=(3, 3), padding=((1, 1),) * 2)])
+        expected = call(trace, trace)
+        for budget in (2**18, 2**19, 2**20, 2**21):
+            np.testing.assert_allclose(call(trace, trace, memory_budget=budget), expected, rtol=1e-9)
+            used = peak(partial(call, trace, trace, memory_budget=budget))
+            assert used <= budget + 3 * 12 * 12 * 8 + 2**15, (d_out, budget, used)

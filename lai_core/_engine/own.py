@@ -1,0 +1,209 @@
+"""What some namespaces have beyond the array API standard: sums over equal ids, convolutions.
+
+Each function returns None on a namespace without, and there the standard's operations do it.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any, NamedTuple
+
+from lai_core._engine.namespace import (
+    Array,
+    Namespace,
+    dots,
+    is_jax_array,
+    is_numpy_array,
+    is_torch_namespace,
+)
+
+
+def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | None:
+    """Return the sums of the rows of `values` that have equal ids, `(rows, d)`; None on a namespace without.
+
+    Torch and jax have their own, which read and write each number once.
+    """
+    if is_torch_namespace(xp):
+        return values.new_zeros((rows, values.shape[1])).index_add(0, ids, values)
+    if is_jax_array(values):
+        return xp.zeros((rows, values.shape[1]), dtype=values.dtype).at[ids].add(values)
+    if not is_numpy_array(values):
+        return None
+    order, known, lengths = _runs(xp, ids)
+    found = xp.zeros((rows, values.shape[1]), dtype=values.dtype)
+    found[known] = _summed_runs(xp, values[order], lengths)
+    return found
+
+
+def products_of_equal_ids(
+    xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]
+) -> Array | None:
+    """Return each row's product with the sum of the other rows of its id, `(n,)`, of sides of ids and rows.
+
+    Of ids below zero it is zero. How many rows have an id of the other side depends on the ids, which numpy
+    alone takes; None on another namespace.
+    """
+    (ids, rows), (other_ids, other_rows) = own, others
+    if not is_numpy_array(rows):
+        return None
+    order, known, lengths = _runs(xp, other_ids)
+    run = xp.minimum(xp.searchsorted(known, ids), len(known) - 1)
+    both = xp.flatnonzero((ids >= 0) & (known[run] == ids))
+    # Only the other rows that are asked for are moved and summed: all of one id, then all of the next.
+    asked = xp.zeros(len(known), dtype=bool)
+    asked[run[both]] = True
+    sums = _summed_runs(xp, other_rows[order[xp.repeat(asked, lengths)]], lengths[asked])
+    found = xp.zeros(len(ids), dtype=rows.dtype)
+    found[both] = dots(xp, sums[xp.cumulative_sum(asked)[run[both]] - 1], rows[both])
+    return found
+
+
+def _runs(xp: Namespace, ids: Array) -> tuple[Array, Array, Array]:
+    """Return numpy's order of ids, each id once, and how often it is there."""
+    order = xp.argsort(ids, stable=True)
+    ids = ids[order]
+    ends = xp.append(xp.flatnonzero(ids[1:] != ids[:-1]), len(ids) - 1)
+    return order, ids[ends], xp.diff(ends, prepend=-1)
+
+
+def _summed_runs(xp: Namespace, rows: Array, lengths: Array) -> Array:
+    """Return the sums of runs of numpy's rows, of these lengths; what is in `rows` is lost."""
+    # Row i of a run of m takes in row i + k where 2k divides i and i + k < m, for k = 1, 2, 4, ...: log2(m)
+    # passes, in which each row is taken in once.
+    starts = xp.cumulative_sum(lengths) - lengths
+    place = xp.arange(len(rows)) - xp.repeat(starts, lengths)
+    left = xp.repeat(lengths, lengths) - place
+    k = 1
+    while len(taking := xp.flatnonzero((place % (2 * k) == 0) & (left > k))):
+        rows[taking] += rows[taking + k]
+        k *= 2
+    return rows[starts]
+
+
+class Convolutions(NamedTuple):
+    """A namespace's own convolutions of one geometry."""
+
+    products: Callable[[Array, Array, Array], Array]
+    """Of maps `(n, channels, *space)` and output gradients `(n, d_out, *out_space)`, each sample's gradient
+    times a kernel `(d_out, channels / groups, *lengths)`."""
+    kernel_gradient: Callable[[Array, Array, tuple[int, ...]], Array]
+    """Of maps and output gradients, for a kernel of this shape, summed over samples."""
+    sample_gradients: Callable[[Array, Array, tuple[int, ...]], Array] | None
+    """The same of each sample, `(n, entries)` in one order; None where offset by offset is as fast."""
+
+
+def convolutions(
+    xp: Namespace,
+    maps: Array,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Convolutions | None:
+    """Return the namespace's own convolutions; None on a namespace without.
+
+    Of torch on a processor alone: on a GPU its convolutions round float32 to 10 bits unless told otherwise.
+    """
+    if is_torch_namespace(xp) and maps.device.type == "cpu" and len(stride) <= 3:
+        return _torch_convolutions(xp, len(stride), (stride, padding, dilation), groups)
+    if is_numpy_array(maps):
+        return _numpy_convolutions(stride, padding, dilation, groups)
+    return _jax_convolutions(stride, padding, dilation, groups) if is_jax_array(maps) else None
+
+
+def _flat(xp: Namespace, *sides: Array) -> Iterator[Array]:
+    """Return each sample's numbers in a row, `(n, entries)`."""
+    return (xp.reshape(side, (side.shape[0], -1)) for side in sides)
+
+
+def _torch_convolutions(xp: Namespace, axes: int, geometry: tuple[Any, ...], groups: int) -> Convolutions:
+    forward = getattr(xp.nn.functional, f"conv{axes}d")
+    backward = getattr(xp.nn.grad, f"conv{axes}d_weight")
+
+    def products(maps: Array, outputs: Array, kernel: Array) -> Array:
+        with xp.autocast("cpu", enabled=False):
+            return dots(xp, *_flat(xp, forward(maps, kernel, None, *geometry, groups), outputs))
+
+    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        with xp.autocast("cpu", enabled=False):
+            return backward(maps, shape, outputs, *geometry, groups)
+
+    def sample_gradients(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        # As many samples side by side as groups of channels: no gradient mixes two groups.
+        n, d_out = len(maps), shape[0]
+        sides = (xp.reshape(side, (1, -1, *side.shape[2:])) for side in (maps, outputs))
+        maps, outputs = sides
+        with xp.autocast("cpu", enabled=False):
+            found = backward(maps, (n * d_out, *shape[1:]), outputs, *geometry, n * groups)
+        return xp.reshape(found, (n, -1))
+
+    return Convolutions(products, kernel_gradient, sample_gradients)
+
+
+def _jax_convolutions(
+    stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int
+) -> Convolutions:
+    jax: Any = sys.modules["jax"]  # of whom the arrays are; jax.numpy has no convolution of maps
+    pads = [(length, length) for length in padding]
+
+    def convolved(maps: Array, kernel: Array) -> Array:
+        return jax.lax.conv_general_dilated(
+            maps, kernel, stride, pads, rhs_dilation=dilation, feature_group_count=groups
+        )
+
+    def products(maps: Array, outputs: Array, kernel: Array) -> Array:
+        return dots(jax.numpy, *_flat(jax.numpy, convolved(maps, kernel), outputs))
+
+    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        kernel = jax.ShapeDtypeStruct(shape, maps.dtype)
+        return jax.linear_transpose(lambda kernel: convolved(maps, kernel), kernel)(outputs)[0]
+
+    return Convolutions(products, kernel_gradient, None)
+
+
+def _numpy_convolutions(
+    stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int
+) -> Convolutions:
+    np: Any = sys.modules["numpy"]
+    axes = tuple(range(1, len(stride) + 1))  # of space, where channels are last
+    steps = tuple(slice(None, None, step) for step in stride)
+    gaps = tuple(slice(None, None, step) for step in dilation)
+
+    def patches(maps: Array, lengths: tuple[int, ...]) -> Iterator[Array]:
+        """Yield of each sample what lies under every output: `(groups, positions, offsets * channels)`."""
+        # One sample's at once stay in the processor's cache until they are multiplied.
+        n, channels, *space = maps.shape
+        sizes = [size + 2 * pad for size, pad in zip(space, padding, strict=True)]
+        padded = np.zeros((n, *sizes, channels), dtype=maps.dtype)
+        inside = (slice(pad, pad + size) for size, pad in zip(space, padding, strict=True))
+        padded[(slice(None), *inside, slice(None))] = np.moveaxis(maps, 1, -1)
+        spans = [step * (length - 1) + 1 for length, step in zip(lengths, dilation, strict=True)]
+        windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=axes)
+        windows = windows[(slice(None), *steps, slice(None), *gaps)]
+        outputs = windows.shape[1 : len(axes) + 1]
+        windows = windows.reshape(n, *outputs, groups, channels // groups, *lengths)
+        order = (len(axes) + 1, *axes, *(axis + len(axes) + 2 for axis in axes), len(axes) + 2)
+        for sample in np.transpose(windows, (0, *order)):
+            yield sample.reshape(groups, math.prod(outputs), -1)
+
+    def gradients(maps: Array, outputs: Array, lengths: tuple[int, ...]) -> Iterator[Array]:
+        rows = outputs.reshape(len(outputs), groups, outputs.shape[1] // groups, -1)
+        return map(np.matmul, rows, patches(maps, lengths))
+
+    def products(maps: Array, outputs: Array, kernel: Array) -> Array:
+        flat, each = np.moveaxis(kernel, 1, -1).reshape(-1), gradients(maps, outputs, kernel.shape[2:])
+        return np.stack([np.dot(one.reshape(-1), flat) for one in each])
+
+    def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        found = reduce(np.add, gradients(maps, outputs, shape[2:]))
+        return np.moveaxis(found.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
+
+    def sample_gradients(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
+        rows = outputs.reshape(len(outputs), groups, shape[0] // groups, -1)
+        found = np.empty((*rows.shape[:3], math.prod(shape[1:])), dtype=maps.dtype)
+        for sample, columns, gradient in zip(rows, patches(maps, shape[2:]), found, strict=True):
+            np.matmul(sample, columns, out=gradient)
+        return found.reshape(len(maps), -1)
+
+    return Convolutions(products, kernel_gradient, sample_gradients)

@@ -1,0 +1,66 @@
+"""What some namespaces have beyond the standard, against numbers written out and sums one by one."""
+
+import array_api_strict as strict
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from lai_core._engine.namespace import namespace_of
+from lai_core._engine.own import add_rows, convolutions, products_of_equal_ids
+
+XP = namespace_of({"numpy": np.ones(1)})
+
+
+@pytest.mark.parametrize("make", [torch.asarray, jnp.asarray, np.asarray], ids=["torch", "jax", "numpy"])
+def test_rows_with_equal_ids_are_added_up_where_a_namespace_can(make):
+    values = make(np.arange(8.0, dtype=np.float32).reshape(4, 2))
+    found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
+    assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
+    assert add_rows(strict, 3, strict.asarray([0]), strict.ones((1, 2))) is None
+
+
+@pytest.mark.parametrize("most", [2, 3, 9, 50])
+def test_runs_of_any_length_are_summed_once(most):
+    """Of few ids and of many, against one addition after the other."""
+    draws = np.random.default_rng(most)
+    ids, values = draws.integers(0, most, 97), draws.normal(size=(97, 3))
+    kept, expected = values.copy(), np.zeros((most + 1, 3))
+    for one, row in zip(ids, values, strict=True):
+        expected[one] += row
+    np.testing.assert_allclose(add_rows(XP, most + 1, ids, values), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(values, kept)
+    own_ids, own = draws.integers(-1, most + 3, 50), draws.normal(size=(50, 3))
+    found = products_of_equal_ids(XP, (own_ids, own), (ids, values))
+    expected = [
+        row @ expected[one] if 0 <= one < most else 0.0 for one, row in zip(own_ids, own, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(values, kept)
+
+
+def test_where_no_id_is_on_both_sides_every_product_is_zero():
+    own, others = (np.array([-1, 5, 2]), np.ones((3, 2))), (np.array([3, -1]), np.ones((2, 2)))
+    assert products_of_equal_ids(XP, own, others).tolist() == [0.0, 0.0, 0.0]
+    assert (
+        products_of_equal_ids(torch, *([torch.asarray(part) for part in side] for side in (own, others)))
+        is None
+    )
+
+
+def test_convolutions_keep_their_type_where_another_is_switched_on():
+    maps, kernel = torch.full((1, 2, 5), 1.0 + 2**-12), torch.ones(3, 2, 2)
+    own = convolutions(torch, maps, (1,), (0,), (1,), 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        products = own.products(maps, torch.ones(1, 3, 4), kernel)
+        gradient = own.kernel_gradient(maps, torch.ones(1, 3, 4), (3, 2, 2))
+        gradients = own.sample_gradients(maps, torch.ones(1, 3, 4), (3, 2, 2))
+    assert products.tolist() == [12 * (4.0 + 2**-10)]
+    assert torch.equal(gradients, torch.full((1, 12), 4.0 + 2**-10))
+    assert torch.equal(gradient, torch.full((3, 2, 2), 4.0 + 2**-10))
+
+
+def test_no_convolutions_are_those_of_a_gpu_or_of_the_standard():
+    """On a GPU torch's round float32 to 10 bits unless told otherwise; `meta` stands for any other device."""
+    assert convolutions(torch, torch.ones(1, 1, 3, device="meta"), (1,), (0,), (1,), 1) is None
+    assert convolutions(strict, strict.ones((1, 1, 3)), (1,), (0,), (1,), 1) is None
