@@ -1,6 +1,6 @@
 """What some namespaces have beyond the array API standard: sums over equal ids, convolutions.
 
-Each function returns None on a namespace without, and there the standard's operations do it.
+Where a namespace has none, the standard's operations do it.
 """
 
 import math
@@ -36,17 +36,13 @@ def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | Non
     return found
 
 
-def products_of_equal_ids(
-    xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]
-) -> Array | None:
+def products_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]) -> Array:
     """Return each row's product with the sum of the other rows of its id, `(n,)`, of sides of ids and rows.
 
-    Of ids below zero it is zero. How many rows have an id of the other side depends on the ids, which numpy
-    alone takes; None on another namespace.
+    Of ids below zero it is zero. Of numpy's arrays alone: how many rows have an id of the other side depends
+    on the ids.
     """
     (ids, rows), (other_ids, other_rows) = own, others
-    if not is_numpy_array(rows):
-        return None
     order, known, lengths = _runs(xp, other_ids)
     run = xp.minimum(xp.searchsorted(known, ids), len(known) - 1)
     both = xp.flatnonzero((ids >= 0) & (known[run] == ids))

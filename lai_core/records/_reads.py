@@ -66,12 +66,10 @@ class ReadGradient:
         same = xp.expand_dims(ids, axis=1) == xp.expand_dims(other_ids, axis=0)
         return _summed_pairs(xp, xp.where(same, product, xp.zeros_like(product[:1, :1])), self.ids, other.ids)
 
-    def with_sum(self, other: "ReadGradient", work: Workspace) -> Array | None:
-        """Inner products with another use's gradient, summed over its samples; None where none has it."""
-        xp = work.xp
-        own, validation = (use._trained(work) for use in (self, other))
-        found = products_of_equal_ids(xp, own, validation)
-        return None if found is None else xp.sum(xp.reshape(found, self.ids.shape), axis=1)
+    def with_sum(self, other: "ReadGradient", work: Workspace) -> Array:
+        """Inner products with another use's gradient, summed over its samples; on numpy."""
+        found = products_of_equal_ids(work.xp, self._trained(work), other._trained(work))
+        return work.xp.sum(work.xp.reshape(found, self.ids.shape), axis=1)
 
     def with_outer(self, layer: OuterGradient, work: Workspace) -> Array:
         """Inner products with a layer whose matrix the table is: its output gradients at these ids."""

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array
+from lai_core._engine.namespace import Array, is_numpy_array
 from lai_core._engine.outer import OuterGradient
 from lai_core.records._reads import ReadGradient
 
@@ -122,19 +122,18 @@ class TableGradient(ParameterGradient):
 
     def _with_equal_ids(self, validation: "TableGradient", work: Workspace) -> Array | None:
         """Return the scores by a namespace's own sums over equal ids, where it has them and they fit."""
+        if self.layers or validation.layers or not is_numpy_array(self.reads[0].gradients):
+            return None
         # Nothing less than the standard's operations need is enough, so that an error says what is.
         entries = sum(prod(use.ids.shape) for use in (*self.reads, *validation.reads))
         fits = work.holds(5 * entries * (self.width + RENUMBERING))
         column = max(use.column_entries(1) for use in validation.reads)
-        if self.layers or validation.layers or not (fits and work.half().holds(column)):
+        if not (fits and work.half().holds(column)):
             return None
         found: Any = 0.0
         for read in self.reads:
             for other in validation.reads:
-                products = read.with_sum(other, work)
-                if products is None:
-                    return None
-                found = found + products
+                found = found + read.with_sum(other, work)
         return found
 
     def _renumbered(

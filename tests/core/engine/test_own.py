@@ -42,10 +42,6 @@ def test_runs_of_any_length_are_summed_once(most):
 def test_where_no_id_is_on_both_sides_every_product_is_zero():
     own, others = (np.array([-1, 5, 2]), np.ones((3, 2))), (np.array([3, -1]), np.ones((2, 2)))
     assert products_of_equal_ids(XP, own, others).tolist() == [0.0, 0.0, 0.0]
-    assert (
-        products_of_equal_ids(torch, *([torch.asarray(part) for part in side] for side in (own, others)))
-        is None
-    )
 
 
 def test_convolutions_keep_their_type_where_another_is_switched_on():
