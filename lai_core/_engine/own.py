@@ -55,6 +55,29 @@ def products_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple
     return found
 
 
+def kernel_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]) -> Array | None:
+    """Return the inner products of rows of equal ids, summed: `(n, m)`, of ids `(n, t)` and `(m, u)`.
+
+    Of ids below zero they are zero. Of numpy's arrays alone, as how many pairs there are depends on the ids;
+    None where they are so many that a product of all with all is as fast.
+    """
+    ((n, t), (m, u)), width = (side[0].shape for side in (own, others)), own[1].shape[-1]
+    ids, other_ids = (side[0].reshape(-1) for side in (own, others))
+    order, known, lengths = _runs(xp, other_ids)
+    run = xp.minimum(xp.searchsorted(known, ids), len(known) - 1)
+    counts = xp.where((ids >= 0) & (known[run] == ids), lengths[run], 0)
+    pairs = int(xp.sum(counts))
+    # Of each pair both rows are moved, beside 4 n t m u numbers in which all products would be compared.
+    if pairs * max(width, 16) > n * t * m * u:
+        return None
+    left = xp.repeat(xp.arange(n * t), counts)
+    place = xp.arange(pairs) - xp.repeat(xp.cumulative_sum(counts) - counts, counts)
+    right = order[xp.repeat((xp.cumulative_sum(lengths) - lengths)[run], counts) + place]
+    products = dots(xp, own[1][left], others[1][right])
+    found = xp.bincount(left // t * m + right // u, weights=products, minlength=n * m)
+    return found.astype(products.dtype).reshape(n, m)
+
+
 def _runs(xp: Namespace, ids: Array) -> tuple[Array, Array, Array]:
     """Return numpy's order of ids, each id once, and how often it is there."""
     order = xp.argsort(ids, stable=True)

@@ -40,6 +40,10 @@ class KernelGradient(OuterGradient):
     outputs: Array = None
     geometry: Geometry = POINT
 
+    @property
+    def _widths(self) -> list[int]:
+        return [int(self.maps.shape[1])] * len(self.columns)
+
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the summed gradient, `(d_out, channels / groups)` an offset of the kernel."""
         if (own := self._own(work)) is None:

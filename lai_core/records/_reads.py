@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cast, device_of, dots, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, device_of, dots, is_numpy_array, matmul
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.own import add_rows, products_of_equal_ids
+from lai_core._engine.own import add_rows, kernel_of_equal_ids, products_of_equal_ids
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,11 @@ class ReadGradient:
     def with_read(self, other: "ReadGradient", work: Workspace) -> Array:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
         xp = work.xp
+        if is_numpy_array(self.gradients):
+            sides = ((use, *use._trained(work)) for use in (self, other))
+            equal = ((xp.reshape(ids, use.ids.shape), gradients) for use, ids, gradients in sides)
+            if (found := kernel_of_equal_ids(xp, *equal)) is not None:
+                return found
         (ids, gradients), (other_ids, others) = self.flat(work), other.flat(work)
         product = matmul(xp, gradients, xp.matrix_transpose(others))
         same = xp.expand_dims(ids, axis=1) == xp.expand_dims(other_ids, axis=0)

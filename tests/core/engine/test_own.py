@@ -1,5 +1,7 @@
 """What some namespaces have beyond the standard, against numbers written out and sums one by one."""
 
+import itertools
+
 import array_api_strict as strict
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from lai_core._engine.namespace import namespace_of
-from lai_core._engine.own import add_rows, convolutions, products_of_equal_ids
+from lai_core._engine.own import add_rows, convolutions, kernel_of_equal_ids, products_of_equal_ids
 
 XP = namespace_of({"numpy": np.ones(1)})
 
@@ -39,9 +41,27 @@ def test_runs_of_any_length_are_summed_once(most):
     np.testing.assert_array_equal(values, kept)
 
 
+@pytest.mark.parametrize("most", [3, 40, 400])
+def test_a_kernel_of_equal_ids_is_that_of_all_pairs(most):
+    """Of two samples with 30 positions and three with 20, one id often: None where pairs are many."""
+    draws = np.random.default_rng(most)
+    sides = [(draws.integers(-1, most, shape), draws.normal(size=(60, 2))) for shape in ((2, 30), (3, 20))]
+    expected = np.zeros((2, 3))
+    for (z, t), (j, u) in itertools.product(np.ndindex(2, 30), np.ndindex(3, 20)):
+        if (one := sides[0][0][z, t]) == sides[1][0][j, u] and one >= 0:
+            expected[z, j] += sides[0][1][30 * z + t] @ sides[1][1][20 * j + u]
+    found = kernel_of_equal_ids(XP, *sides)
+    if most == 3:
+        assert found is None
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
 def test_where_no_id_is_on_both_sides_every_product_is_zero():
     own, others = (np.array([-1, 5, 2]), np.ones((3, 2))), (np.array([3, -1]), np.ones((2, 2)))
     assert products_of_equal_ids(XP, own, others).tolist() == [0.0, 0.0, 0.0]
+    columns = [(ids[:, None], rows) for ids, rows in (own, others)]
+    assert kernel_of_equal_ids(XP, *columns).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_convolutions_keep_their_type_where_another_is_switched_on():
