@@ -5,8 +5,8 @@ from tests.mutants.mutant import Mutant
 MUTANTS = {
     "drop a sign": Mutant(
         "lai_core/_engine/pairs.py",
-        "product = xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
-        "product = -xp.sum(alpha * products(self.rows, training.rows), axis=0)  # over groups",
+        "return alpha[0, ...] * beta[0, ...]",
+        "return -alpha[0, ...] * beta[0, ...]",
         "estimators/test_exactness.py",
     ),
     "drop the bias of Ghost": Mutant(
@@ -126,8 +126,8 @@ MUTANTS = {
     ),
     "drop layer weights of self scores": Mutant(
         "lai_core/_engine/pairs.py",
-        "product = scaled(xp.sum(own * other, axis=-1), scale)",
-        "product = xp.sum(own * other, axis=-1)",
+        "product = scaled(dots(xp, own, other), scale)",
+        "product = dots(xp, own, other)",
         "estimators/test_exactness.py",
     ),
     "give the second half the weights of the first": Mutant(
@@ -138,8 +138,8 @@ MUTANTS = {
     ),
     "take the validation side's positions for both": Mutant(
         "lai_core/_engine/pairs.py",
-        "t, u = self.positions, training.positions\n        if t == u == 1:",
-        "t = u = self.positions\n        if t == u == 1:",
+        "return summed_pairs(xp, alpha, beta, self.positions, training.positions)",
+        "return summed_pairs(xp, alpha, beta, self.positions, self.positions)",
         "estimators/test_exactness.py",
     ),
     "take one group twice": Mutant(
@@ -228,6 +228,12 @@ MUTANTS = {
         "trains = (ids >= 0) & (ids < self.rows)",
         "trains = ids == ids",
         "records/test_tables.py",
+    ),
+    "sum the other samples' rows of an id twice": Mutant(
+        "lai_core/_engine/own.py",
+        "(place % (2 * k) == 0) & (left > k)",
+        "(place % k == 0) & (left > k)",
+        "engine/test_own.py",
     ),
     "compare rows of different weights as if they were equal": Mutant(
         "lai_core/influence/_ownership.py",
