@@ -229,10 +229,10 @@ MUTANTS = {
         "trains = ids == ids",
         "records/test_tables.py",
     ),
-    "sum the other samples' rows of an id twice": Mutant(
+    "leave the last row of an id out of its sum": Mutant(
         "lai_core/_engine/own.py",
         "(place % (2 * k) == 0) & (left > k)",
-        "(place % k == 0) & (left > k)",
+        "(place % (2 * k) == 0) & (left > k + 1)",
         "engine/test_own.py",
     ),
     "compare rows of different weights as if they were equal": Mutant(
