@@ -43,10 +43,8 @@ class OuterGradient(Factors):
         xp = work.xp
         pulled = self.pulled(direction, chunk, work)
         products = dots(xp, by_group(self.rows, chunk, self.groups, work), pulled)
-        products = xp.sum(products, axis=0) if self.groups > 1 else products[0, ...]
-        if self.positions == 1:
-            return products
-        return xp.sum(xp.reshape(products, (chunk.stop - chunk.start, self.positions)), axis=1)
+        samples = (self.groups, chunk.stop - chunk.start, self.positions)
+        return xp.sum(xp.reshape(products, samples), axis=(0, 2))
 
     def pulled(
         self, direction: tuple[Array, ...], chunk: slice, work: Workspace
