@@ -163,9 +163,10 @@ class LAI(_Sketched):
         counts for nothing. None: the inputs' `attention_mask`, where the model takes one.
     captured
         Score by a graph of the model's forward pass, which `torch.compile` reads of the third pass over a
-        batch of a shape: the same scores, to the bit, for fewer microseconds a call, which counts where
-        layers are small. The model must compile in one graph (`ValueError` where it does not); where layers
-        cannot be told by their calls, passes are recorded as without. With `backward="kept"` alone.
+        batch of a shape: the same scores, to the bit where the model makes the same calls compiled as not,
+        for fewer microseconds a call, which counts where layers are small. The model must compile in one
+        graph (`ValueError` where it does not); where layers cannot be told by their calls, passes are
+        recorded as without. With `backward="kept"` alone.
 
     Examples
     --------
