@@ -59,12 +59,8 @@ class OuterGradient(Factors):
         shape = (self.groups, self.height // self.groups, -1)
         pulled: Array = None
         for index, block in enumerate(self.columns):
-            matrix = cast(xp, direction[index], work.dtype)
-            if self.groups == 1:  # turned before it is reshaped: compilers then turn it inside the product
-                turned = xp.matrix_transpose(matrix)[None, ...]
-            else:
-                turned = xp.matrix_transpose(xp.reshape(matrix, shape))
-            product = matmul(xp, by_group(block, chunk, self.groups, work), turned)
+            matrix = xp.reshape(cast(xp, direction[index], work.dtype), shape)
+            product = matmul(xp, by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
             product = scaled(product, None if self.scales is None else self.scales[index])
             pulled = product if pulled is None else pulled + product
         if self.constant is not None:
