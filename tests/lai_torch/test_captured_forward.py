@@ -10,6 +10,7 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._curation.scorers.tracer import Tracer
+from lai_torch._recording import averaging
 from torch import nn
 from torch.nn import functional
 
@@ -189,6 +190,25 @@ def test_a_curated_run_is_the_same_with_graphs():
         )
         nets.append([*(curator.step(*batch(step)).scores for step in range(8)), *net.parameters()])
     assert all(map(torch.equal, *nets))
+
+
+def test_a_language_models_last_layer_is_averaged_as_without_a_graph(monkeypatch):
+    monkeypatch.setattr(averaging, "FEWEST", 0)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(CLASSES, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES))
+    tracers = [Tracer(copy.deepcopy(net), _by_token, captured=captured) for captured in (True, False)]
+    for step in range(2 * STEPS):
+        ids = torch.randint(CLASSES, (SAMPLES, 6), generator=torch.Generator().manual_seed(step))
+        found = [said(tracer, (ids, ids), "mean" if step else None) for tracer in tracers]
+        assert same(*found), step
+    assert ran(tracers[0])
+    (plan,) = tracers[0]._plans._plans.values()
+    assert plan.averages is torch.float32
+
+
+def _by_token(outputs, targets):
+    losses = functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+    return losses.view(len(targets), -1).mean(1)
 
 
 class Rounding(nn.Module):
