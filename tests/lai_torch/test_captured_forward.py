@@ -287,6 +287,28 @@ def test_a_model_that_does_not_compile_in_one_graph_is_refused_by_name():
         tracer(batch(2), "mean")
 
 
+class Counting(Branching):
+    """Adds to each sample how many entries of the batch are large."""
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.first(inputs))
+        return self.second(hidden + (hidden.abs() > 2.0).nonzero().shape[0])
+
+
+class Summing(Branching):
+    def forward(self, inputs):
+        return self.second(self.first(inputs) * (1.0 + 0.0 * inputs.detach().sum().item()))
+
+
+@pytest.mark.parametrize("kind", [Counting, Summing])
+def test_a_number_made_of_values_is_no_part_of_a_graph(kind):
+    tracer = Tracer(kind(), LOSS, captured=True)
+    tracer(batch(0))
+    tracer(batch(1), "mean")
+    with pytest.raises(ValueError, match=r"captured: expected a model that compiles in one graph"):
+        tracer(batch(2), "mean")
+
+
 def test_an_error_of_the_model_comes_up_as_it_is():
     net = Net(UNCOUPLED["a scale"]).eval()
     tracer = Tracer(net, LOSS, captured=True)

@@ -91,6 +91,9 @@ class Forward:
             if node.op == "call_module" or isinstance(node.target, HigherOrderOperator):
                 msg = f"{node.target} holds a graph of its own"
                 raise NotImplementedError(msg)
+            if _is_symbolic(node.meta.get("example_value")):
+                msg = f"{_name(node)} makes a number, or a size, of values: no guard sees what it is"
+                raise NotImplementedError(msg)
         self._graph = Graph(module)
         return weakly(self._by_graph)
 
@@ -211,6 +214,15 @@ class _Watched(fx.Interpreter):
             same = found is self.env.get(source)
             (self._graph.same.add if same else self._graph.same.discard)(node)
         return found
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Whether something of a graph is a number, or has a size, that is not known when it is read."""
+    if isinstance(value, Tensor):
+        return any(isinstance(size, torch.SymInt) for size in value.shape)
+    if isinstance(value, tuple | list):
+        return any(map(_is_symbolic, value))
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _name(node: fx.Node) -> str:
