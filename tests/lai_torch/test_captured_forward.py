@@ -18,7 +18,16 @@ import lai_core as lai
 from tests.lai_torch.random_programs import draw
 from tests.lai_torch.support import LOSS
 from tests.lai_torch.test_plan import Unplanned, said, same
-from tests.lai_torch.test_stale_proofs import CLASSES, COUPLED, SAMPLES, UNCOUPLED, WIDTH, Net, batch
+from tests.lai_torch.test_stale_proofs import (
+    CLASSES,
+    COUPLED,
+    SAMPLES,
+    UNCOUPLED,
+    WIDTH,
+    Net,
+    batch,
+    coupling,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 4
@@ -83,19 +92,7 @@ def test_whatever_changes_between_steps_a_trace_is_that_of_a_full_recording(seed
 @pytest.mark.parametrize("where", ["model", "loss", "hook"])
 @pytest.mark.parametrize("name", COUPLED)
 def test_what_begins_to_couple_samples_is_refused_when_it_does(name, where):
-    torch.manual_seed(0)
-    flag, place = [0], COUPLED[name]
-    net = Net(lambda net, hidden, _: place(net, hidden, flag[0] if where == "model" else 0)).eval()
-    if where == "hook":
-        net.second.register_forward_hook(lambda *args: place(net, args[2], flag[0]))
-        net.places = (UNCOUPLED["another layer"],)
-
-    def loss(outputs, targets):
-        if where == "loss" and outputs.shape[1] == CLASSES:
-            outputs = torch.cat([outputs, outputs[:, :1]], 1)
-            return LOSS(place(net, outputs, flag[0]), targets)
-        return LOSS(outputs, targets)
-
+    net, loss, flag = coupling(name, where)
     tracer = Tracer(net, loss, captured=True)
     for step in range(STEPS):
         tracer(batch(step), "mean" if step else None)

@@ -109,10 +109,8 @@ def test_whatever_changes_between_steps_a_trace_is_that_of_a_full_recording(seed
                 torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
-@pytest.mark.parametrize("where", ["model", "loss", "hook"])
-@pytest.mark.parametrize("name", COUPLED)
-def test_what_begins_to_couple_samples_is_refused_when_it_does(name, where, estimator):
+def coupling(name, where):
+    """Return a net, a loss and a flag in a list: set to 1, it couples samples in a way and at a place."""
     torch.manual_seed(0)
     flag, place = [0], COUPLED[name]
     net = Net(lambda net, hidden, _: place(net, hidden, flag[0] if where == "model" else 0)).eval()
@@ -126,6 +124,14 @@ def test_what_begins_to_couple_samples_is_refused_when_it_does(name, where, esti
             return LOSS(place(net, outputs, flag[0]), targets)
         return LOSS(outputs, targets)
 
+    return net, loss, flag
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+@pytest.mark.parametrize("where", ["model", "loss", "hook"])
+@pytest.mark.parametrize("name", COUPLED)
+def test_what_begins_to_couple_samples_is_refused_when_it_does(name, where, estimator):
+    net, loss, flag = coupling(name, where)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     curator = lai_torch.Curator(net, loss, optimizer, batch(9), estimator=estimator, refresh=100)
     for step in range(3):

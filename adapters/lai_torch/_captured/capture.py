@@ -50,10 +50,9 @@ class Captured:
         self._batched: set[int] = set()
         self._samples = 0
         # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that a
-        # module gets later is one of the things that it was captured with. The class of patches is kept: to
-        # make one takes longer than a small layer
+        # module gets later is one of the things that it was captured with
         config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
-        self._settings: Any = type(torch._dynamo.config.patch(config))
+        self._settings: Any = torch._dynamo.config.patch(config)
         compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
         backend = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
         self._function = torch.compile(own_code(_caller(model, autocast)), backend=backend, fullgraph=True)
@@ -64,10 +63,7 @@ class Captured:
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
-        with (
-            naming(EXPECTED, functools.partial(self._eagerly, inputs), self._why),
-            self._settings(),
-        ):
+        with naming(EXPECTED, functools.partial(self._eagerly, inputs), self._why), self._settings:
             return self._function(aliases)
 
     def _eagerly(self, inputs: Any) -> None:
@@ -80,11 +76,9 @@ class Captured:
 
         if isinstance(error, FailOnRecompileLimitHit):
             return f"compiled {self.captures} times, each call changes what the graph depends on"
-        return (
-            "it fixes the size of the batch"
-            if isinstance(error, ConstraintViolationError)
-            else first_line(error)
-        )
+        if isinstance(error, ConstraintViolationError):
+            return "it fixes the size of the batch"
+        return first_line(error)
 
     def read(self, found: list[Tensor], last: str | None) -> Run:
         """Return what the call kept, for its differentiable outputs."""

@@ -2,9 +2,9 @@
 
 Comparing each call of a pass with those of its plan takes longer than the calls of a small layer. What
 `torch.compile` reads of a model is the list of its calls; its guards say of which model, inputs and state of
-the interpreter that list is right, and checking them takes a tenth of the time. So a graph is recorded call
-by call once. From then on only guards and parameters are compared: up to the last layer it runs unwatched and
-hands each layer's input over, and behind it the recorder watches as ever.
+the interpreter that list is right, and are checked sooner. So a graph is recorded call by call once. From
+then on only guards and parameters are compared: up to the last layer it runs unwatched and hands each
+layer's input over, and behind it the recorder watches as ever.
 """
 
 import functools
@@ -40,9 +40,8 @@ class Forward:
         def forward(inputs: Any) -> Any:
             return call(model, inputs)
 
-        self._eager, self._recorder = forward, None
+        self._model, self._recorder = model, None
         self._graph: Graph | None = None
-        self._model = model
         options: dict[str, Any] = {"backend": weakly(self._read), "fullgraph": True, "dynamic": False}
         self._compiled = torch.compile(own_code(forward), **options)
 
