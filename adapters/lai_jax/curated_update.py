@@ -1,6 +1,7 @@
 """A training step that scores its batch, selects and updates: one jitted program."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,35 @@ class Report:
     second_moment: Any
     parts: jax.Array | None = None
     sizes: jax.Array | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """Return what a logger takes of the step, outside of `jax.jit`: a flat dictionary of finite floats.
+
+        Reading the values waits for the device.
+
+        Returns
+        -------
+        dict
+            `curation/kept`, the share of samples with a positive weight; `curation/loss`, the weighted loss;
+            `curation/not_finite`, how many samples had no finite score; `curation/skipped`, 1 where the
+            batch made no update; `curation/score_low`, `_median` and `_high`, 5%, 50% and 95% quantiles of
+            the scores. A value that is not finite has no entry.
+        """
+        finite = jnp.isfinite(self.scores)
+        low, median, high = jnp.nanquantile(
+            jnp.where(finite, self.scores, jnp.nan), jnp.array([0.05, 0.5, 0.95])
+        )
+        found = {
+            "kept": self.kept / len(self.weights),
+            "loss": self.loss,
+            "not_finite": (~finite).sum(),
+            "skipped": self.skipped,
+            "score_low": low,
+            "score_median": median,
+            "score_high": high,
+        }
+        values = {f"curation/{name}": float(value) for name, value in found.items()}
+        return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def curated_update(

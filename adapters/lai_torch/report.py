@@ -9,7 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
+
+QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
+"""Quantiles of a batch's scores that are logged."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +108,42 @@ class Report:
             f"dropped={self.dropped}, loss={self.loss:.4g}, {became}, backward={self.backward!r})"
         )
 
+    def metrics(self) -> dict[str, float]:
+        """Return what a logger takes of the step: a flat dictionary of finite floats.
+
+        The names are those that the trainers of `lai_torch.integrations` log. Reading the values waits for
+        the device.
+
+        Returns
+        -------
+        dict
+            `curation/kept`, the share of samples with a positive weight; `curation/loss`, the weighted loss;
+            `curation/not_finite`, how many samples had no finite score or loss; `curation/skipped`, 1 where
+            the batch made no update; `curation/validation_age` in steps; `curation/score_low`, `_median`
+            and `_high`, 5%, 50% and 95% quantiles of the scores; `curation/dropped/GROUP`, the share of each
+            group without weight. A value that is absent or not finite has no entry.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import lai_torch
+        >>> model, loss = torch.nn.Linear(4, 3), torch.nn.CrossEntropyLoss(reduction="none")
+        >>> data, validation = ((torch.randn(n, 4), torch.randint(3, (n,))) for n in (8, 32))
+        >>> _, report = lai_torch.Curator(model, loss, None, validation).score(*data)
+        >>> sorted(report.metrics())[:4]
+        ['curation/kept', 'curation/loss', 'curation/not_finite', 'curation/score_high']
+        """
+        found = {
+            "kept": self.share,
+            "loss": self.loss,
+            "not_finite": float(self.dropped),
+            "skipped": float(self.skipped),
+            "validation_age": float(self.age),
+            **({} if self.scores is None else score_quantiles(self.scores)),
+            **{f"dropped/{group}": share for group, share in (self.group_drops or {}).items()},
+        }
+        return {f"curation/{name}": value for name, value in found.items() if math.isfinite(value)}
+
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
         """Return one row a sample, of plain values that JSON has: what is not finite is None.
 
@@ -132,6 +172,14 @@ class Report:
             }
             for name, score, loss, weight in zip(*columns, strict=True)
         ]
+
+
+def score_quantiles(scores: Tensor) -> dict[str, float]:
+    """Return `score_low`, `score_median` and `score_high` of the finite scores; nothing if there are none."""
+    finite = scores.detach()[torch.isfinite(scores)].double()
+    return {
+        f"score_{name}": float(finite.quantile(at)) for name, at in QUANTILES.items() if finite.numel() > 0
+    }
 
 
 def weighted_loss(weights: Tensor, losses: Tensor) -> float:

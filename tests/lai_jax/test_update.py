@@ -1,5 +1,6 @@
 """A curated JAX step: one program, the gradient of the kept rows, nothing lost."""
 
+import dataclasses
 import functools
 import itertools
 
@@ -112,6 +113,29 @@ def test_one_program_for_two_hundred_steps(how):
     assert "callback" not in str(jax.make_jaxpr(update)(params, state, summary, drawn(8, 4), drawn(8)))
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
     assert not report.skipped
+
+
+def test_metrics_are_finite_floats_outside_of_jit():
+    scores = jnp.array([2.0, -1.0, jnp.nan, 0.5, 4.0, -jnp.inf])
+    weights = lai.keep_positive(jnp.where(jnp.isfinite(scores), scores, 0.0))
+    of_losses = scores, jnp.array(0.25)
+    report = lai_jax.Report(scores, weights, *of_losses, (weights > 0).sum(), jnp.array(False), None)
+    found = report.metrics()
+    assert {type(value) for value in found.values()} == {float}
+    assert found == pytest.approx(
+        {
+            "curation/kept": 0.5,
+            "curation/loss": 0.25,
+            "curation/not_finite": 2.0,
+            "curation/skipped": 0.0,
+            "curation/score_low": -1.0 + 0.15 * 1.5,  # 5% of the three intervals of -1, 0.5, 2, 4
+            "curation/score_median": 1.25,
+            "curation/score_high": 2.0 + 0.85 * 2.0,
+        }
+    )
+    nothing = dataclasses.replace(report, loss=jnp.array(jnp.nan), skipped=jnp.array(True)).metrics()
+    assert "curation/loss" not in nothing
+    assert nothing["curation/skipped"] == 1.0
 
 
 def test_training_learns_what_validation_asks_for():

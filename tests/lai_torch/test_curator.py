@@ -7,6 +7,7 @@ import re
 import lai_torch
 import pytest
 import torch
+from lai_torch.integrations.log import Log
 from torch import nn
 
 import lai_core as lai
@@ -63,6 +64,43 @@ def test_the_report_says_losses_and_the_loss_that_was_minimised():
     torch.testing.assert_close(report.losses, losses)
     assert report.loss == pytest.approx(float((report.weights * losses).sum()))
     assert report.positions == "tokens"
+
+
+def test_metrics_are_finite_floats_under_the_names_of_the_trainers_log():
+    curator, batch = curated(), data(20)
+    batch[0][3] = math.nan
+    report = curator.step(*batch, groups=torch.arange(20) % 2)
+    found = report.metrics()
+    assert all(type(value) is float and math.isfinite(value) for value in found.values())
+    scores = sorted(report.scores[report.scores.isfinite()].tolist())
+    assert len(scores) == 19
+    expected = {
+        "curation/kept": int((report.weights > 0).sum()) / 20,
+        "curation/loss": float((report.weights * report.losses).nansum()),
+        "curation/not_finite": 1.0,
+        "curation/skipped": 0.0,
+        "curation/validation_age": 0.0,
+        "curation/score_low": 0.1 * scores[0] + 0.9 * scores[1],  # 5% of 18 intervals is 0.9
+        "curation/score_median": scores[9],
+        "curation/score_high": 0.9 * scores[17] + 0.1 * scores[18],
+        "curation/dropped/0": float((report.weights[::2] == 0).double().mean()),
+        "curation/dropped/1": float((report.weights[1::2] == 0).double().mean()),
+    }
+    assert found == pytest.approx(expected)
+    log = Log()
+    log.add(report)
+    logged = log.take()
+    assert logged.items() <= found.items()
+    unlogged = {"loss", "not_finite", "skipped", "validation_age"}
+    assert {*found} - {*logged} == {f"curation/{name}" for name in unlogged}
+
+
+def test_metrics_leave_out_what_has_no_finite_value():
+    skipped = curated(policy=torch.zeros_like).step(*data(7)).metrics()
+    assert "curation/loss" not in skipped
+    assert skipped["curation/skipped"] == 1.0
+    unscored = curated(warmup=1).step(*data(7)).metrics()
+    assert not [name for name in unscored if "score" in name]
 
 
 def test_score_leaves_the_update_to_the_caller():

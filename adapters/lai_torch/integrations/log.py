@@ -6,9 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch.report import Report
-
-QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
+from lai_torch.report import Report, score_quantiles
 
 
 class Log:
@@ -51,10 +49,8 @@ class Log:
             return {}
         found = {"curation/kept": sum(self._shares) / len(self._shares)}
         if self._scores:
-            scores = gather(torch.cat(self._scores)).double()
-            scores = scores[torch.isfinite(scores)]
-            for name, quantile in QUANTILES.items() if len(scores) else ():
-                found[f"curation/score_{name}"] = float(scores.quantile(quantile))
+            quantiles = score_quantiles(gather(torch.cat(self._scores)))
+            found |= {f"curation/{name}": value for name, value in quantiles.items()}
         for group, shares in self._groups.items():
             found[f"curation/dropped/{group}"] = sum(shares) / len(shares)
         self.__init__()  # type: ignore[misc]
