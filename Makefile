@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test slow proofs mutation compatibility peers lint types docs bench clean
+.PHONY: help install demo data test slow proofs mutation compatibility peers lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -63,7 +63,10 @@ types: $(READY) ## how complete the types of the public names are (installs base
 	done
 
 docs: $(READY) ## the site, under build/docs
-	$(BIN)/python -m sphinx -W -n -q -b html docs build/docs
+	$(BIN)/python -m sphinx -W -n -b html docs build/docs
+
+recorded: $(READY) ## run the guide's pages that train; their outputs are committed (4 minutes of CPU)
+	$(BIN)/python docs/_ext/recorded.py
 
 bench: $(READY) ## every benchmark; figures under build/
 	$(BIN)/python -m benchmarks all

@@ -6,8 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
-# A page's cells run in a process of their own, which must find `experiments`: it is not installed.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+# What cells run in: their models are small, and a second thread costs them more than it gives.
+os.environ |= {"MATPLOTLIBRC": str(ROOT / "docs" / "matplotlibrc"), "OMP_NUM_THREADS": "1"}
 
 project = "lai-core"
 author = "The lai-core developers"
@@ -18,18 +18,22 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "anchors",
     "compatibility",
+    "computed",
     "doors",
     "equation_index",
     "estimator_tables",
+    "local_search",
     "paper_claims",
     "public_modules",
+    "recorded",
     "shapes",
     "source_pages",
     "statements",
 ]
-exclude_patterns = ["_ext", "_static"]
+exclude_patterns = ["_ext", "_static", "recorded"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -37,7 +41,7 @@ myst_dmath_double_inline = True
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600  # seconds a cell; a busy machine trains slowly
+nb_execution_timeout = 600  # seconds a cell
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # tables and mathematics of what a cell displays
 
@@ -51,11 +55,15 @@ napoleon_attr_annotations = False  # types are in the signature, as for function
 default_role = "code"
 nitpick_ignore_regex = [("py:.*", r"(?!lai_).*")]  # other projects' names, and types in prose
 
+copybutton_prompt_text = ">>> |\\.\\.\\. |\\$ "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div.highlight:not(.cell_output *) pre"  # what is typed, not what is printed
+
 html_theme = "furo"
 html_title = "lai-core"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["index-filter.js"]
+html_js_files = ["index-filter.js", "moved-anchors.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from experiments import advice
+from experiments.figures import depth, error_bars, kept, one_step
 from experiments.harness import record as records
 from experiments.harness.page import document
 from experiments.harness.statistics import summary
@@ -82,6 +83,11 @@ def write_page() -> None:
     ADVICE.write_text(advice.page(), encoding="utf-8")
 
 
+def measure_figures() -> None:
+    """Measure the figures that train, and write their committed record."""
+    kept.write({"depth": depth.study(), "one_step": one_step.study(), "error_bars": error_bars.study()})
+
+
 def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
     """Return a command with the options that all studies share."""
     return click.Command(name, params=[*SIZE, *OPTIONS], callback=run, help=about)
@@ -106,6 +112,9 @@ for each in STUDIES.values():
 studies.add_command(command("all", "All of them.", run_all))
 studies.add_command(
     click.Command("page", callback=write_page, help="Judge the committed records anew; write their page.")
+)
+studies.add_command(
+    click.Command("figures", callback=measure_figures, help="Measure the theory pages' figures that train.")
 )
 studies.add_command(measured)
 studies.add_command(

@@ -1,6 +1,6 @@
 """The reference, from what is public.
 
-* ``{public-modules} package``: a section for every public module with names of its own.
+* ``{public-modules} package.part``: a section for every public module with names of its own.
 * ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last,
   except those `without`.
 """
@@ -18,36 +18,38 @@ from tests.support import ledger
 
 
 class PublicModules(SphinxDirective):
-    """A section for every public module of a package whose names the package does not export.
-
-    Except those named by `without`, which have a page of their own.
-    """
+    """A section for every public module of a part of a package, `package.part`."""
 
     required_arguments = 1
-    option_spec: ClassVar = {"without": str.split}
 
     def run(self):
         """Write the sections and parse them."""
-        package = self.arguments[0]
-        folder = ledger.ROOT / package
-        exported = ledger.exported_names(folder / "__init__.py")
+        package, part = self.arguments[0].split(".")
+        exported = ledger.exported_names(ledger.ROOT / package / "__init__.py")
         text = []
-        for path in sorted(_modules(folder)):
-            if path.stem in self.options.get("without", ()):
+        for module, path in documented(package):
+            if module.split(".")[1] != part:
                 continue
-            source = path / "__init__.py" if path.is_dir() else path
-            tree = ast.parse(source.read_text(encoding="utf-8"))
-            names = {name for name, _ in ledger.definitions(tree) if name[0] != "_" and "." not in name}
-            if path.is_dir() or names - exported:
-                module = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
-                text += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}"]
-                text += ["   :members:"]
-                if path.is_dir():  # what lai_core exports itself stands under that name
-                    text += ["   :imported-members:", f"   :exclude-members: {', '.join(sorted(exported))}"]
-                text += ["```"]
+            text += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}"]
+            text += ["   :members:"]
+            if path.is_dir():  # what the package exports itself stands under that name
+                text += ["   :imported-members:", f"   :exclude-members: {', '.join(sorted(exported))}"]
+            text += ["```"]
         place = nodes.Element()
         self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)
         return place.children
+
+
+def documented(package):
+    """Yield the public modules that define or export names which the package does not export, by name."""
+    folder = ledger.ROOT / package
+    exported = ledger.exported_names(folder / "__init__.py")
+    for path in sorted(_modules(folder)):
+        source = path / "__init__.py" if path.is_dir() else path
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        names = {name for name, _ in ledger.definitions(tree) if name[0] != "_" and "." not in name}
+        if path.is_dir() or names - exported:
+            yield ".".join((package, *path.relative_to(folder).with_suffix("").parts)), path
 
 
 def _modules(folder):

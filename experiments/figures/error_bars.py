@@ -1,11 +1,10 @@
 """How often the intervals of scores hold, and what is dropped by the noise of a validation set alone."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 import lai_core as lai
+from experiments.figures import kept
 from experiments.figures.networks import digits, perceptron, trace, train
 
 DRAWS, VALIDATION, PARTS, RATE = 200, 128, 16, 0.1
@@ -59,8 +58,9 @@ def _means(name: str, pairs: list[tuple[float, float]]) -> dict[str, float]:
     return {"held": first, "width": second}
 
 
-def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """Write what was found as two tables in markdown."""
+def table() -> str:
+    """Write the committed record as two tables in markdown."""
+    found = kept.read("error_bars")
     narrow = min(row["width"] for row in found.values() if "width" in row)
     lines = ["| 95% interval | holds the mean | width, the narrowest = 1 |", "|---|---|---|"]
     lines += [

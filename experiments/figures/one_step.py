@@ -1,7 +1,6 @@
 """Which estimator follows the true Shapley value of one SGD step, at which learning rate and when."""
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lai_torch
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import lai_core as lai
-from experiments.figures import pictures
+from experiments.figures import kept, pictures
 from experiments.figures.networks import LOSS, Batch, digits, perceptron, trace, train
 from lai_core import shapley
 from lai_core._adapters import fitted_weights, layer_parts
@@ -22,20 +21,18 @@ MOMENTS = (0, 200, 1000)
 SEEDS, ORDERS, BATCH, HELD = 3, 24, 16, 128
 
 
-@lru_cache(maxsize=1)
-def study(seeds: int = SEEDS, orders: int = ORDERS) -> dict[int, dict[str, list[float]]]:
-    """Correlate scores with the Shapley values of the averaged step; the mean over seeds, by moment."""
-    found: dict[int, dict[str, list[float]]] = {}
-    for steps in MOMENTS:
-        rows: dict[str, list[list[float]]] = {}
-        for seed in range(seeds):
-            for name, curve in _curves(seed, steps, orders).items():
-                rows.setdefault(name, []).append(curve)
-        found[steps] = {name: np.mean(curves, axis=0).tolist() for name, curves in rows.items()}
-    return found
+def study() -> dict[str, dict[str, list[float]]]:
+    """Correlate scores with the Shapley values of the averaged step, by the number of steps before it."""
+    return {str(steps): correlations(steps, RATES) for steps in MOMENTS}
 
 
-def _curves(seed: int, steps: int, orders: int) -> dict[str, list[float]]:
+def correlations(steps: int, rates: Sequence[float]) -> dict[str, list[float]]:
+    """Return one curve over learning rates for each score; the mean over seeds."""
+    seeds = [_curves(seed, steps, rates) for seed in range(SEEDS)]
+    return {name: np.mean([curves[name] for curves in seeds], axis=0).tolist() for name in seeds[0]}
+
+
+def _curves(seed: int, steps: int, rates: Sequence[float]) -> dict[str, list[float]]:
     training, pool = digits(seed)
     model = perceptron((64, 32, 32, 10), seed=seed)
     train(model, training, steps, seed=seed)
@@ -43,8 +40,8 @@ def _curves(seed: int, steps: int, orders: int) -> dict[str, list[float]]:
     batch, held = (training[0][rows], training[1][rows]), (pool[0][:HELD], pool[1][:HELD])
     scores = first_order(model, held, batch)
     curves: dict[str, list[float]] = {}
-    for rate in RATES:
-        truth = true_values(model, held, batch, rate, orders, seed)
+    for rate in rates:
+        truth = true_values(model, held, batch, rate, ORDERS, seed)
         middle = lai_torch.exact_scores(model, LOSS, held, batch, at="midpoint", learning_rate=rate)
         for name, values in (scores | {"midpoint": middle}).items():
             curves.setdefault(name, []).append(float(np.corrcoef(truth, values.double())[0, 1]))
@@ -96,12 +93,12 @@ def true_values(model: Any, held: Batch, batch: Batch, rate: float, orders: int,
 
 
 def draw() -> Figure:
-    """Draw one panel for each moment of training."""
+    """Draw one panel for each moment of training, from the committed record."""
     figure, panels = pictures.figure(3, height=3.0, sharey=True)
-    for axes, (steps, curves) in zip(panels, study().items(), strict=True):
+    for axes, (steps, curves) in zip(panels, kept.read("one_step").items(), strict=True):
         axes.axhline(0, color=pictures.INK, lw=0.8)
         pictures.lines(axes, RATES, curves)
-        title = "untrained" if steps == 0 else f"after {steps} steps"
+        title = "untrained" if steps == "0" else f"after {steps} steps"
         pictures.label(axes, title=title, xlabel="learning rate", xscale="log", ylim=(-0.75, 1.03))
     pictures.label(panels[0], ylabel="correlation with the true value")
     handles = panels[0].get_legend_handles_labels()

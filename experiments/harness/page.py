@@ -9,13 +9,7 @@ from experiments.harness.study import Study
 OURS = ("ours", "not compared")
 """What a claim's `paper` says where the paper makes none."""
 
-INTRODUCTION = """---
-file_format: mystnb
-kernelspec:
-  name: python3
----
-
-# Experiments
+INTRODUCTION = """# Experiments
 
 What curation is worth, against whom, at what cost. `python -m experiments NAME --full` makes each
 section's numbers, and `python -m experiments page` this page of them. Means and 95% intervals over
@@ -105,21 +99,8 @@ def verdicts(studies: Iterable[Study]) -> str:
 
 
 def _picture(study: Study) -> str:
-    return f"""```{{code-cell}}
----
-tags: [remove-input]
-mystnb:
-  image:
-    alt: "{study.picture}"
----
-import matplotlib.pyplot as plt
-
-from experiments.harness.page import found
-from experiments.studies import STUDIES
-
-study = STUDIES["{study.name}"]
-study.pictures(found(study))
-plt.show()
+    return f"""```{{computed}} experiments.studies:pictures {study.name}
+:alt: "{study.picture}"
 ```"""
 
 

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.noisy_labels.recipe import METHODS, REFERENCES
 
-RIGHT, FLIPPED, QUIET = "#0072B2", "#D55E00", "#666666"  # Okabe and Ito: told apart by colour-blind eyes
+RIGHT, FLIPPED = "#0072B2", "#D55E00"  # Okabe and Ito: told apart by colour-blind eyes
+QUIET = "#7f7f7f"  # read on white and on a dark page
 LOOKS = {
-    "plain": ("#000000", "-"),
+    "plain": (QUIET, "-"),
     "ghost": ("#009E73", "-"),
     "lai": ("#0072B2", "-"),
     "lli": ("#E69F00", "-"),
@@ -65,7 +67,7 @@ def draw_scores(numbers: dict[str, Any]) -> Figure:
         axes.fill_between(epochs, low, high, color=color, alpha=0.2, lw=0, label="90% of them")
         axes.fill_between(epochs, lower, upper, color=color, alpha=0.4, lw=0, label="half of them")
         axes.plot(epochs, median, color=color, lw=2, label="median")
-        axes.axhline(0, color="black", lw=0.8)
+        axes.axhline(0, color=QUIET, lw=0.8)
         axes.set(xlabel="epoch", xlim=(1, max(len(epochs), 2)))
         axes.set_title(title, loc="left", color=color)
         axes.legend(loc="lower right" if name == "right" else "upper right", ncols=3, fontsize=8)
@@ -85,7 +87,7 @@ def _draw_histograms(row: Sequence[Axes], numbers: dict[str, Any]) -> None:
             share = np.asarray(counts[name]) / max(sum(counts[name]), 1)
             axes.stairs(share, edges, fill=True, color=color, alpha=0.35)
             axes.stairs(share, edges, color=color, lw=1.2)
-        axes.axvline(0, color="black", lw=0.8)
+        axes.axvline(0, color=QUIET, lw=0.8)
         _signed(axes, "x", numbers["scale"], edges[-1])
         axes.set(title=f"epoch {epoch}", xlabel="score")
         _bare(axes)
@@ -102,8 +104,8 @@ def draw_participation(numbers: dict[str, Any]) -> Figure:
     n_epochs = took_part.shape[1]
     for axes, (group, color, name) in zip(rows, groups, strict=True):
         shown = took_part[group]
-        image = np.ones((*shown.shape, 3))
-        image[shown] = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        image = np.zeros((*shown.shape, 4))  # nothing is drawn where a sample was left out
+        image[shown] = to_rgba(color)
         axes.imshow(
             image, aspect="auto", interpolation="nearest", extent=(0.5, n_epochs + 0.5, len(shown), 0)
         )
@@ -128,10 +130,10 @@ def draw_samples(numbers: Sequence[dict[str, Any]]) -> Figure:
         color = FLIPPED if wrong else RIGHT
         _draw_digit(picture, track, color)
         epochs, kept = np.arange(1, len(values) + 1), np.asarray(track["kept"])
-        axes.axhline(0, color="black", lw=0.8)
+        axes.axhline(0, color=QUIET, lw=0.8)
         axes.plot(epochs, values, color=color, lw=1, alpha=0.6)
         axes.plot(epochs[kept], values[kept], "o", color=color, ms=4)
-        axes.plot(epochs[~kept], values[~kept], "o", color=color, ms=4, mfc="white")
+        axes.plot(epochs[~kept], values[~kept], "o", color=color, ms=4, mfc="none")
         _signed(axes, "y", scale, limit)
         axes.set(xlim=(0, len(values) + 1))
         axes.set_title(_track_title(track), loc="left", fontsize=9)
@@ -140,7 +142,7 @@ def draw_samples(numbers: Sequence[dict[str, Any]]) -> Figure:
     grid[-1][1].set_xlabel("epoch")
     marks = [
         Line2D([], [], color=QUIET, marker="o", ls="", label="took part"),
-        Line2D([], [], color=QUIET, marker="o", mfc="white", ls="", label="left out"),
+        Line2D([], [], color=QUIET, marker="o", mfc="none", ls="", label="left out"),
     ]
     figure.legend(handles=marks, loc="outside upper right", ncols=2, frameon=False)
     _title(figure, "C  The LAI score of six samples over epochs (positive helps)")

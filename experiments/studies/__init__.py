@@ -1,8 +1,16 @@
 """One module a study; the registry of all of them."""
 
+from matplotlib.figure import Figure
+
+from experiments.harness import record
 from experiments.harness.study import Study
 from experiments.studies import cost, dynamics, fidelity, finetuning, noisy_labels, pretraining, search
 
 ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search)
 """That of the paper's sections 5 and 6; then what would make it win."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
+
+
+def pictures(name: str) -> dict[str, Figure]:
+    """Draw a study's committed record."""
+    return STUDIES[name].pictures(record.read(record.RESULTS / f"{name}.json"))

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.figures import decay, nearer, spread
-from experiments.figures.error_bars import study
+from experiments.figures import decay, depth, error_bars, kept, nearer, one_step, spread
 from experiments.figures.networks import LOSS, digits, perceptron
 from experiments.measured import study as measured
 from experiments.measured.certificates import certificates
@@ -61,6 +60,26 @@ def test_drawn_weights_spread_as_the_recursion_says():
 
 
 def test_error_bars_hold_nearly_as_often_as_they_say():
-    found = study(draws=20, steps=50)
+    found = error_bars.study(draws=20, steps=50)
     assert 0.85 < found["normal, every sample"]["held"] <= 1.0
     assert found["empirical Bernstein, every sample"]["held"] == 1.0
+
+
+@pytest.mark.parametrize("steps", depth.STEPS)
+def test_the_recorded_errors_of_two_layers_are_measured_again(steps):
+    found = depth.errors(steps, depth.DEPTHS[0])
+    recorded = {name: curve[0] for name, curve in kept.read("depth")[str(steps)].items()}
+    assert found == pytest.approx(recorded, rel=0.01), "run `python -m experiments figures`"
+
+
+def test_the_recorded_correlations_of_an_untrained_network_are_measured_again():
+    found = one_step.correlations(0, one_step.RATES[:1])
+    recorded = {name: curve[:1] for name, curve in kept.read("one_step")["0"].items()}
+    assert found == {name: pytest.approx(of, abs=0.001) for name, of in recorded.items()}
+
+
+@pytest.mark.slow
+def test_the_recorded_error_bars_are_measured_again():
+    recorded = kept.read("error_bars")
+    found = error_bars.study()
+    assert found == {name: pytest.approx(of, rel=0.02, abs=0.002) for name, of in recorded.items()}

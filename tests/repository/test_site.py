@@ -61,6 +61,16 @@ def test_shapes_in_annotations_are_shown_with_the_parameters():
     assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
 
 
+def test_every_public_module_has_a_page_of_the_reference():
+    modules = {name for name, _ in extension("public_modules").documented("lai_core")}
+    pages = {path.stem for path in (ledger.ROOT / "docs/reference/mathematics").glob("*.md")}
+    assert {name.split(".")[1] for name in modules} == pages | {"storage"}
+    for page in pages:
+        text = (ledger.ROOT / f"docs/reference/mathematics/{page}.md").read_text(encoding="utf-8")
+        assert f"```{{public-modules}} lai_core.{page}\n" in text
+    assert "lai_core.estimators.policies" in modules
+
+
 def test_a_picture_names_only_what_is_there_and_says_it_in_words():
     doors = extension("doors")
     doors.check_defined("adapters/lai_torch/curator.py::Curator.step")

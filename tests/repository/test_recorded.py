@@ -1,0 +1,66 @@
+"""The committed outputs of the guide's pages are those of the pages' code, and of the library as it is."""
+
+import re
+import sys
+
+import pytest
+
+from tests.support import ledger
+
+sys.path.append(str(ledger.ROOT / "docs" / "_ext"))
+
+import nbformat
+import recorded
+from jupyter_cache.executors.utils import single_nb_execution
+
+AGAIN = {"curate-jax": 2, "curate-torch": 3, "score-dataset": 3, "transformers": 4}
+"""How many of a page's cells run again: the first training and what it printed."""
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def printed(cells):
+    return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", ()))
+
+
+def differences(text, other, relative=0.02):
+    """Return what differs: words, or the pairs of numbers that are further apart than another processor's."""
+    if NUMBER.sub("#", text) != NUMBER.sub("#", other):
+        return [(text, other)]
+    pairs = zip(NUMBER.findall(text), NUMBER.findall(other), strict=True)
+    return [(a, b) for a, b in pairs if abs(float(a) - float(b)) > relative * abs(float(a)) + _last_digit(a)]
+
+
+def _last_digit(number):
+    digits, _, power = number.partition("e")
+    return 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+
+
+@pytest.mark.parametrize("name", recorded.PAGES)
+def test_a_record_is_of_the_code_of_its_page(name):
+    found = nbformat.read(recorded.record(name), as_version=4)
+    assert recorded.code(found) == recorded.code(recorded.page(name)), f"run `make recorded` ({name})"
+
+
+def test_every_record_belongs_to_a_page():
+    assert {path.stem for path in recorded.RECORDS.glob("*")} == set(recorded.PAGES) == set(AGAIN)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of the kernel's client
+@pytest.mark.parametrize("name", recorded.PAGES)
+def test_the_first_cells_of_a_page_print_what_is_recorded(name):
+    notebook = recorded.page(name)
+    notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"][: AGAIN[name]]
+    done = single_nb_execution(notebook, cwd=str(recorded.DOCS / "guide"), timeout=None, allow_errors=False)
+    assert done.err is None
+    kept = nbformat.read(recorded.record(name), as_version=4).cells[: AGAIN[name]]
+    assert printed(kept)
+    assert differences(printed(kept), printed(notebook.cells)) == []
+
+
+def test_another_number_or_word_is_a_difference():
+    text = "plain accuracy 93.1%, kept 412, 3e-16"
+    assert differences(text, "plain accuracy 93.2%, kept 418, 4e-16") == []
+    assert differences(text, text.replace("93.1", "90.1")) == [("93.1", "90.1")]
+    assert differences(text, text.replace("412", "380")) == [("412", "380")]
+    assert differences(text, text.replace("kept", "left"))
