@@ -1,8 +1,7 @@
 """``{computed} module:function arguments``: what a function of the repository returns, as the page is built.
 
-A text is markdown. A matplotlib figure, or a mapping of figures by name, is drawn as SVG, with ``:alt:``
-for who does not see it; a click opens the picture by itself. The functions read committed records: nothing
-trains here.
+A text is markdown. A matplotlib figure, or a mapping of figures by name, is drawn as SVG, with ``:alt:`` for
+who does not see it. The functions read committed records: nothing trains here.
 """
 
 from __future__ import annotations

@@ -48,6 +48,10 @@ def methods_table(study: Study, record: dict[str, Any]) -> str:
         if any(key in metrics for key in shown):
             cells = [_cell(metrics[key]) if key in metrics else "" for key in shown]
             lines.append([name + marks.get(name, ""), *cells])
+    if len(lines[0]) > len(lines) - 1:  # a table that is wider than it is long stands on its side
+        head, _, *rows = lines
+        lines = [list(column) for column in zip(["setting", *head[1:]], *rows, strict=True)]
+        lines.insert(1, ["---", *["---:"] * len(rows)])
     return _markdown(lines)
 
 
@@ -113,8 +117,8 @@ def _cell(of: dict[str, Any]) -> str:
     if low is None:
         return f"{mean:.3f}"
     uneven = abs((high - mean) - (mean - low)) > 0.001
-    text = f"{mean:.3f} ({low:.2f} to {high:.2f})" if uneven else f"{mean:.3f} ± {(high - low) / 2:.3f}"
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    interval = f"({low:.2f} to {high:.2f})" if uneven else f"± {(high - low) / 2:.3f}"
+    return f"{mean:.3f} " + interval.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _markdown(lines: list[list[str]]) -> str:

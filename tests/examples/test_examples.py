@@ -1,11 +1,13 @@
 """Every example runs, and shows what it says."""
 
+import math
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWS = {
@@ -14,6 +16,7 @@ SHOWS = {
     "jax_flax": lambda plain, curated: curated > plain,
     "jax_haiku": lambda plain, curated: curated > plain,
     "lightning_callback": lambda plain, curated: curated > plain,
+    "whole_run": lambda plain, curated: curated > plain,
     "transformers_trainer": lambda clean, noise: noise > 0.3 > clean,
 }
 
@@ -23,6 +26,21 @@ SHOWS = {
 @pytest.mark.parametrize("name", sorted(SHOWS))
 def test_an_example_shows_what_it_says(name):
     assert SHOWS[name](*runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_a_whole_run_that_is_resumed_is_the_same_to_the_bit_and_logs_finite_numbers(tmp_path):
+    train = runpy.run_path(str(EXAMPLES / "whole_run.py"))["train"]
+    logs = {"once": [], "resumed": []}
+    for name, stops in {"once": (2,), "resumed": (1, 2)}.items():
+        for epochs in stops:
+            train(tmp_path / name, lambda *entry, name=name: logs[name].append(entry), epochs, 2)
+    assert logs["once"] == logs["resumed"]
+    assert {"curation/kept", "curation/loss", "test/accuracy"} <= {entry[0] for entry in logs["once"]}
+    assert all(math.isfinite(value) for _, value, _ in logs["once"])
+    first, second = (torch.load(tmp_path / name, weights_only=False)["model"] for name in logs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.slow
@@ -42,5 +60,6 @@ def test_every_example_is_run_and_in_the_gallery():
     elsewhere = {"trl_sft", "score_corpus"}  # in test_trl_trainer.py, and above
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere
-    gallery = (EXAMPLES.parent / "docs/guide/examples.md").read_text(encoding="utf-8")
+    pages = (EXAMPLES.parent / "docs/guide" / f"{name}.md" for name in ("examples", "whole-run"))
+    gallery = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert {name for name in there if f"```{{literalinclude}} ../../examples/{name}.py" in gallery} == there
