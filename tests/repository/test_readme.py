@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import lai_core
 from experiments.noisy_labels.table import markdown
+from tests.support import ledger
 
 ROOT = Path(__file__).parents[2]
 DEMO = json.loads((ROOT / "experiments" / "results" / "demo" / "results.json").read_text(encoding="utf-8"))
@@ -44,3 +46,22 @@ def test_the_commands_are_targets_of_the_makefile():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = set(re.findall(r"`?make ([a-z]+)`?", README))
     assert {"demo", "test"} <= commands <= targets
+
+
+def test_the_release_notes_are_short_and_count_what_is_pinned():
+    notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert len(notes.splitlines()) <= 60
+    assert f"## {lai_core.__version__}\n" in notes
+    pinned = json.loads((ROOT / "benchmarks/compatibility/counts.json").read_text(encoding="utf-8")).values()
+
+    def count(estimator, verdict):
+        return sum(suite["counts"][estimator].get(verdict, 0) for suite in pinned)
+
+    text = " ".join(notes.split())
+    assert f"{sum(suite['cases'] for suite in pinned):,} cases" in text
+    assert f"Ghost is exact in {count('ghost', 'exact'):,} and refuses {count('ghost', 'refused')}," in text
+    assert f"LAI is its formula in {count('lai', 'exact'):,} and refuses {count('lai', 'refused')}," in text
+    assert not any(count(name, bad) for name in ("ghost", "exact", "lai") for bad in ("wrong", "crash"))
+    verdicts = [entry.verdict for entry in ledger.read().values()]
+    assert f"{len(verdicts)} statements" in text
+    assert f"{verdicts.count('false as printed')} are false as printed" in text
