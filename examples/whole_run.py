@@ -47,7 +47,7 @@ def train(checkpoint, log, epochs=20, total=20, **options):
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "curator": curator}
     begun = 0
     if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=False)
+        saved = torch.load(checkpoint, weights_only=True)
         begun = saved.pop("epoch")
         for name, state in saved.items():
             parts[name].load_state_dict(state)

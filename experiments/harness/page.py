@@ -117,8 +117,8 @@ def _cell(of: dict[str, Any]) -> str:
     if low is None:
         return f"{mean:.3f}"
     uneven = abs((high - mean) - (mean - low)) > 0.001
-    interval = f"({low:.2f} to {high:.2f})" if uneven else f"± {(high - low) / 2:.3f}"
-    return f"{mean:.3f} " + interval.replace(" ", "\N{NO-BREAK SPACE}")
+    half = f"±\N{NO-BREAK SPACE}{(high - low) / 2:.3f}"
+    return f"{mean:.3f} ({low:.2f} to {high:.2f})" if uneven else f"{mean:.3f} {half}"
 
 
 def _markdown(lines: list[list[str]]) -> str:

@@ -39,7 +39,7 @@ def test_a_whole_run_that_is_resumed_is_the_same_to_the_bit_and_logs_finite_numb
     assert logs["once"] == logs["resumed"]
     assert {"curation/kept", "curation/loss", "test/accuracy"} <= {entry[0] for entry in logs["once"]}
     assert all(math.isfinite(value) for _, value, _ in logs["once"])
-    first, second = (torch.load(tmp_path / name, weights_only=False)["model"] for name in logs)
+    first, second = (torch.load(tmp_path / name, weights_only=True)["model"] for name in logs)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
