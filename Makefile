@@ -65,7 +65,7 @@ types: $(READY) ## how complete the types of the public names are (installs base
 docs: $(READY) ## the site, under build/docs
 	$(BIN)/python -m sphinx -W -n -b html docs build/docs
 
-recorded: $(READY) ## run the guide's pages that train; their outputs are committed (4 minutes of CPU)
+recorded: $(READY) ## run the guide's pages that train; their outputs are committed (2 minutes of CPU)
 	$(BIN)/python docs/_ext/recorded.py
 
 bench: $(READY) ## every benchmark; figures under build/
