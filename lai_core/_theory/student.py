@@ -1,54 +1,64 @@
-"""Quantiles of Student's t distribution: Python numbers, known before an array is seen."""
+r"""Student's t distribution in array operations: its tail, and the quantile of one tail.
 
-from functools import lru_cache
-from math import exp, inf, lgamma, log, log1p, pi
+The tail is an incomplete beta integral. With v degrees of freedom, a = v / 2 and w = exp(-r^2 / a),
+
+    int_0^x w^(a - 1) (1 - w)^(-1/2) dw  =  (2 / a) int_tau^inf exp(-r^2) r / sqrt(1 - exp(-r^2 / a)) dr,
+
+where x = v / (v + t^2) and so tau^2 = a log(1 + t^2 / v). The integrand on the right is smooth and falls like
+that of a normal tail whatever v is. The tail at t = 0 is 1/2, which gives the constant in front.
+"""
+
+from math import exp
 from statistics import NormalDist
 
+from lai_core._engine.namespace import Array, Namespace, device_of
 
-@lru_cache(maxsize=2**16)
-def upper_quantile(tail: float, freedom: int) -> float:
-    """Return what a t variable of `freedom` degrees exceeds with probability `tail`."""
-    if tail <= 0.0:
-        return inf
-    if tail >= 0.5:
-        return 0.0 if tail == 0.5 else -upper_quantile(1.0 - tail, freedom)
-    # Newton's method for the logarithm of the tail as a function of log x, of which it is concave: straight
+STEP = 0.1
+EXPONENTS = [STEP * index for index in range(-34, 23)]
+NODES = [exp(x - exp(-x)) for x in EXPONENTS]
+WEIGHTS = [STEP * (1.0 + exp(-x)) * node for x, node in zip(EXPONENTS, NODES, strict=True)]
+"""The double exponential rule for integrals from 0 to infinity: 57 nodes are exact to 1e-13."""
+ITERATIONS = 8
+"""Of Newton's method: six give 1e-9 for 1 to a million degrees of freedom and tails from 1e-17 to 1/2."""
+
+
+def upper_tail(xp: Namespace, t: Array, freedom: Array) -> Array:
+    """Return the probability that a t variable exceeds `t`, of any sign; freedom is at least 1."""
+    size = xp.abs(t)
+    # Beyond, t^2 overflows in float32, and the tail of even one degree of freedom is below 1e-15.
+    far = size > 1e15
+    lower, a = _lower_limit(xp, xp.where(far, xp.zeros_like(size), size), freedom)
+    tail = 0.5 * _integral(xp, lower, a) / _integral(xp, 0.0 * a, a)
+    tail = xp.where(far, xp.zeros_like(tail), tail)
+    return xp.where(t < 0, 1.0 - tail, tail)
+
+
+def upper_quantile(xp: Namespace, tail: float, freedom: Array) -> Array:
+    """Return what a t variable exceeds with probability `tail`, in (0, 1/2); freedom is at least 1."""
+    # Newton's method for the logarithm of the tail as a function of log t, of which it is concave: straight
     # for heavy tails, and close to its solution, the normal quantile, for light ones.
-    x = max(NormalDist().inv_cdf(1.0 - tail), 1e-3)
-    for _ in range(60):
-        above = _upper_tail(x, freedom)
-        step = log(above / tail) * above / (x * _density(x, freedom))
-        x *= exp(step)
-        if abs(step) < 1e-13:
-            break
-    return x
+    t = xp.zeros_like(freedom) + max(-NormalDist().inv_cdf(tail), 1e-3)
+    wanted = 2.0 * tail * _integral(xp, 0.0 * freedom, freedom / 2.0)
+    for _ in range(ITERATIONS):
+        lower, a = _lower_limit(xp, t, freedom)
+        above = _integral(xp, lower, a)
+        # d tau / d log t = t^2 v / (2 tau (v + t^2)), and the integral falls by the integrand
+        falls = _integrand(xp, lower, a) * t * t * freedom / (2.0 * lower * (freedom + t * t))
+        t = t * xp.exp(xp.log(above / wanted) * above / falls)
+    return t
 
 
-def _density(x: float, freedom: int) -> float:
-    scale = lgamma((freedom + 1) / 2) - lgamma(freedom / 2) - log(freedom * pi) / 2
-    return exp(scale - (freedom + 1) / 2 * log1p(x * x / freedom))
+def _lower_limit(xp: Namespace, t: Array, freedom: Array) -> tuple[Array, Array]:
+    """Return tau and a."""
+    a = freedom / 2.0
+    return xp.sqrt(a * xp.log1p(t * t / freedom)), a
 
 
-def _upper_tail(x: float, freedom: int) -> float:
-    """Return the probability above a positive x: half the incomplete beta function at v / (v + x^2)."""
-    a, b, square = freedom / 2, 0.5, x * x
-    inside, outside = freedom / (freedom + square), square / (freedom + square)
-    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(inside) + b * log(outside))
-    if inside < (a + 1) / (a + b + 2):
-        return 0.5 * front * _continued_fraction(inside, a, b) / a
-    return 0.5 - 0.5 * front * _continued_fraction(outside, b, a) / b
+def _integral(xp: Namespace, lower: Array, a: Array) -> Array:
+    nodes, weights = (xp.asarray(x, dtype=lower.dtype, device=device_of(lower)) for x in (NODES, WEIGHTS))
+    points = xp.expand_dims(lower, axis=-1) + nodes
+    return xp.sum(_integrand(xp, points, xp.expand_dims(a, axis=-1)) * weights, axis=-1)
 
 
-def _continued_fraction(x: float, a: float, b: float) -> float:
-    """Return that of the incomplete beta function, by Lentz's method; some 50 terms are the most it needs."""
-    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
-    value = d
-    for m in range(1, 1000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d, c = 1.0 / (1.0 + term * d), 1.0 + term / c
-            value *= c * d
-        if abs(c * d - 1.0) < 1e-15:
-            break
-    return value
+def _integrand(xp: Namespace, r: Array, a: Array) -> Array:
+    return xp.exp(-r * r) * r / xp.sqrt(-xp.expm1(-r * r / a))

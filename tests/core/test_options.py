@@ -150,7 +150,7 @@ CASES = {
     ),
     "score_intervals level": (lambda v: lai.score_intervals(PARTS, level=v), ((1e-3, 0.999), (0.0, 1.0))),
     "score_intervals bound": (lambda v: lai.score_intervals(PARTS, bound=v), POSITIVE),
-    "score_intervals sizes[1]": (lambda v: lai.score_intervals(PARTS, sizes=[1.0, v]), POSITIVE),
+    "score_intervals sizes[1]": (lambda v: lai.score_intervals(PARTS, sizes=[1.0, v]), NOT_NEGATIVE),
     "drop_harmful rate": (lambda v: lai.drop_harmful(PARTS, rate=v), ((1e-3, 1.0), (0.0, 1.001))),
 }
 

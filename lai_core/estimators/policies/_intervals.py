@@ -8,7 +8,6 @@ narrow intervals and cost as many summaries.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf, log
 from typing import Any
 
@@ -25,7 +24,7 @@ from lai_core._engine.namespace import (
     namespace_of,
 )
 from lai_core._theory.algebra import quotient
-from lai_core._theory.student import upper_quantile
+from lai_core._theory.student import upper_quantile, upper_tail
 from lai_core.estimators.policies._weights import NORMALIZATIONS, normalized
 
 DEPENDENCE = ("arbitrary", "positive")
@@ -37,9 +36,9 @@ def score_intervals(
     r"""Intervals for the scores that a validation set of this size has on average over its draws.
 
     Implements :eq:`part-variance` and :eq:`empirical-bernstein`. Without `bound` the interval is the normal
-    one, :math:`S \pm t\, \sqrt n\, \hat\sigma` with Student's t of m - 1 degrees of freedom: right if the
-    parts' scores are normal, as sums of many samples nearly are. With `bound` it is the empirical
-    Bernstein one, right whatever their law, and wider.
+    one, :math:`S \pm t\, \sqrt n\, \hat\sigma` with Student's t of m - 1 degrees of freedom, m being the
+    number of parts that have samples: right if the parts' scores are normal, as sums of many samples nearly
+    are. With `bound` it is the empirical Bernstein one, right whatever their law, and wider.
 
     :eq:`part-variance`. Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i
     \mu` and variance :math:`n_i \sigma^2`.
@@ -56,7 +55,7 @@ def score_intervals(
         How often the interval is to hold the mean score, in (0, 1): for each training sample by itself.
     sizes
         `(m,)`, how many validation samples each part has: an array of the parts' namespace or a sequence
-        of numbers. None: all the same.
+        of numbers. A part of size 0 does not count. None: all parts have the same size.
     bound
         A number or `(n_train,)`: what the mean of a part's products can be in absolute value, known
         before the draw. Of LLI under cross-entropy it is at most :math:`2 \|a_j\| \max_z \|a_z\|`.
@@ -161,52 +160,44 @@ def drop_harmful(
     check_choice("dependence", dependence, DEPENDENCE)
     check_choice("normalize", normalize, NORMALIZATIONS)
     spread = _spread(parts, sizes, bound)
-    xp, finite = spread.xp, spread.xp.isfinite(spread.score)
-    strength = xp.where(finite, spread.strength, xp.full_like(spread.score, -inf))
-    limits = _step_up_limits(strength.shape[0], float(rate), dependence)
-    needed = [spread.needed_strength(limit) for limit in limits]
-    dropped = _step_up(xp, strength, xp.asarray(needed, dtype=strength.dtype, device=device_of(strength)))
-    return normalized(xp, xp.astype(finite & ~dropped, strength.dtype), normalize)
+    dropped = _step_up(spread.xp, spread.p_values, float(rate), dependence)
+    kept = spread.xp.isfinite(spread.score) & ~dropped
+    return normalized(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
 
 
-@lru_cache(maxsize=64)
-def _step_up_limits(tests: int, rate: float, dependence: str) -> tuple[float, ...]:
-    """Return the limits of the smallest p-value, the next one, ...: k rate / n, over 1 + ... + 1/n or not."""
+def _step_up(xp: Namespace, p_values: Array, rate: float, dependence: str) -> Bool[Array, " n"]:
+    """Return which tests reject: the k smallest, for the largest k of which the largest is at most its limit.
+
+    The k-th limit is k rate / n, under arbitrary dependence divided by 1 + 1/2 + ... + 1/n.
+    """
+    tests = int(p_values.shape[0])
     harmonic = sum(1.0 / k for k in range(1, tests + 1)) if dependence == "arbitrary" else 1.0
-    return tuple(rate * k / (tests * harmonic) for k in range(1, tests + 1))
-
-
-def _step_up(xp: Namespace, strength: Array, needed: Array) -> Bool[Array, " n"]:
-    """Return which tests are the k strongest, for the largest k of which the weakest is strong enough."""
-    # The k-th strongest test against the k-th limit: the weakest that passes takes all stronger ones with it.
-    ordered = xp.flip(xp.sort(strength))
-    nothing = xp.full_like(ordered, inf)
-    return strength >= xp.min(xp.where(ordered >= needed, ordered, nothing))
+    limits = [rate * k / (tests * harmonic) for k in range(1, tests + 1)]
+    ordered = xp.sort(p_values)
+    within = ordered <= xp.asarray(limits, dtype=ordered.dtype, device=device_of(ordered))
+    # The largest that is within its limit takes all smaller ones with it.
+    return p_values <= xp.max(xp.where(within, ordered, xp.full_like(ordered, -inf)))
 
 
 @dataclass(frozen=True)
 class _Normal:
-    """Scores as normal variables: Student's t with one degree of freedom fewer than there are parts."""
+    """Scores as normal variables: Student's t, of an array of degrees of freedom."""
 
     xp: Namespace
     score: Array
     error: Array
-    freedom: int
+    freedom: Array
 
     def half_width(self, tail: float) -> Array:
-        return upper_quantile(tail, self.freedom) * self.error
+        return upper_quantile(self.xp, tail, self.freedom) * self.error
 
     @property
-    def strength(self) -> Array:
-        """How many standard errors the score is below 0."""
-        return self.xp.where(
-            self.error > 0,
-            quotient(self.xp, -self.score, self.error, 0.0),
-            self.xp.where(self.score < 0, self.xp.full_like(self.score, inf), -self.score),
-        )
-
-    def needed_strength(self, limit: float) -> float:
-        return upper_quantile(limit, self.freedom)
+    def p_values(self) -> Array:
+        """How often scores of mean 0 are as far below 0, in standard errors; 1 without a finite one."""
+        xp, zero, one = self.xp, self.xp.zeros_like(self.score), self.xp.ones_like(self.score)
+        tail = upper_tail(xp, quotient(xp, -self.score, self.error, 0.0), self.freedom)
+        tail = xp.where(self.error > 0, tail, xp.where(self.score < 0, zero, one))
+        return xp.where(xp.isfinite(self.score) & xp.isfinite(self.error), tail, one)
 
 
 @dataclass(frozen=True)
@@ -223,16 +214,14 @@ class _Bernstein:
         return self.root * square**0.5 + self.linear * square
 
     @property
-    def strength(self) -> Array:
-        """The x^2 at which the upper end of the interval is 0, so that the p-value is 2 exp(-x^2)."""
+    def p_values(self) -> Array:
+        """2 exp(-x^2) at the x at which the upper end of the interval is 0; 1 where it is above 1."""
         xp = self.xp
         below = xp.where(self.score < 0, -self.score, xp.zeros_like(self.score))
         # root x + linear x^2 = below, by the root of the quadratic that subtracts nothing
         x = quotient(xp, 2.0 * below, self.root + xp.sqrt(self.root**2 + 4.0 * self.linear * below), 0.0)
-        return x * x
-
-    def needed_strength(self, limit: float) -> float:
-        return log(2.0 / limit)
+        chance, one = 2.0 * xp.exp(-x * x), xp.ones_like(x)
+        return xp.where(chance < 1.0, chance, one)
 
 
 def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
@@ -247,7 +236,6 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     check_not_empty("parts", parts)
     check_floating("parts", parts, xp)
     values = cast(xp, parts, accumulation_dtype(xp, parts.dtype))
-    count = int(values.shape[0])
     if bound is not None:
         if sizes is not None:
             msg = "sizes: expected None beside a bound, which is for parts of one size; leave one of them out"
@@ -259,10 +247,12 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     # Part i has n_i samples: its score has mean n_i mu and variance n_i sigma^2.
     deviation = values - weights[:, None] * (score / samples)
     squares = xp.sum(quotient(xp, deviation * deviation, weights[:, None], 0.0), axis=0)
-    # A part that lost all its samples, as it has none with a finite loss, is no part.
-    freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1
+    # A part of size 0, as one whose samples all have a loss that is not finite, is no observation.
+    freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1.0
     variance = quotient(xp, squares, freedom + 0 * squares, inf)
-    return _Normal(xp, score, xp.sqrt(samples * variance), count - 1)
+    # A single part has an infinite error, whatever the quantile is that multiplies it.
+    freedom = xp.where(freedom > 0, freedom, xp.ones_like(freedom))
+    return _Normal(xp, score, xp.sqrt(samples * variance), freedom)
 
 
 def _bernstein(xp: Namespace, values: Array, bound: Array | float) -> _Bernstein:
@@ -303,5 +293,5 @@ def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:
         msg = f"sizes: expected one for each of {count} parts, got {len(sizes)}"
         raise ValueError(msg)
     for index, size in enumerate(sizes):
-        check_number(f"sizes[{index}]", size, above=0.0)
+        check_number(f"sizes[{index}]", size, at_least=0.0)
     return xp.asarray([float(size) for size in sizes], dtype=values.dtype, device=device_of(values))

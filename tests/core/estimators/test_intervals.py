@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import lai_core as lai
-from lai_core._theory.student import upper_quantile
+from lai_core.estimators.policies import standard_errors
 
 # Zeros, ties and constant columns are common: whole numbers.
 tables = st.tuples(st.sampled_from((2, 3, 5)), st.sampled_from((1, 4))).flatmap(
@@ -22,12 +22,6 @@ sizes = st.lists(st.integers(1, 4), min_size=5, max_size=5)
 
 def numbers(table):
     return np.array(table, float)
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 7, 40, 5000])
-@pytest.mark.parametrize("tail", [0.7, 0.5, 0.2, 0.025, 1e-4, 1e-9])
-def test_quantiles_are_those_of_student(tail, freedom):
-    assert upper_quantile(tail, freedom) == pytest.approx(stats.t.isf(tail, freedom), rel=1e-9)
 
 
 @pytest.mark.equation("part-variance")
@@ -117,15 +111,49 @@ def test_a_sample_that_is_not_finite_is_not_kept_and_counts_as_tested(backend):
     np.testing.assert_allclose(weights, [1.0, 0.0, 0.0])
 
 
-def test_parts_of_no_sample_change_nothing(backend):
-    """But the degrees of freedom, which are those of the number of parts."""
-    parts = np.array([[1.0], [2.0], [0.0]])
-    low, high = lai.score_intervals(backend.array(parts), sizes=backend.array([1.0, 3.0, 0.0]))
-    error = np.sqrt(4 * ((1 - 0.75) ** 2 / 1 + (2 - 2.25) ** 2 / 3) / 1)
-    width = error * stats.t.isf(0.025, 2)
-    np.testing.assert_allclose(
-        [backend.numpy(low)[0], backend.numpy(high)[0]], [3 - width, 3 + width], rtol=1e-6
+with_empty_parts = st.tuples(tables, st.lists(st.integers(0, 3), min_size=5, max_size=5)).filter(
+    lambda drawn: sum(size > 0 for size in drawn[1][: len(drawn[0])]) > 1
+)
+
+
+@pytest.mark.equation("part-variance", "false-discovery-rate")
+@given(with_empty_parts, st.booleans())
+def test_parts_of_no_sample_count_for_nothing(backend, drawn, listed):
+    """Not in the degrees of freedom either: results are those of the other parts alone."""
+    parts, sizes = numbers(drawn[0]), np.array(drawn[1][: len(drawn[0])], float)
+    some = sizes > 0
+    parts[~some] = 0.0
+    given = parts, sizes.tolist() if listed else backend.array(sizes)
+    others = parts[some], sizes[some].tolist()
+    found, expected = (
+        [*lai.score_intervals(scores, sizes=each), standard_errors(scores, sizes=each)]
+        for scores, each in ((backend.array(given[0]), given[1]), (backend.array(others[0]), others[1]))
     )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(backend.numpy(one), backend.numpy(other), rtol=1e-6, atol=1e-6)
+    weights = [
+        lai.drop_harmful(backend.array(scores), rate=0.4, sizes=each) for scores, each in (given, others)
+    ]
+    np.testing.assert_array_equal(backend.numpy(weights[0]), backend.numpy(weights[1]))
+
+
+@pytest.mark.parametrize(("count", "empty"), [(16, 8), (8, 4), (4, 2)])
+def test_intervals_with_empty_parts_hold_the_mean_as_often_as_they_say(count, empty):
+    """Normal parts: the chance is the level; with the empty parts counted, .931, .904 and .805."""
+    sizes = np.repeat([0.0, 3.0], [empty, count - empty])
+    draws = np.random.default_rng(3).standard_normal((count, 40_000)) * np.sqrt(sizes)[:, None]
+    low, high = lai.score_intervals(draws, sizes=sizes)
+    covered = ((low < 0) & (high > 0)).mean()
+    assert abs(covered - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 40_000)
+
+
+def test_one_part_with_samples_says_nothing_of_its_spread(backend):
+    parts = backend.array([[-1.0, 0.0], [0.0, 0.0]])
+    low, high = lai.score_intervals(parts, sizes=[2, 0])
+    assert not np.isfinite(backend.numpy(low)).any()
+    assert not np.isfinite(backend.numpy(high)).any()
+    weights = lai.drop_harmful(parts, sizes=[2, 0], rate=0.9)
+    np.testing.assert_allclose(backend.numpy(weights), [0.5, 0.5])
 
 
 def test_bad_arguments_are_named():
