@@ -153,9 +153,9 @@ def preconditioned_lai_kernel(
     positions: str = "tokens",
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, "n_val n_train"]:
-    r"""LAI with :math:`\tilde\beta = g_z^\top D^{-\text{exponent}} g_j` in place of beta.
+    r"""LAI with :math:`\tilde\beta = g_z^\top D^{-p} g_j` in place of beta, p = exponent.
 
-    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; the arguments are those of
+    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; D and the arguments are those of
     `preconditioned_lai_scores`.
 
     :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
@@ -192,12 +192,14 @@ def preconditioned_lai_scores(
     exclude_self: bool = False,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, " n_train"]:
-    r"""LAI scores with :math:`\tilde\beta = g_z^\top D^{-p} g_j`, D = second moment + epsilon, p = exponent.
+    r"""LAI scores with :math:`\tilde\beta = g_z^\top D^{-p} g_j`, D the second moment, p = exponent.
 
-    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`. As printed, both sides are
-    multiplied by :math:`D^{-1/2}`, which is `exponent=1.0`; Adam divides its step by :math:`D^{1/2}` once,
-    which is `exponent=0.5`, and has a scale for each weight: with `input_second_moments` alpha is divided
-    too, and the score is that of Adam's direction on the virtual readouts.
+    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`, with :math:`D =
+    \operatorname{Diag}(\sqrt v + \epsilon)^2` for the second moment v, so that :math:`D^{1/2} = \sqrt v +
+    \epsilon` is what Adam divides its step by. Adam divides once, which is `exponent=0.5`; as printed, both
+    sides are multiplied by :math:`D^{-1/2}`, which is `exponent=1.0`. Adam has a scale for each weight: with
+    `input_second_moments` alpha is divided too, and the score is that of Adam's direction on the virtual
+    readouts.
 
     :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
     the last layer.
@@ -216,7 +218,7 @@ def preconditioned_lai_scores(
     exponent
         Power of D that divides beta, and of the inputs' second moment that divides alpha.
     epsilon
-        Added to the second moment; positive.
+        Added to the root of a second moment, as Adam adds it, in units of an output gradient; positive.
     layer_weights, positions, exclude_self, memory_budget
         As in `lai_scores`.
 
@@ -244,7 +246,9 @@ def _metric(
     # so that the validation side, which may be a summary already, is left as it is.
     def scale(moment: Array) -> Array:
         moment = cast(xp, moment, accumulation_dtype(xp, work.dtype, moment.dtype))
-        return (moment + float(epsilon)) ** (-float(exponent))
+        # Adam's divisor. Inside the root, 1e-8 would be as large as an output gradient of 1e-4, while a
+        # vocabulary of 50,000 words has gradients of 1e-5.
+        return (work.xp.sqrt(moment) + float(epsilon)) ** (-2.0 * float(exponent))
 
     if inputs is None:
         return estimators.ReadoutMetric(scale(second_moment))

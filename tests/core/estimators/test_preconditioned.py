@@ -21,7 +21,7 @@ def test_exponents_against_the_formula(backend, layout, seed, exponent, position
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
     width = pair[0][-1].output_gradients.shape[-1]
     moment = np.random.default_rng(seed).uniform(0.1, 4.0, size=width)
-    half = (moment + 1e-8) ** (-exponent / 2)
+    half = (np.sqrt(moment) + 1e-8) ** -exponent
     scaled = [
         [*side[:-1], Layer(side[-1].activations, side[-1].output_gradients * half, side[-1].bias)]
         for side in pair
@@ -143,13 +143,13 @@ def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, 
         np.testing.assert_allclose(backend.numpy(moment), mean, rtol=1e-6)
     scaled = [
         [
-            Layer(x.activations * (backend.numpy(m) + 1e-8) ** -0.25, x.output_gradients, x.bias)
+            Layer(x.activations * (backend.numpy(m) ** 0.5 + 1e-8) ** -0.5, x.output_gradients, x.bias)
             for x, m in zip(side, moments, strict=True)
         ]
         for side in sides
     ]
     expected = explicit.lai_kernel(*scaled, positions).sum(0)
-    unit = backend.array(np.ones(width) - 1e-8)
+    unit = backend.array(np.full(width, (1 - 1e-8) ** 2))
     given = {"input_second_moments": moments, "exponent": 0.5, "positions": positions}
     for side in (validation, lai.summarize(validation, "lai", positions=positions)):
         scores = backend.numpy(lai.preconditioned_lai_scores(side, training, unit, **given))
