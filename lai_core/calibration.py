@@ -58,7 +58,7 @@ def minimax_bound(
     r"""Bound the gap between Ghost and LAI with the `minimax_weights`.
 
     Implements :eq:`minimax-weights`: :math:`\sum_z |\beta^{(L)}_{zj}| \sum_l |\alpha^{(l)}_{zj}|
-    (M^{(l)} - m^{(l)})/2`, attained, and for one validation sample the smallest that any weights allow.
+    (M^{(l)} - m^{(l)})/2`, attained, and the smallest that any weights allow.
 
     Assume: :math:`m_l \le M_l`.
 

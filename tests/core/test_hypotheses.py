@@ -87,6 +87,22 @@ def test_lai_understates_where_a_lower_layer_grows_a_counterexample():
     assert lai.ghost_scores(trace, trace)[0] == 5.0
 
 
+@pytest.mark.equation("variance-order", "lai-lower-variance")
+@pytest.mark.parametrize(
+    ("alpha", "lower", "ghost", "layer_aware"),
+    [
+        ((1, -1), (1 / 2, 1 / 2, 3 / 2, 3 / 2), 1 / 4, 0),  # no more varied below, and an alpha below 0
+        ((1, 1), (1 / 2, 17 / 2, 3 / 2, 19 / 2), 73 / 4, 4),  # a gain of 1/2, and more varied below
+    ],
+)
+def test_ghost_varies_more_where_a_hypothesis_fails_a_counterexample(alpha, lower, ghost, layer_aware):
+    last = np.array([1.0, 1.0, 3.0, 3.0])
+    assert np.cov(lower, last, ddof=0)[0, 1] == last.var() / 2  # the regression gain is 1/2
+    assert np.var(alpha[0] * np.array(lower) + alpha[1] * last) == ghost
+    assert np.var(sum(alpha) * last) == layer_aware
+    assert ghost > layer_aware
+
+
 @pytest.mark.equation("adam-direction")
 def test_a_scale_for_each_output_is_not_adams_a_counterexample():
     validation = lai.Trace([lai.LayerTrace(np.array([[1.0, 10.0]]), np.ones((1, 1)))])
