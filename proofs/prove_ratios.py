@@ -12,12 +12,13 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Statement, Steps, under, width
+from proofs._harness import AtMost, Statement, Steps, under, width
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
 SAMPLES = 2
 C = sp.symbols("C_a", nonnegative=True)
+s, t = sp.symbols("s t", real=True)
 
 
 def grid(name: str, depth: int, **kind: bool) -> list[list[sp.Symbol]]:
@@ -47,6 +48,8 @@ def weighted(alpha, last, ratios, start: int = 0) -> sp.Expr:
 
 
 ORDERED = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
+UNIT = r"$\beta^{(l)} = b_l \beta^{(L)}$ with $0 \le b_l \le 1$ for every layer and $z$"
+SHARE = r"$s \sum_l \alpha^{(l)} \le \alpha^{(L)}$ for every $z$"
 BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
 
 
@@ -170,7 +173,7 @@ def signed(*, unit: bool = True, bounded: bool = True, power: int = 2) -> Statem
         limits = tuple(AtMost(s * a, C**2) for row in alpha for a in row for s in (1, -1))
         lower = [b for row in ratios for b in row[1:]]
         inside = tuple(r for b in lower for r in (AtMost(0, b), AtMost(b, 1)))
-        return (under(MEANING, limits) if bounded else ()) + (under(MEANING, inside) if unit else ())
+        return (under("A2", limits) if bounded else ()) + (under(UNIT, inside) if unit else ())
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, outside=not unit, **kind)
@@ -186,7 +189,7 @@ def signed(*, unit: bool = True, bounded: bool = True, power: int = 2) -> Statem
     p, q, x, y, e, f = sp.symbols("p q x y e f", nonnegative=True)
     w, t = sp.symbols("w t", real=True)
     return Statement(
-        slug="lai-two-sided",
+        slug="lai-gap",
         scope=SCOPE,
         claim=claim,
         given=given,
@@ -225,166 +228,160 @@ def signed_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-def quotient(*, ends: tuple = (sp.Min, sp.Max), power: int = 1, agreeing: bool = True) -> Statement:
-    """State the range of Ghost over LAI."""
-    kind = {"agreeing": agreeing}
+def shares(depth: int, ends: tuple, power: int = 1, every: bool = True, **kind: bool) -> tuple[AtMost, ...]:
+    """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
+    found = []
+    for row in names(depth, **kind)[0][: None if every else 1]:
+        weights = [a**power for a in row]
+        low, high = (total(a * b for a, b in zip(weights, end, strict=True)) for end in ends)
+        found += [AtMost(s * total(weights), low), AtMost(high, t * total(weights))]
+    return under(SHARE, found)
 
-    def mean(weights: list, bounds: list) -> sp.Expr:
-        top = sp.Add(*(a**power * b for a, b in zip(weights, bounds, strict=True)))
-        return top / sp.Add(*(a**power for a in weights))
+
+def draw_shares(draw: random.Random, given: tuple[AtMost, ...], values: dict) -> dict:
+    """Draw samples that share nothing, too, and the best s and t, or worse ones."""
+    found, ends = dict(values), {s: [], t: []}
+    for relation in given:
+        difference = sp.expand((relation.rhs - relation.lhs).subs(found))
+        for symbol in ends:
+            if (slope := difference.coeff(symbol, 1)) != 0:
+                ends[symbol].append(-difference.coeff(symbol, 0) / slope)
+    worse = draw.choice((0, 0, sp.Rational(1, 2)))
+    return found | {s: min(ends[s], default=1) - worse, t: max(ends[t], default=1) + worse}
+
+
+def quotient(
+    *, swapped: bool = False, power: int = 1, agreeing: bool = True, aligned: bool = True, every: bool = True
+) -> Statement:
+    """State the range of Ghost in multiples of LAI."""
+    kind = {"agreeing": agreeing, "aligned": aligned}
 
     def claim(depth: int) -> tuple[AtMost, AtMost]:
-        alpha, last, ratios, low, high = names(depth, **kind)
-        ones = [[sp.Integer(1)] * depth] * width(SAMPLES)
-        found = weighted(alpha, last, ratios) / weighted(alpha, last, ones)
-        least, most = (
-            end(*(mean(row, bounds) for row in alpha)) for end, bounds in zip(ends, (low, high), strict=True)
-        )
-        return AtMost(least, found), AtMost(found, most)
+        alpha, last, ratios, _, _ = names(depth, **kind)
+        ghost, lai = weighted(alpha, last, ratios), weighted(alpha, last, ones(depth))
+        return AtMost(s * lai, ghost), AtMost(ghost, t * lai)
 
     def given(depth: int) -> tuple[AtMost, ...]:
-        alpha, last, _, _, _ = names(depth, **kind)
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
-        return (*between(depth, ORDERED, **kind), *under("LAI is not zero", (AtMost(0, lai, strict=True),)))
+        ends = names(depth, **kind)[3:]
+        share = shares(depth, ends[::-1] if swapped else ends, power=power, every=every, **kind)
+        return (*between(depth, ORDERED, **kind), *share)
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, **kind)
-        if not agreeing:
-            first = names(depth, **kind)[0]
-            values |= {row[0]: sp.Integer(9) for row in first}
-        return values
+        row = draw.choice((*names(depth, **kind)[0], ()))
+        values |= dict.fromkeys(row, sp.Integer(0))
+        return draw_shares(draw, given(depth), values)
 
-    a, whole = (
-        sp.symbols("a", **{"nonnegative" if agreeing else "real": True}),
-        sp.symbols("A", positive=True),
-    )
     return Statement(
         slug="ghost-lai-range",
         scope=SCOPE,
         claim=claim,
         given=given,
         depths=(1, 2, 3),
-        arguments=lambda depth: (names(depth)[0], *(x[1:] for x in names(depth)[3:])),
+        arguments=lambda depth: (*names(depth, **kind)[:2], s, t),
         sample=sample,
-        parts={"weight": a, "whole": whole, "power": power, "ends": ends},
+        parts={"names": lambda depth: names(depth, **kind), "weights": weights_of(agreeing, aligned)},
     )
 
 
-def quotient_proof(statement: Statement, steps: Steps) -> None:
-    """Per sample the mean of b lies between those of m and M; over samples, weights are LAI's."""
-    part = statement.part
-    a, whole = part.weight, part.whole
-    m, s, r = sp.symbols("m s r", real=True)
-    u, v, lai, x, y = sp.symbols("u v I x y", nonnegative=True)
-    steps.identity("weights of the mean", a**part.power, a)
-    below = (s + a * (m + u)) / whole - (s + a * m) / whole
-    layers = [steps.nonnegative("one more layer, lower end", below, [a * u / whole])]
-    above = (s + a * (m + u + v)) / whole - (s + a * (m + u)) / whole
-    layers.append(steps.nonnegative("one more layer, upper end", above, [a * v / whole]))
-    low, high = (end(r, r + x) for end in part.ends)
-    samples = []
-    for name, difference in (("first", sp.Integer(0)), ("second", x)):
-        least, most = r + difference + y, r + difference - y
-        samples += [
-            steps.nonnegative(f"{name} sample, least", (least - low) * lai, [difference * lai, y * lai]),
-            steps.nonnegative(f"{name} sample, most", (high - most) * lai, [(x - difference) * lai, y * lai]),
-        ]
+def weights_of(agreeing: bool, aligned: bool) -> tuple[sp.Symbol, sp.Symbol]:
+    """Give one alpha and one last similarity, of any sign where the statement allows it."""
+    held = (("alpha", agreeing), ("beta", aligned))
+    return tuple(sp.symbols(name, **{"nonnegative" if sign else "real": True}) for name, sign in held)
 
-    def mean(weights: list, bounds: list) -> sp.Expr:
-        return weighted([weights], [sp.Integer(1)], [bounds]) / sp.Add(*weights)
+
+def ones(depth: int) -> list[list[sp.Expr]]:
+    """Give every layer the ratio 1: LAI's."""
+    return [[sp.Integer(1)] * depth] * width(SAMPLES)
+
+
+def quotient_proof(statement: Statement, steps: Steps) -> None:
+    """Per layer b lies between m and M; per sample s and t are within what these make of its alphas."""
+    a, beta = statement.part.weights
+    m = sp.symbols("m", real=True)
+    u, v, x = sp.symbols("u v x", nonnegative=True)
+    weight = a * beta
+    layers = (
+        steps.nonnegative("one layer, lower end", weight * (m + u) - weight * m, [weight * u]),
+        steps.nonnegative("one layer, upper end", weight * (m + u + v) - weight * (m + u), [weight * v]),
+    )
+    one = steps.nonnegative("one sample", x * beta, [x * beta])
 
     def added_up(depth: int) -> list:
-        alpha, last, ratios, ends_below, ends_above = names(depth)
-        score = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
+        alpha, last, ratios, *ends = statement.part.names(depth)
         sums = [sp.Integer(0), sp.Integer(0)]
-        for side, bounds in enumerate((ends_below, ends_above)):
-            end = (sp.Min, sp.Max)[side](*(mean(row, bounds) for row in alpha))
-            for row, beta, found in zip(alpha, last, ratios, strict=True):
-                for k, weight in enumerate(row):
-                    inside = {m: ends_below[k], u: found[k] - ends_below[k], v: ends_above[k] - found[k]}
-                    sums[side] += layers[side].at({s: 0, a: weight, whole: score, **inside}) * beta
-                apart = (mean(row, bounds) - end) * (-1) ** side
-                values = {r: end, x: 0, y: apart, lai: sp.Add(*row) * beta / score}
-                sums[side] += samples[side].at(values)
+        for row, end, found in zip(alpha, last, ratios, strict=True):
+            for k, w in enumerate(row):
+                inside = {m: ends[0][k], u: found[k] - ends[0][k], v: ends[1][k] - found[k]}
+                sums = [sums[side] + layers[side].at({a: w, beta: end, **inside}) for side in range(2)]
+            low, high = (total(w * b for w, b in zip(row, bounds, strict=True)) for bounds in ends)
+            slacks = low - s * total(row), t * total(row) - high
+            sums = [sums[side] + one.at({x: slacks[side], beta: end}) for side in range(2)]
         return sums
 
-    steps.conclude(statement, added_up, depths=statement.depths)
+    steps.conclude(statement, added_up)
 
 
-def below_one(*, layer: int = 0, unit: bool = True, end: type = sp.Min, agreeing: bool = True) -> Statement:
-    """State that aligned layers keep LAI's relative error below 1."""
-    kind = {"agreeing": agreeing}
+def below_one(
+    *, layer: int = 0, unit: bool = True, every: bool = True, agreeing: bool = True, aligned: bool = True
+) -> Statement:
+    """State that aligned layers keep LAI's error within what the lower layers' share of LAI is."""
+    kind = {"agreeing": agreeing, "aligned": aligned}
 
     def claim(depth: int) -> tuple[AtMost, AtMost]:
         alpha, last, ratios, _, _ = names(depth, **kind)
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
-        error = 1 - weighted(alpha, last, ratios) / lai
-        most = 1 - end(*(row[layer % depth] / sp.Add(*row) for row in alpha))
-        return AtMost(0, error), AtMost(error, most)
+        ghost, lai = weighted(alpha, last, ratios), weighted(alpha, last, ones(depth))
+        return AtMost(0, lai - ghost), AtMost(lai - ghost, (1 - s) * lai)
 
     def given(depth: int) -> tuple[AtMost, ...]:
-        alpha, last, ratios, _, _ = names(depth, **kind)
-        lower = [b for row in ratios for b in row[1:]]
-        lai = weighted(alpha, last, [[sp.Integer(1)] * depth] * width(SAMPLES))
-        inside = tuple(r for b in lower for r in (AtMost(0, b), AtMost(b, 1)))
-        positive = under("LAI is not zero", (AtMost(0, lai, strict=True),))
-        return (*under(ORDERED, inside if unit else ()), *positive)
+        alpha, _, ratios, _, _ = names(depth, **kind)
+        inside = tuple(r for row in ratios for b in row[1:] for r in (AtMost(0, b), AtMost(b, 1)))
+        share = (AtMost(s * total(row), row[layer % depth]) for row in alpha[: None if every else 1])
+        return (*under(ORDERED, inside if unit else ()), *under(SHARE, share))
 
     def sample(draw: random.Random, depth: int) -> dict:
         values = draw_between(draw, depth, unit=True, outside=not unit, **kind)
-        ratios = names(depth, **kind)[2]
+        alpha, _, ratios, _, _ = names(depth, **kind)
         if draw.random() < 0.4 and unit:
             values |= {b: sp.Integer(0) for row in ratios for b in row[1:]}
-        if not agreeing:
-            values |= {row[0]: sp.Integer(9) for row in names(depth, **kind)[0]}
-        return values
+        values |= dict.fromkeys(draw.choice((*alpha, ())), sp.Integer(0))
+        return {x: y for x, y in draw_shares(draw, given(depth), values).items() if x != t}
 
-    a = sp.symbols("a", **{"nonnegative" if agreeing else "real": True})
     return Statement(
         slug="relative-below-one",
         scope=SCOPE,
         claim=claim,
         given=given,
         depths=(1, 2, 3),
-        arguments=lambda depth: (names(depth)[0],),
+        arguments=lambda depth: (*names(depth, **kind)[:2], s),
         sample=sample,
         parts={
-            "weight": a,
+            "names": lambda depth: names(depth, **kind),
+            "weights": weights_of(agreeing, aligned),
             "short": sp.symbols("f", **{"nonnegative" if unit else "real": True}),
-            "top": layer,
-            "end": end,
         },
     )
 
 
 def below_one_proof(statement: Statement, steps: Steps) -> None:
     """Per sample Ghost is LAI less what the ratios take, and at least the last layer's part."""
-    part = statement.part
-    a, f = part.weight, part.short
-    beta, b, last, lower, x = sp.symbols("beta b t l x", nonnegative=True)
-    one = b + f
-    more = steps.nonnegative("no more than LAI", a * beta * one - a * beta * b, [a * beta * f])
-    kept = {0: last}.get(part.top, lower)
-    ghost = last * beta + a * beta * b
-    less = steps.nonnegative("no less than the last layer's part", ghost - kept * beta, [a * beta * b])
-    least = part.end(x, x + last)
-    steps.nonnegative("the smallest share, first sample", x - least, [0])
-    share = steps.nonnegative("the smallest share, second sample", x + last - least, [last])
+    (a, beta), f = statement.part.weights, statement.part.short
+    b, x = sp.symbols("b x", nonnegative=True)
+    more = steps.nonnegative("no more than LAI", a * beta * (b + f) - a * beta * b, [a * beta * f])
+    less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
+    share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
 
     def added_up(depth: int) -> list:
-        alpha, ends, ratios, low, high = names(depth)
-        score = weighted(alpha, ends, [[sp.Integer(1)] * depth] * width(SAMPLES))
-        smallest = sp.Min(*(row[0] / sp.Add(*row) for row in alpha))
+        alpha, last, ratios, low, high = statement.part.names(depth)
         above = below = sp.Integer(0)
-        for w, end, ratio, *_ in lower_layers(alpha, ends, ratios, low, high):
+        for w, end, ratio, *_ in lower_layers(alpha, last, ratios, low, high):
             above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
-            below += less.at({a: w, beta: end, b: ratio, last: 0})
-        for row, end in zip(alpha, ends, strict=True):
-            excess = row[0] / sp.Add(*row) - smallest
-            below += share.at({x: smallest, last: excess}) * (sp.Add(*row) * end)
-        return [above / score, below / score]
+            below += less.at({a: w, beta: end, b: ratio})
+        for row, end in zip(alpha, last, strict=True):
+            below += share.at({x: row[0] - s * total(row), beta: end})
+        return [above, below]
 
-    steps.conclude(statement, added_up, depths=statement.depths)
+    steps.conclude(statement, added_up, depths=(2, 3, 4))
 
 
 STATEMENT = two_sided()
@@ -407,23 +404,29 @@ LLI_MUTANTS = {
 }
 QUOTIENT = quotient()
 QUOTIENT_MUTANTS = {
-    "the largest for the smallest": quotient(ends=(sp.Max, sp.Max)),
-    "the smallest for the largest": quotient(ends=(sp.Min, sp.Min)),
+    "ends exchanged": quotient(swapped=True),
     "alpha squared": quotient(power=2),
     "embeddings of any sign": quotient(agreeing=False),
+    "opposed at the top": quotient(aligned=False),
+    "the first sample's share": quotient(every=False),
 }
 BELOW_ONE = below_one()
 BELOW_ONE_MUTANTS = {
     "the bottom layer's share": below_one(layer=-1),
     "ratios above 1": below_one(unit=False),
-    "the largest share": below_one(end=sp.Max),
+    "the first sample's share": below_one(every=False),
     "embeddings of any sign": below_one(agreeing=False),
+    "opposed at the top": below_one(aligned=False),
 }
 
 
 @pytest.mark.equation("lai-two-sided")
 def prove_lai_gap_from_both_sides(settle):
     settle(STATEMENT, two_sided_proof, MUTANTS)
+
+
+@pytest.mark.equation("lai-gap")
+def prove_lai_gap_for_similarities_of_any_sign(settle):
     settle(SIGNED, signed_proof, SIGNED_MUTANTS)
 
 

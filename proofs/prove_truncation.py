@@ -2,7 +2,8 @@ r"""Ghost from its top layers: the certificate of what is missing, and the rando
 
 The certificate's factors multiply from layer to layer, so that one more layer is one more factor.
 The random truncation is built up from the bottom: ``estimate`` and second moment of the layers so
-far are symbols, and one more layer on top changes both by what is shown.
+far are symbols, and one more layer on top changes both by what is shown. Layers with a probability of
+0 are never kept; those above them are a chain of their own.
 """
 
 from __future__ import annotations
@@ -122,18 +123,18 @@ def layer_names(depth: int) -> tuple:
     return terms, list(sp.symbols(f"s:{depth}", positive=True))
 
 
-def chances(depth: int) -> list:
-    """Write increasing probabilities that end in 1."""
+def chances(depth: int, never: int) -> list:
+    """Write increasing probabilities that end in 1; so many of the lowest layers have 0."""
     steps = layer_names(depth)[1]
-    return [sp.Add(*steps[: k + 1]) / sp.Add(*steps) for k in range(depth)]
+    return [sp.Add(*steps[never : k + 1]) / sp.Add(*steps[never:]) for k in range(depth)]
 
 
-def moments(depth: int, power: int, *, shift: int = 0, weight: int = 1) -> sp.Expr:
+def moments(depth: int, power: int, never: int, *, shift: int = 0, weight: int = 1) -> sp.Expr:
     """Take the mean of a power of the estimate over the lowest layer kept."""
     terms, _ = layer_names(depth)
-    q = chances(depth)
+    q = chances(depth, never)
     total = sp.Integer(0)
-    for lowest in range(depth):
+    for lowest in range(never, depth):
         chance = q[lowest] - (q[lowest - 1] if lowest else 0)
         kept = range(min(lowest + shift, depth), depth)
         total += chance * sp.Add(*(terms[k] / q[k] ** weight for k in kept)) ** power
@@ -141,10 +142,11 @@ def moments(depth: int, power: int, *, shift: int = 0, weight: int = 1) -> sp.Ex
 
 
 def unbiased(*, shift: int = 0, weight: int = 1, factor: int = 1) -> Statement:
-    """State that the mean over all depths is the whole sum."""
+    """State that the mean over all depths is the whole sum but for layers that are never kept."""
 
-    def claim(depth: int) -> Equal:
-        return Equal(factor * moments(depth, 1, shift=shift, weight=weight), sp.Add(*layer_names(depth)[0]))
+    def claim(depth: int) -> tuple[Equal, ...]:
+        means = (moments(depth, 1, never, shift=shift, weight=weight) for never in range(depth))
+        return tuple(Equal(factor * x, sp.Add(*layer_names(depth)[0][k:])) for k, x in enumerate(means))
 
     return Statement(
         slug="random-truncation",
@@ -164,10 +166,13 @@ def unbiased_proof(statement: Statement, steps: Steps) -> None:
     kept = q + more if part.shift == 0 else q
     one = steps.identity("one layer's part", part.factor * kept * x / (q + more) ** part.weight, x)
 
-    def all_layers(depth: int):
-        terms, found = layer_names(depth)[0], [sp.Integer(0), *chances(depth)]
-        steps_up = zip(terms, found, found[1:], strict=False)
-        return total(one.at({x: term, q: below, more: above - below}) for term, below, above in steps_up)
+    def all_layers(depth: int) -> list:
+        sums = []
+        for never in range(depth):
+            terms, found = layer_names(depth)[0], [sp.Integer(0), *chances(depth, never)]
+            steps_up = list(zip(terms, found, found[1:], strict=False))[never:]
+            sums.append(total(one.at({x: t, q: low, more: high - low}) for t, low, high in steps_up))
+        return sums
 
     steps.conclude(statement, all_layers)
 
@@ -175,14 +180,15 @@ def unbiased_proof(statement: Statement, steps: Steps) -> None:
 def variance(*, scale: int = 1, lagged: int = 0, sign: int = -1) -> Statement:
     """State the variance in partial sums."""
 
-    def claim(depth: int) -> Equal:
-        terms, _ = layer_names(depth)
-        q = chances(depth)
-        partial = [sp.Add(*terms[: k + 1 - lagged]) for k in range(depth)]
-        closed = sum(
-            (scale * partial[k] ** 2 * (1 / q[k] + sign / q[k + 1]) for k in range(depth - 1)), sp.Integer(0)
-        )
-        return Equal(closed, moments(depth, 2) - sp.Add(*terms) ** 2)
+    def one(depth: int, never: int) -> Equal:
+        terms, q = layer_names(depth)[0], chances(depth, never)
+        partial = [sp.Add(*terms[never : k + 1 - lagged]) for k in range(depth)]
+        above = range(never, depth - 1)
+        closed = total(scale * partial[k] ** 2 * (1 / q[k] + sign / q[k + 1]) for k in above)
+        return Equal(closed, moments(depth, 2, never) - sp.Add(*terms[never:]) ** 2)
+
+    def claim(depth: int) -> tuple[Equal, ...]:
+        return tuple(one(depth, never) for never in range(depth))
 
     return Statement(
         slug="truncation-variance",
@@ -206,7 +212,7 @@ def variance_proof(statement: Statement, steps: Steps) -> None:
     closed = V + part.scale * known**2 * (1 / q + part.sign / top)
     below = V + P**2 / q
     steps.identity("partial sums", closed + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
-    steps.base(statement, (2,))
+    steps.base(statement, statement.depths)
 
 
 def best(*, root: int = 1, price: int = 1, swapped: bool = False) -> Statement:

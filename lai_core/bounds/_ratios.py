@@ -86,13 +86,13 @@ def lli_gap_range(
 def lai_gap_bound(
     beta_last: Float[Array, "n_val n_train"], /, *, C_a: Constant, depth: int
 ) -> Float[Array, " n_train"]:
-    r"""Bound the gap between Ghost and LAI for ratios between 0 and 1 and embeddings of any sign.
+    r"""Bound the gap between Ghost and LAI for ratios between 0 and 1 and similarities of any sign.
 
-    Implements :eq:`lai-two-sided`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
-    |\beta^{(L)}_{zj}|` under A2. No factor below 1 can be added under A1, for any rho: ratios may be 0.
+    Implements :eq:`lai-gap`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
+    |\beta^{(L)}_{zj}|`. No factor below 1 can be added under A1, for any rho: ratios may be 0.
 
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
+    Assume: A2; :math:`\beta^{(l)} = b_l \beta^{(L)}` with :math:`0 \le b_l \le 1` for every layer and
+    :math:`z`.
 
     Parameters
     ----------
@@ -116,46 +116,55 @@ def lai_gap_bound(
 def ghost_over_lai_range(
     alpha: Float[Array, "L n_val n_train"], low: Ratios, high: Ratios, /
 ) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
-    r"""Bound Ghost's score divided by LAI's.
+    r"""Bound Ghost's score from both sides, in multiples of LAI's.
 
-    Implements :eq:`ghost-lai-range`: it lies between the smallest and the largest, over validation
-    samples, of the mean of :math:`m^{(l)}` and of :math:`M^{(l)}` weighted by :math:`\alpha^{(l)}`,
-    where :math:`\alpha^{(l)} \ge 0`, :math:`\beta^{(L)}_{zj} \ge 0` and LAI's score is not 0. With
-    ratios in [0, 1]: between :math:`\min_z \alpha^{(L)} / \sum_l \alpha^{(l)}` and 1, so that LAI has
-    the right sign and no smaller a size.
+    Implements :eq:`ghost-lai-range`: Ghost's score is at least s and at most t times LAI's, where s and t
+    are the smallest and the largest, over validation samples, of the mean of :math:`m^{(l)}` and of
+    :math:`M^{(l)}` weighted by :math:`\alpha^{(l)}`, for :math:`\alpha^{(l)} \ge 0` and
+    :math:`\beta^{(L)}_{zj} \ge 0`. With ratios in [0, 1], s is the smallest share of the last layer and t is
+    1, so that LAI has the right sign and no smaller a size.
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
-    :math:`z`; LAI is not zero.
+    :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
 
     Parameters
     ----------
     alpha
-        Embedding similarities, not negative and not all 0 for any pair.
+        Embedding similarities, not negative.
     low, high
         Bounds on the ratios.
 
     Returns
     -------
     tuple of arrays
-        The smallest and the largest quotient.
+        The largest s and the smallest t. A validation sample all of whose similarities with j are 0 adds
+        nothing to either score and does not count; both are 1 where no sample counts.
     """
     xp = xp_of(alpha)
-    last, total = alpha[-1, ...], xp.sum(alpha, axis=0)
-    means = [(xp.sum((alpha * _by_pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high)]
-    return xp.min(means[0], axis=0), xp.max(means[1], axis=0)
+    last, infinite = alpha[-1, ...], xp.full_like(alpha[0, ...], float("inf"))
+    counts = xp.any(alpha != 0, axis=0)
+    total = xp.where(counts, xp.sum(alpha, axis=0), xp.ones_like(last))
+    least, most = ((xp.sum((alpha * _by_pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high))
+    some = xp.any(counts, axis=0)
+    ends = (
+        xp.min(xp.where(counts, least, infinite), axis=0),
+        xp.max(xp.where(counts, most, -infinite), axis=0),
+    )
+    smallest, largest = (xp.where(some, end, xp.ones_like(end)) for end in ends)
+    return smallest, largest
 
 
 @checked
 def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Array, " n_train"]:
-    r"""Bound LAI's relative error for aligned layers.
+    r"""Bound LAI's error for aligned layers, in multiples of LAI's score.
 
-    Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| / |\mathrm{LAI}| \le
-    1 - \min_z \alpha^{(L)}_{zj} / \sum_l \alpha^{(l)}_{zj} < 1` under A3 and non-expansive alignment
-    with rho at most 1, where :math:`\alpha^{(l)} \ge 0` and :math:`\alpha^{(L)} > 0`: all ratios are then
-    in [0, 1] (`ghost_over_lai_range`).
+    Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le (1 - s)\,
+    |\mathrm{LAI}|`, where s is the smallest share of the last layer, :math:`\alpha^{(L)}_{zj} / \sum_l
+    \alpha^{(l)}_{zj}`, over validation samples. Under A3 and non-expansive alignment with rho at most 1 all
+    ratios are in [0, 1], as it asks (`ghost_over_lai_range`).
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
-    :math:`z`; LAI is not zero; for the strict sign also :math:`\alpha^{(L)} > 0` for every :math:`z`.
+    :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
 
     Parameters
     ----------
@@ -165,10 +174,12 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
     Returns
     -------
     array
-        A pure number, below 1.
+        1 - s, a number from 0 to 1: below 1 where :math:`\alpha^{(L)}` is positive wherever any
+        similarity of a pair is, and 0 where all of them are 0, as both scores are then.
     """
     xp = xp_of(alpha)
-    return 1.0 - xp.min(alpha[-1, ...] / xp.sum(alpha, axis=0), axis=0)
+    ratios = xp.concat([xp.zeros_like(alpha[1:, 0, 0]), xp.ones_like(alpha[:1, 0, 0])])
+    return 1.0 - ghost_over_lai_range(alpha, ratios, ratios)[0]
 
 
 @checked

@@ -20,13 +20,14 @@ def truncated_ghost(
     drawn, independently of the terms, with :math:`P(K \le l) = q_l`, :math:`q_L = 1`: layer l is kept with
     probability :math:`q_l`, so that its share in the mean is :math:`x^{(l)}`.
 
-    Assume: :math:`q` is increasing with :math:`q_L = 1`; :math:`q_l > 0` where :math:`x_l \ne 0`; the
+    Assume: :math:`q` is increasing with :math:`q_L = 1`; the terms with :math:`q_l = 0` add up to zero; the
     expectation is over :math:`K`.
 
     Parameters
     ----------
     kept_terms
-        The terms :math:`x^{(l)}` of layers K, ..., L, the top one last.
+        The terms :math:`x^{(l)}` of layers K, ..., L, the top one last. A layer with :math:`q_l = 0` is
+        never kept, and its term is left out.
     probabilities
         q of all layers, not decreasing, the last one 1.
 
@@ -45,7 +46,8 @@ def truncated_ghost(
         msg = f"kept_terms: expected at most {depth} layers as in probabilities, got {kept}"
         raise ValueError(msg)
     chances = _as_layers(probabilities[depth - kept :], kept_terms)
-    return xp_of(kept_terms).sum(kept_terms / chances, axis=0)
+    xp = xp_of(kept_terms)
+    return xp.sum(quotient(xp, kept_terms, chances + 0 * kept_terms, 0.0), axis=0)
 
 
 @checked
@@ -55,9 +57,10 @@ def truncation_variance(
     r"""Compute the variance of `truncated_ghost` over its random depth.
 
     Implements :eq:`truncation-variance`: :math:`\sum_{l<L} P_l^2 (1/q_l - 1/q_{l+1})` with the partial
-    sums :math:`P_l = \sum_{k \le l} x^{(k)}` from the bottom.
+    sums :math:`P_l = \sum_{k \le l} x^{(k)}` from the bottom, both over layers with :math:`q > 0`: no other
+    layer is ever kept.
 
-    Assume: :math:`0 < q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
+    Assume: :math:`0 \le q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
 
     Parameters
     ----------
@@ -74,10 +77,12 @@ def truncation_variance(
     # With 1[K <= l] the indicator that layer l is kept, the estimate is sum_l x_l 1[K <= l] / q_l. Since
     # 1[K <= l] 1[K <= k] = 1[K <= min(l, k)], Cov = 1 / q_max(l, k) - 1, and summing x_l x_k against it by
     # parts, with x_l = P_l - P_(l-1), leaves one square for each layer below the top.
+    # Layers that are never kept have P = 0, whatever stands for their 1 / q.
     xp = xp_of(terms)
-    partial = xp.cumulative_sum(terms, axis=0)[:-1, ...]
-    steps = 1.0 / probabilities[:-1] - 1.0 / probabilities[1:]
-    return xp.sum(partial * partial * _as_layers(steps, partial), axis=0)
+    kept = xp.where(_as_layers(probabilities > 0, terms), terms, xp.zeros_like(terms))
+    partial = xp.cumulative_sum(kept, axis=0)[:-1, ...]
+    inverse = quotient(xp, xp.ones_like(probabilities), probabilities, 0.0)
+    return xp.sum(partial * partial * _as_layers(inverse[:-1] - inverse[1:], partial), axis=0)
 
 
 @checked
@@ -90,7 +95,7 @@ def truncation_probabilities(
     :math:`\sum_l q_l c_l` given is :math:`q_l = \min(1, t \sqrt{s_l})`, s being the slopes of the greatest
     convex minorant of the mean squared partial sums over the cumulative costs, t set by the cost.
 
-    Assume: :math:`0 < q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
+    Assume: :math:`0 \le q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
 
     Parameters
     ----------
@@ -104,7 +109,8 @@ def truncation_probabilities(
     Returns
     -------
     array
-        0 only for layers whose partial sums all vanish.
+        0 for the layers up to the last one, below the top, at which every entry's partial sum is 0:
+        together they add nothing, and the estimate stays unbiased without them.
 
     Raises
     ------

@@ -29,6 +29,7 @@ from tests.support.statements import numbers
 
 DEPTHS = st.integers(1, 3)
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
+ZERO = {"desired": 0.0, "atol": 1e-12}
 
 
 class Point:
@@ -197,12 +198,28 @@ def test_ratios(seed, depth):
             np.testing.assert_allclose(function(alpha, last, low, high)[index], proved, **CLOSE)
     proved = numbers(prove_ratios.SIGNED, depth=depth)(list(last[:, 0]), point.C_a)
     np.testing.assert_allclose(bounds.lai_gap_bound(last, C_a=point.C_a, depth=depth), proved, **CLOSE)
+    found = [end[0] for end in bounds.ghost_over_lai_range(alpha, low, high)]
+    scores = from_top(alpha), list(last[:, 0])
+    layer_aware = float((alpha.sum(0) * last).sum())
     for index, side in enumerate(("lhs", "rhs")):
-        proved = numbers(prove_ratios.QUOTIENT, side, depth=depth, index=index)(from_top(alpha), *ends)
-        found = bounds.ghost_over_lai_range(alpha, low, high)[index]
-        np.testing.assert_allclose(found, proved, **CLOSE)
-    proved = numbers(prove_ratios.BELOW_ONE, "rhs", depth=depth, index=1)(from_top(alpha))
-    np.testing.assert_allclose(bounds.relative_error_bound(alpha), proved, **CLOSE)
+        proved = numbers(prove_ratios.QUOTIENT, side, depth=depth, index=index)(*scores, *found)
+        np.testing.assert_allclose(found[index] * layer_aware, proved, **CLOSE)
+        np.testing.assert_allclose(min(share_slacks(depth, from_top(alpha), ends, found)[index::2]), **ZERO)
+    error = bounds.relative_error_bound(alpha)[0]
+    proved = numbers(prove_ratios.BELOW_ONE, "rhs", depth=depth, index=1)(*scores, 1 - error)
+    np.testing.assert_allclose(error * layer_aware, proved, **CLOSE)
+    nothing = [[0.0] * (depth - 1)] * 2
+    slacks = share_slacks(depth, from_top(alpha), nothing, (1 - error, 1.0))
+    np.testing.assert_allclose(min(slacks[::2]), **ZERO)
+
+
+def share_slacks(depth, alpha, ends, found):
+    """Put numbers into what the proof assumes of s and t: the best ones leave no slack."""
+    rows, _, _, *bounds_of = prove_ratios.names(depth)
+    symbols = [*(a for row in rows for a in row), *(b for end in bounds_of for b in end[1:])]
+    values = [*(a for row in alpha for a in row), *(b for end in ends for b in end)]
+    point = dict(zip([*symbols, prove_ratios.s, prove_ratios.t], [*values, *found], strict=True))
+    return [float((x.rhs - x.lhs).subs(point)) for x in prove_ratios.shares(depth, bounds_of)]
 
 
 @pytest.mark.equation("admissible-weights", "minimax-weights", "calibrated-model")
@@ -311,8 +328,11 @@ def test_truncation(seed, depth):
     arguments = (list(terms), list(steps))
     proved = numbers(prove_truncation.UNBIASED, "lhs", depth=depth)(*arguments)
     np.testing.assert_allclose(mean, proved, **CLOSE)
-    proved = numbers(prove_truncation.VARIANCE, "lhs", depth=depth)(*arguments)
-    np.testing.assert_allclose(bounds.truncation_variance(terms, chances), proved, **CLOSE)
+    for never in range(depth):
+        of_steps = np.where(np.arange(depth) < never, 0.0, steps)
+        chances = np.cumsum(of_steps) / of_steps.sum()
+        proved = numbers(prove_truncation.VARIANCE, "lhs", depth=depth, index=never)(*arguments)
+        np.testing.assert_allclose(bounds.truncation_variance(terms, chances), proved, **CLOSE)
     f_z, f_j, alpha = rng.uniform(0.1, 2, (3, depth))
     n, m = (float(x) for x in rng.uniform(0.1, 2, 2))
     zeros = [0.0] * depth

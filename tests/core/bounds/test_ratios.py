@@ -86,7 +86,7 @@ def test_aligned_networks_keep_to_the_bounds_of_their_rate(family, seed, shape):
         assert (bound < 1).all()
 
 
-@pytest.mark.equation("lai-two-sided")
+@pytest.mark.equation("lai-gap")
 @given(halves((3, 2, 2)), halves((2, 2)), halves((2, 2, 2), 0, 2))
 def test_similarities_of_any_sign_have_the_bound_without_a_rate(alpha, last, ratios):
     """Embeddings and top similarities of either sign, ratios of 0, 1/2 and 1."""
@@ -120,6 +120,29 @@ def test_ghost_over_lai_lies_in_its_range_and_reaches_it(seed, position):
     dead[-1] = one[1][-1]
     ghost, layer_aware, _ = scores(one[0], dead)
     np.testing.assert_allclose(1 - ghost / layer_aware, bounds.relative_error_bound(one[0]), rtol=1e-9)
+
+
+@pytest.mark.equation("ghost-lai-range", "relative-below-one")
+@given(halves((3, 3, 2), 0, 2), halves((3, 2), 0, 2), halves((2, 3, 2), 0, 2), halves((2, 2), 0, 2))
+def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends):
+    """Zeros and ties: the bounds hold, and are those of the validation samples that share anything."""
+    low, high = (np.append(end, 1.0) for end in np.sort(ends, axis=0))
+    ratios = low[:2, None, None] + (high - low)[:2, None, None] * shares
+    beta = np.concatenate([ratios, np.ones((1, 3, 2))]) * last
+    ghost, layer_aware, _ = scores(alpha, beta)
+    smallest, largest = bounds.ghost_over_lai_range(alpha, low, high)
+    assert at_most(smallest * layer_aware, ghost)
+    assert at_most(ghost, largest * layer_aware)
+    error = bounds.relative_error_bound(alpha)
+    assert at_most(np.abs(ghost - layer_aware), error * layer_aware)
+    for j in range(2):
+        means = [
+            [(alpha[:, z, j] * end).sum() / alpha[:, z, j].sum() for end in (low, high, (0, 0, 1))]
+            for z in range(3)
+            if alpha[:, z, j].any()
+        ] or [[1.0, 1.0, 1.0]]
+        expected = min(x[0] for x in means), max(x[1] for x in means), 1 - min(x[2] for x in means)
+        np.testing.assert_allclose((smallest[j], largest[j], error[j]), expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.equation("relative-limit")

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lai_core import bounds
+from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, hunt
 from tests.support.networks import FAMILIES, Networks, Shape, extremal
 
@@ -91,6 +92,42 @@ def test_random_truncation_is_unbiased_with_its_variance_by_enumerating_all_dept
     variance = np.einsum("k,kzj->zj", lowest, (estimates - mean) ** 2)
     found = bounds.truncation_variance(terms, chances)
     np.testing.assert_allclose(found, variance, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.equation("random-truncation", "truncation-variance")
+@given(halves((4, 2)), st.lists(st.integers(0, 3), min_size=3, max_size=3))
+def test_layers_that_are_never_kept_leave_the_variance_that_of_the_others(terms, steps):
+    """Zeros and ties in terms and probabilities, by enumerating the depths that have a chance."""
+    chances = np.append(np.cumsum(steps), sum(steps) + 1.0) / (sum(steps) + 1.0)
+    lowest = np.diff(np.concatenate([[0.0], chances]))
+    possible = np.flatnonzero(chances)
+    kept = np.array([sum(terms[m] / chances[m] for m in possible if m >= k) for k in range(4)])
+    for k, estimate in enumerate(kept):
+        np.testing.assert_allclose(bounds.truncated_ghost(terms[k:], chances), estimate, rtol=1e-12)
+    mean = lowest @ kept
+    np.testing.assert_allclose(mean, terms[chances > 0].sum(0), rtol=1e-12, atol=1e-12)
+    variance = lowest @ (kept - mean) ** 2
+    found = bounds.truncation_variance(terms, chances)
+    np.testing.assert_allclose(found, variance, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.equation("random-truncation", "truncation-variance")
+@given(st.lists(st.integers(-2, 2), min_size=2, max_size=5), st.floats(0.3, 1.0))
+@example([0, 0, 1], 0.5)
+@example([0, 1, 1], 0.5)
+@example([1, -1, 2], 0.5)
+def test_the_librarys_own_probabilities_are_unbiased_with_a_finite_variance(values, spare):
+    terms, depth = np.array(values, float), len(values)
+    share = 1 / depth + spare * (1 - 1 / depth)
+    best = bounds.truncation_probabilities(terms[:, None], costs=[1.0] * depth, share=share)
+    assert terms[best == 0].sum() == 0
+    zero = [k for k in range(depth - 1) if np.cumsum(terms)[k] == 0]
+    assert (best == 0).sum() == (zero[-1] + 1 if zero else 0)
+    lowest = np.diff(np.concatenate([[0.0], best]))
+    estimates = np.array([bounds.truncated_ghost(terms[k:], best) for k in range(depth)])
+    np.testing.assert_allclose(lowest @ estimates, terms.sum(), atol=1e-9)
+    found = bounds.truncation_variance(terms, best)
+    np.testing.assert_allclose(found, lowest @ (estimates - terms.sum()) ** 2, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.equation("random-truncation")
