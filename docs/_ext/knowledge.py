@@ -14,6 +14,7 @@ NAMES = {
     "needs assumptions": "Needs assumptions",
     "false as printed": "False as printed",
     "schematic": "Schematic",
+    "assumption": "Assumption",
 }
 NAMESPACES = ("numpy", "torch", "jax", "strict")
 
@@ -26,7 +27,9 @@ def _read(name: str) -> dict:
 def hypotheses(entry) -> str:
     """Say what is assumed, in a page's spelling, and what the paper states where that does not suffice."""
     assumed = re.sub(
-        r"^(No assumption\.|The text states no assumption\.|[\w ]+:)", r"*\1*", ledger.hypotheses(entry)
+        r"^(No assumption\.|The text states no assumption\.|[\w ]+:)|(?<=\. )(Violated by:)",
+        r"*\g<0>*",
+        ledger.hypotheses(entry),
     )
     return assumed + (f" *The text states:* {entry.printed}." if entry.printed else "")
 

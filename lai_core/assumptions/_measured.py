@@ -15,7 +15,9 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Assume: A1.
+    Satisfied by: chains with :math:`\norm{W^{(t)}}_2 \le \rho` for :math:`t \ge 2` and
+    :math:`|\phi^\prime| \le 1`. Violated by: a residual block whose branch is 0, and an orthogonal layer:
+    norms are equal, and :math:`\rho < 1` is asked.
 
     Parameters
     ----------
@@ -45,7 +47,8 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
     Schwarz.
 
-    Assume: A2.
+    Satisfied by: any finite set of samples. Violated by: inputs from a law without a bound, such as the
+    normal one.
 
     Parameters
     ----------
@@ -91,7 +94,8 @@ def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array,
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
-    Assume: A3; for one sign of all scores also :math:`\alpha^{(l)} \ge 0`.
+    Satisfied by: every pair :math:`z = j`. Violated by: two samples with different labels under a softmax of
+    two classes: the cosine at the last layer is :math:`-1`.
 
     Parameters
     ----------
@@ -113,8 +117,9 @@ def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
 
-    Assume: the variant of A3; for the decay also A1; for the decay also a non-negative cosine at the last
-    layer.
+    Satisfied by: backward passes that are scaled isometries, with equality, and every pair :math:`z = j`.
+    Violated by: :math:`g = (1, 1)` and :math:`(1, -1)` below a layer with :math:`W^\top =
+    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1.
 
     Parameters
     ----------

@@ -211,11 +211,11 @@ def test_exact_counterexample_the_variance_grows_ever_more_slowly():
 
 @pytest.mark.equation("unit-gain")
 def test_exact_counterexample_kept_lengths_and_a_printed_gain_of_a_half():
-    """From one output to two units by the column (3/5, 4/5): every gradient keeps its length."""
-    operator = Operator([[Fraction(3, 5)], [Fraction(4, 5)]])
+    """Of two units one is gated off: the gradient of the other is the same at every layer."""
+    operator = Operator([[1, 0], [0, 0]], gradient=(1, 0))
     admit("unit-gain", operator)
-    trace = sum(row[0] ** 2 for row in operator.rows)
-    assert trace / len(operator.rows) == HALF  # the printed gain divides by d_l
+    trace = sum(Fraction(x) ** 2 for row in operator.rows for x in row)
+    assert trace / len(operator.rows) == HALF  # the printed gain, and with equal widths the right one
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_exact_counterexample_kept_lengths_and_a_printed_gain_of_a_half():
             "lai-lower-variance",
             products_of(2, (Fraction(6, 7), Fraction(1, 7)), (Fraction(4, 3), -1), (-1, 2)),
         ),
-        ("unit-gain", Operator([[1], [1]])),
+        ("unit-gain", Operator([[1, 0], [0, 0]], gradient=(1, 1))),
         ("optimizer-preconditioning", Moments((1, 2), [(1, 1)], decay=HALF)),
         ("noise-energy-floor", extremal(HALF, 2)),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
-from lai_core import bounds, optimizers, propagation
+from lai_core import assumptions, bounds, optimizers, propagation
 from lai_core.estimators.sketches._variance import chance_of_a_shared_group
 
 
@@ -85,6 +85,40 @@ def test_lai_understates_where_a_lower_layer_grows_a_counterexample():
     trace = lai.Trace([lai.LayerTrace(np.eye(1), 2 * np.eye(1)), lai.LayerTrace(np.eye(1), np.eye(1))])
     assert lai.lai_scores(trace, trace)[0] == 2.0
     assert lai.ghost_scores(trace, trace)[0] == 5.0
+
+
+@pytest.mark.equation("app-ghost-var")
+def test_the_covariance_is_missing_without_any_shared_noise_a_counterexample():
+    """A fixed layer with rows (1, 0) and (1, 0): its gain is 1, and it doubles the similarity."""
+    layer, g_j = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2.0, 0.0])
+    assert propagation.isotropic_gain([layer]) == 1.0
+    beta = np.array([(layer @ [x, 0.0] @ layer @ g_j, np.dot([x, 0.0], g_j)) for x in (0.0, 2.0)])
+    noise = beta[:, 0] - beta[:, 1]
+    assert beta.sum(1).var() == 36.0
+    assert 4.0 * beta[:, 1].var() + noise.var() == 20.0
+
+
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment", "non-expansive")
+def test_what_satisfies_and_what_violates_each_assumption():
+    kept, halved = np.ones((3, 1)), np.array([[0.25], [0.5], [1.0]])
+    assert assumptions.decay_rate(halved) == 0.5  # layers of norm 1/2
+    assert assumptions.decay_rate(kept) == 1.0  # a residual block whose branch is 0
+
+    def cosines(z, j):  # of gradients (L, n, d)
+        norms = np.linalg.norm(z, axis=-1), np.linalg.norm(j, axis=-1)
+        return assumptions.cosines(z @ np.swapaxes(j, 1, 2), *norms)
+
+    same = np.random.default_rng(0).standard_normal((3, 1, 4))
+    assert assumptions.smallest_cosine(cosines(same, same)) == pytest.approx(1.0)
+    assert assumptions.alignment_excess(cosines(same, same)) == pytest.approx(0.0)
+    labels = np.array([[[-0.3, 0.3]]]), np.array([[[0.6, -0.6]]])  # probabilities less one-hot labels
+    assert assumptions.smallest_cosine(cosines(*labels)) == pytest.approx(-1.0)
+    g = np.array([[1.0, 1.0]]), np.array([[1.0, -1.0]])
+    narrow = [np.stack([side @ np.diag([1.0, 0.0]), side]) for side in g]
+    assert assumptions.alignment_excess(cosines(*narrow)) == pytest.approx(1.0)
+    turned = [np.stack([2.0 * side @ np.array([[0.0, 1.0], [-1.0, 0.0]]), side]) for side in g]
+    assert assumptions.alignment_excess(cosines(*turned)) == pytest.approx(0.0)
+    assert assumptions.activation_bound(np.array([[1.0, 3.0]])) == 3.0  # of a finite set, the largest norm
 
 
 @pytest.mark.equation("variance-order", "lai-lower-variance")

@@ -77,5 +77,6 @@ def test_every_display_with_a_name_has_its_box_and_says_what_is_assumed():
         boxes = re.findall(r"^`{3,}\{verdict\} ([\w-]+)$", text, re.MULTILINE)
         assert boxes == [slug for _, slug in DISPLAY.findall(text)], path.name
     lines = [ledger.hypotheses(ENTRIES[slug]) for slug in SHOWN]
-    said = r"Assume: .+\.|The text assumes: .+\.|No assumption\.|The text states no assumption\."
+    assumed = r"Assume: .+\.|The text assumes: .+\.|No assumption\.|The text states no assumption\."
+    said = rf"{assumed}|Satisfied by: .+\. Violated by: .+\."
     assert all(re.fullmatch(said, line) for line in lines)

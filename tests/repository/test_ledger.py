@@ -200,6 +200,18 @@ BREAKS = {
         'verdict = "exact"\ngiven = "none"\nprinted = "$x$ is real"',
         "half: only a statement that needs assumptions",
     ),
+    "an assumption without an example": (
+        "docs/equations.toml",
+        'verdict = "exact"',
+        'verdict = "assumption"',
+        "half: an assumption, and nothing else, says what satisfies it",
+    ),
+    "an example of what is no assumption": (
+        "docs/equations.toml",
+        'verdict = "exact"\ngiven = "none"',
+        'verdict = "exact"\ngiven = "none"\nviolated = "$x$ is odd"',
+        "half: an assumption, and nothing else, says what satisfies it",
+    ),
     "verdict mistyped": ("docs/equations.toml", '"exact"', '"true"', "half: verdict 'true' is none of"),
     "kind mistyped": ("docs/equations.toml", '"identity"', '"lemma"', "half: kind 'lemma' is none of"),
     "source mistyped": ("docs/equations.toml", '"display"', '"figure"', "wrong: source"),

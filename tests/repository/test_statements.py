@@ -110,9 +110,10 @@ def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
     sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
     headings = {
         "exact": "Right as printed",
-        "needs assumptions": "Right under conditions that the text does not state",
+        "needs assumptions": "Needs assumptions",
         "false as printed": "False as printed",
         "schematic": "Schematic",
+        "assumption": "Assumptions",
     }
     left_out = [
         slug
@@ -120,6 +121,15 @@ def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
         if "new" not in entry.source and f"{{statement}}`{slug}`" not in sections[headings[entry.verdict]]
     ]
     assert left_out == []
+
+
+def test_both_pages_have_one_legend_for_what_needs_assumptions():
+    summary, legend = (
+        " ".join((ledger.ROOT / "docs" / name).read_text(encoding="utf-8").split())
+        for name in ("theory/right-and-wrong.md", "guide/reading.md")
+    )
+    words = summary.split("## Needs assumptions ")[1].partition(" | statement")[0]
+    assert f"**Needs assumptions**: {words[0].lower()}{words[1:]} - **" in legend
 
 
 def compared_statements():

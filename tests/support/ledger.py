@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic")
+VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic", "assumption")
 SOURCES = ("equation", "display", "assumption", "text", "new")
 KINDS = ("definition", "identity", "bound", "claim", "assumption")
 REQUIRED = {"title", "source", "place", "kind", "verdict", "given"}
-FIELDS = REQUIRED | {"printed", "attained", "corrected", "reason"}
+FIELDS = REQUIRED | {"printed", "attained", "corrected", "reason", "satisfied", "violated"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
 _MATHEMATICS = re.compile(r"\$([^$]+)\$")
@@ -48,6 +48,8 @@ class Entry:
     attained: bool = False
     corrected: tuple[str, ...] = ()
     reason: str = ""
+    satisfied: str = ""
+    violated: str = ""
 
 
 @dataclass
@@ -122,6 +124,9 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
         yield f"{slug}: only a bound can be attained"
     if entry.printed and entry.verdict != "needs assumptions":
         yield f"{slug}: only a statement that needs assumptions says apart which of them the paper states"
+    examples = bool(entry.satisfied), bool(entry.violated)
+    if {entry.kind == "assumption", *examples} != {entry.verdict == "assumption"}:
+        yield f"{slug}: an assumption, and nothing else, says what satisfies it and what violates it"
     if entry.reason and entry.source != ("text",):
         yield f"{slug}: only a claim in running text may carry a reason instead of a proof"
     if entry.verdict == "false as printed" and not entry.corrected:
@@ -176,7 +181,12 @@ def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tup
 
 
 def hypotheses(entry: Entry) -> str:
-    """Say what is assumed: by the statement, or by the text where that does not make it true."""
+    """Say what is assumed: by the statement, or by the text where that does not make it true.
+
+    Of an assumption, say what satisfies it and what does not.
+    """
+    if entry.verdict == "assumption":
+        return f"Satisfied by: {entry.satisfied}. Violated by: {entry.violated}."
     printed = entry.verdict in {"false as printed", "schematic"}
     if entry.given == "none":
         return "The text states no assumption." if printed else "No assumption."

@@ -165,9 +165,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Operator:
-    """A backward operator."""
+    """A backward operator between equal widths, and a gradient that it takes."""
 
     rows: Sequence[Vector]
+    gradient: Vector
 
 
 def _decays(net: Chain) -> bool:
@@ -214,9 +215,10 @@ def _systematic(law: Law) -> bool:
     return means and sum(chances) == 1 and min(chances) > 0
 
 
-def _isometry(operator: Operator) -> bool:
-    columns = transposed(operator.rows)
-    return all(dot(x, y) == (i == k) for i, x in enumerate(columns) for k, y in enumerate(columns))
+def _keeps_length(operator: Operator) -> bool:
+    """Whether the gradient keeps its length however often the operator is applied."""
+    carried = [dot(row, operator.gradient) for row in operator.rows]
+    return carried == list(operator.gradient) and len(operator.rows) == len(operator.rows[0])
 
 
 PREDICATES: dict[str, tuple[type, Callable[[Any], bool]]] = {
@@ -249,7 +251,7 @@ PREDICATES: dict[str, tuple[type, Callable[[Any], bool]]] = {
     "$z_j$ is down-weighted": (Fit, _down_weighted),
     "the influence has the printed sign": (Fit, _is_printed),
     "$D$ is a running mean of squared gradients of the last layer": (Moments, _running_mean),
-    "gradients neither explode nor vanish": (Operator, _isometry),
+    "gradients neither explode nor vanish": (Operator, _keeps_length),
 }
 
 
