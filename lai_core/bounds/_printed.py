@@ -216,7 +216,7 @@ def relative_conservative_bound(
     -------
     array
         At least the gap between Ghost and LAI divided by LAI; never below L - 1, where aligned layers keep
-        the error below 1 (`relative_error_bound`).
+        the error at 1 or below (`relative_error_bound`).
     """
     xp, geometric = xp_of(beta_last), geometric_sum(rho=rho, depth=depth)
     products = validation_norms[:, None] * training_norms[None, :]
