@@ -2,4 +2,5 @@
 
 from lai_torch.integrations.command import main
 
-main(prog_name="python -m lai_torch")
+if __name__ == "__main__":
+    main(prog_name="python -m lai_torch")
