@@ -163,6 +163,7 @@ def test_a_class_that_the_model_does_not_have_is_named(tmp_path):
 
 def test_the_package_runs_as_a_command(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["lai_torch", "--help"])
+    monkeypatch.delitem(sys.modules, "lai_torch.__main__", raising=False)  # another test may have imported it
     with pytest.raises(SystemExit) as stopped:
         runpy.run_module("lai_torch", run_name="__main__")
     assert stopped.value.code == 0
