@@ -48,9 +48,11 @@ def make_step(tx, training, scoring, validation):
             total = (weights * LOSS(model(inputs), targets)).sum()
             return total, split(model)[2]
 
-        gradient, rest = jax.grad(objective, has_aux=True)(params)
-        updates, state = tx.update(gradient, state, params)
-        return optax.apply_updates(params, updates), rest, state
+        gradient, moved = jax.grad(objective, has_aux=True)(params)
+        updates, stepped = tx.update(gradient, state, params)
+        after = optax.apply_updates(params, updates), moved, stepped
+        used = (weights > 0).any() & jnp.isfinite(optax.tree.norm(gradient))
+        return jax.tree.map(lambda old, new: jnp.where(used, new, old), (params, rest, state), after)
 
     return step
 

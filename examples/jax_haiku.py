@@ -43,9 +43,11 @@ def make_step(tx, validation):
             outputs, moved = network.apply(params, carried, key, inputs, True)
             return (weights * LOSS(outputs, targets)).sum(), moved
 
-        gradient, carried = jax.grad(objective, has_aux=True)(params)
-        updates, opt_state = tx.update(gradient, opt_state, params)
-        return optax.apply_updates(params, updates), carried, opt_state
+        gradient, moved = jax.grad(objective, has_aux=True)(params)
+        updates, stepped = tx.update(gradient, opt_state, params)
+        after = optax.apply_updates(params, updates), moved, stepped
+        used = (weights > 0).any() & jnp.isfinite(optax.tree.norm(gradient))
+        return jax.tree.map(lambda old, new: jnp.where(used, new, old), (params, carried, opt_state), after)
 
     return step
 

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from lai_jax._curation.meshes import (
     explicit_sharding,
     specs_of,
 )
-from lai_jax._curation.moments import Moment
+from lai_jax._curation.moments import Moment, unless
 from lai_jax._curation.options import check_policy, check_update, check_valid, estimator_of, opened
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
@@ -232,6 +232,7 @@ def curated_update(
         gradients = chosen.backward(weights, best)
         kept = jnp.sum(weights > 0)
         params, opt_state, skipped = stepped(tx, params, opt_state, gradients, kept)
+        scored = replace(scored, second_moment=unless(skipped, second_moment, scored.second_moment))
         return params, opt_state, _report(scored, scores, weights, kept, skipped)
 
     return jax.jit(step)

@@ -225,9 +225,11 @@ class Curator:
         """Score the batch, select, and update on what is kept.
 
         Where something raises, an interruption from the keyboard too, model, optimizer and counters are
-        as before the step. Parameters and optimizer state of more than a MiB are not copied for that: an
-        interruption while the optimizer steps is then raised after the step, which has happened, and an
-        optimizer that raises halfway leaves what it did.
+        as before the step. Parameters and optimizer state of more than 1 MiB are not copied for that: an
+        interruption while the optimizer steps is then raised after the step, which has happened, and the
+        optimizer is expected not to raise halfway: one that does leaves what it did.
+
+        A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
 
         Parameters
         ----------
@@ -432,7 +434,7 @@ class Curator:
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""
-        if scored is not None:
+        if scored is not None and not report.skipped:
             self._scoring.take(scored, report.share)
         self.steps += 1
         self.skipped += report.skipped

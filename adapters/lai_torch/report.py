@@ -36,7 +36,8 @@ class Report:
     dropped
         How many were left out because their score or loss was not finite.
     skipped
-        Whether the batch contributed nothing: no sample kept, or a gradient that is not finite.
+        Whether the batch contributed nothing: no sample kept, or a gradient that is not finite. Parameters,
+        buffers and the optimizer's state are then as if it had not come.
     updated
         Whether the optimizer stepped: always, unless skipped or while gradients accumulate.
     positions

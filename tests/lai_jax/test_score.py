@@ -1,6 +1,8 @@
 """Scores for a training step of one's own: those of a curated step, with state and keys left to its owner."""
 
 import functools
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -142,3 +144,30 @@ def test_micro_batches_of_a_batch_that_is_scored_whole_are_one_step():
     expected = gradient_at(PARAMS, weights, BATCH)
     for name in PARAMS:
         np.testing.assert_allclose(total[name], expected[name], rtol=1e-12, atol=1e-15)
+
+
+def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_nan():
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "curate-jax.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```python\n(@jax\.jit\ndef step.*?)```", page, re.DOTALL)
+
+    def model(params, state, inputs, *, train, key=None):
+        hidden = inputs @ params["w"]
+        mean = hidden.mean(0) if train else state
+        return jnp.tanh(hidden - mean) @ params["o"], 0.9 * state + 0.1 * mean
+
+    def scored(*given, train, **key):  # what the recipe scores returns outputs alone
+        outputs, moved = model(*given, train=train, **key)
+        return (outputs, moved) if train else outputs
+
+    names = {"jax": jax, "jnp": jnp, "optax": optax, "lai_jax": lai_jax, "loss": LOSS, "validation": HELD}
+    names |= {"model": scored, "tx": optax.adam(0.1)}
+    exec(compile(recipe, "curate-jax.md", "exec"), names)  # the page's own text
+    given = PARAMS, jnp.zeros(6), names["tx"].init(PARAMS)
+    inputs, targets = BATCH
+    *after, report = names["step"](*given, jax.random.key(0), inputs.at[2].set(jnp.nan), targets)
+    assert int(report.kept) > 0
+    for old, new in zip(jax.tree.leaves(given), jax.tree.leaves(after), strict=True):
+        np.testing.assert_array_equal(old, new)
+    moved = names["step"](*given, jax.random.key(0), inputs, targets)[:3]
+    for old, new in zip(jax.tree.leaves(given), jax.tree.leaves(moved), strict=True):
+        assert not np.array_equal(old, new)

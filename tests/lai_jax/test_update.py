@@ -175,6 +175,30 @@ def test_nothing_kept_means_no_update(how):
         np.testing.assert_array_equal(old, new)
 
 
+@pytest.mark.parametrize("scale_inputs", [False, True])
+def test_a_skipped_step_leaves_the_second_moments(scale_inputs):
+    params, tx = params_of_dense(), optax.adam(0.1)
+    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
+
+    def moments(policy, before):
+        options = {"estimator": "preconditioned_lai", "scale_inputs": scale_inputs, "policy": policy}
+        update = lai_jax.curated_update(dense, squares, tx, **options)
+        report = update(params, tx.init(params), summary, drawn(8, 4), drawn(8), before)[2]
+        assert bool(report.skipped) == (policy is jnp.zeros_like)
+        return jax.tree.leaves(report.second_moment)
+
+    first = None if scale_inputs else jnp.zeros(3)
+    assert not any(np.asarray(one).any() for one in moments(jnp.zeros_like, first))
+    update = lai_jax.curated_update(
+        *(dense, squares, tx), estimator="preconditioned_lai", scale_inputs=scale_inputs
+    )
+    held = update(params, tx.init(params), summary, drawn(8, 4), drawn(8), first)[2].second_moment
+    for old, new in zip(jax.tree.leaves(held), moments(jnp.zeros_like, held), strict=True):
+        np.testing.assert_array_equal(old, new)
+    for old, new in zip(jax.tree.leaves(held), moments(lai.keep_positive, held), strict=True):
+        assert not np.array_equal(old, new)
+
+
 @pytest.mark.parametrize(
     "how",
     [{}, {"rows": 8}, {"rows": 8, "recompute": True}, {"estimator": "preconditioned_lai"}],

@@ -11,6 +11,7 @@ from pathlib import Path
 import lai_torch
 import pytest
 import torch
+from lai_torch._curation.undo import BUDGET, STEPPING
 from lai_torch._model.preserve import ALONE
 from torch import nn
 
@@ -176,6 +177,27 @@ def test_after_an_optimizer_that_raises_the_next_step_is_no_longer_than_it_shoul
         return model.state_dict()
 
     torch.testing.assert_close(stepped(True), stepped(False), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_optimizer_that_raises_halfway_is_undone_up_to_the_size_that_the_guide_states(more):
+    torch.manual_seed(0)
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "how-a-step-runs.md"
+    stated = f"{BUDGET // 2**20} MiB"
+    assert stated in guide.read_text(encoding="utf-8")
+    assert stated in lai_torch.Curator.step.__doc__
+    assert stated in STEPPING
+    model = nn.Linear(BUDGET // 32 + more, 4, bias=False).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batch = torch.randn(4, model.in_features).double(), torch.arange(4)
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch, policy=HALF)
+    before = model.weight.detach().clone()
+    hook = optimizer.register_step_post_hook(lambda *_: [][0])
+    with pytest.raises(IndexError) as raised:
+        curator.step(*batch)
+    hook.remove()
+    assert torch.equal(model.weight, before) == (not more)
+    assert getattr(raised.value, "__notes__", []) == [STEPPING] * more
 
 
 def test_what_is_too_large_to_copy_is_not_copied(monkeypatch):

@@ -42,6 +42,12 @@ def moved_moment(
     return jnp.where(count > 0, moved, moment.previous)
 
 
+def unless(skipped: jax.Array, before: Any, moved: Any) -> Any:
+    """Return the second moment after a step: where that is skipped, the one before, zeros at first."""
+    before = jax.tree.map(jnp.zeros_like, moved) if before is None else before
+    return jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
+
+
 def moved_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
     """Return the next second moments of output gradients and of each layer's inputs; from zeros at first."""
     last = trace.layers[-1]

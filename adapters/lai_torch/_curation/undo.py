@@ -22,8 +22,9 @@ Copying a large model's takes longer than the optimizer itself, and half the mem
 
 
 STEPPING = (
-    "This came while the optimizer stepped, or after it. Parameters and optimizer state of more than a MiB "
-    "are not copied at each step, so they may have changed and were not put back: go on from a checkpoint."
+    "This came while the optimizer stepped, or after it. Parameters and optimizer state of more than "
+    f"{BUDGET // 2**20} MiB are not copied at each step, so they may have changed and were "
+    "not put back: go on from a checkpoint."
 )
 """Note on an error that leaves parameters as they are."""
 
@@ -63,6 +64,7 @@ class Undo:
         self._restores: list[Callable[[], None]] = []
         self._streams: Streams | None = None
         self._first = self._marked = 0
+        self._restore_buffers: Callable[[], None] | None = None
         self._uncopied = False
         self._signals = Signals()
 
@@ -72,7 +74,8 @@ class Undo:
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
         self._first = len(self._restores)
-        self._restores += [_modules(self.modules), _buffers(self.modules), _modes()]
+        self._restore_buffers = _buffers(self.modules)
+        self._restores += [_modules(self.modules), self._restore_buffers, _modes()]
         return self
 
     def __exit__(
@@ -100,6 +103,11 @@ class Undo:
         del self._restores[self._marked :]
         if self._streams is not None:
             self._streams.restore()
+
+    def restore_buffers(self) -> None:
+        """Put the buffers back where they were when the block began; the block goes on."""
+        if self._restore_buffers is not None:
+            self._restore_buffers()
 
     def _set_generator(self, state: Tensor) -> None:
         self.generator.set_state(state)

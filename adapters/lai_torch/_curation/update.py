@@ -1,7 +1,6 @@
 """Optimizer steps that cannot make a parameter non-finite, and that happen as a whole or not at all."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.doubts import Doubts
-from lai_torch._curation.passes.base import Gradient
+from lai_torch._curation.passes.base import Backward, Gradient
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.finite import witness
 from lai_torch._curation.processes.group import Alone
@@ -91,18 +90,21 @@ class Updater:
         self.engine, self.doubts, self.max_norm = engine, doubts, max_norm
         self.batches = self.contributions = 0
 
-    def step(self, weights: Tensor, backward: Callable[[Tensor, int], Gradient], undo: Undo) -> Update:
+    def step(self, weights: Tensor, backward: Backward, undo: Undo) -> Update:
         """Add the gradient of `sum_j weights_j loss_j`, and step if the batch is the last of a step's.
 
-        Where a gradient is not finite nothing is stepped.
+        Where a gradient is not finite nothing is stepped. A batch that contributes nothing leaves buffers as
+        they were: BatchNorm's statistics would keep a NaN for good.
         """
         _check_steps(self.optimizer)
         earlier = undo.set_gradients_aside(begins=self.batches == 0)
         with self.engine.group.agreed():
-            found = backward(weights, self.accumulate)
+            found = backward(weights, self.accumulate, undo.restore_buffers)
         _add(earlier)
         kept, dropped = _counts(weights, found)
         used = bool(self.engine.group.most(kept > 0))
+        if not used:
+            undo.restore_buffers()
         ends = self.batches + 1 >= self.accumulate
         seen = self._settled(ask=ends)
         self.batches += 1
@@ -112,6 +114,7 @@ class Updater:
             updated = self.contributions > 0 and self._stepped(undo, seen)
             if not updated:
                 clear(self.optimizer)
+                undo.restore_buffers()
             used = used and updated
             self.batches = self.contributions = 0
         weights = found.weights if used else torch.zeros_like(found.weights)

@@ -38,6 +38,18 @@ class Gradient:
     dropped: int = 0
 
 
+Backward = Callable[..., Gradient]
+"""Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given weights and parts.
+
+Its third argument, a function that restores the buffers, is called before rows run a second time; without
+it they stay as the first pass left them.
+"""
+
+
+def nothing() -> None:
+    """Restore no buffers."""
+
+
 @dataclass(frozen=True)
 class Forward:
     """One batch's forward pass.
@@ -49,12 +61,12 @@ class Forward:
     readings
         What there is to score, in consecutive parts of the batch; each is there once, so that it is freed.
     backward
-        Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given weights and parts.
+        The backward pass that goes with it.
     """
 
     name: str
     readings: Iterator[Reading]
-    backward: Callable[[Tensor, int], Gradient]
+    backward: Backward
 
 
 class Pass(ABC):

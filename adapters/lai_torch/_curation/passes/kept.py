@@ -1,6 +1,7 @@
 """Score on a forward pass for that alone; then run the model forward and backward on the kept rows."""
 
 import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._curation.passes.base import Forward, Gradient, Pass
+from lai_torch._curation.passes.base import Forward, Gradient, Pass, nothing
 from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows
 from lai_torch._model.preserve import evaluating
@@ -80,14 +81,16 @@ class KeptPass(Pass):
         with evaluating(self.model):
             return self.scorer.read(part, summary)
 
-    def _backward(self, batch: Batch, weights: Tensor, parts: int) -> Gradient:
+    def _backward(
+        self, batch: Batch, weights: Tensor, parts: int, restore_buffers: Callable[[], None] = nothing
+    ) -> Gradient:
         """Run the kept rows forward and backward.
 
         Rows whose loss is not finite are dropped, and their weight is spread over the others.
         """
         positive = self.scorer.doubts.rows(weights > 0)
         losses = torch.full_like(weights, torch.nan)
-        kept, found = self._finite(batch, positive, losses)
+        kept, found = self._finite(batch, positive, losses, restore_buffers)
         used, dropped = weights, positive.numel() - kept.numel()
         if dropped:
             used = torch.zeros_like(weights)
@@ -107,7 +110,9 @@ class KeptPass(Pass):
                 return Losses(losses)
             return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
 
-    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, "Losses | None"]:
+    def _finite(
+        self, batch: Batch, kept: Tensor, losses: Tensor, restore_buffers: Callable[[], None]
+    ) -> tuple[Tensor, "Losses | None"]:
         """Run the model on the rows `kept`, once more without those whose loss is not finite."""
         samples = count(*batch)
         for _ in range(2):
@@ -126,6 +131,7 @@ class KeptPass(Pass):
             if self.scorer.doubts.finite(values):
                 return kept, found
             kept = kept[torch.isfinite(values)]
+            restore_buffers()
         return kept[:0], None
 
     def _autocasting(self) -> AbstractContextManager[Any]:

@@ -32,6 +32,9 @@ from lai_torch._recording.assemble import assemble
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
 
+Given = Sequence[Tensor | Rows | None]
+"""Gradients with respect to the model's outputs."""
+
 
 class SelectivePass(Pass):
     """A model's forward and backward graph, run on the whole batch and on the kept rows.
@@ -187,7 +190,7 @@ class SelectivePass(Pass):
         return [one.weight is not None for one in assemble(recording).layers]
 
     def _backward(
-        self, run: Run, gradients: Sequence[Tensor | Rows | None], losses: Tensor, weights: Tensor, parts: int
+        self, run: Run, gradients: Given, losses: Tensor, weights: Tensor, parts: int, *_: Any
     ) -> Gradient:
         """Run the backward graph on the kept rows; compare it when a sample is first dropped."""
         kept = self.doubts.rows(weights > 0)

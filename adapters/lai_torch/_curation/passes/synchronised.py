@@ -1,9 +1,11 @@
 """The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from lai_torch._curation.passes.base import Gradient, coupling
+from lai_torch._curation.passes.base import Gradient, coupling, nothing
 from lai_torch._curation.passes.kept import KeptPass, Losses
 from lai_torch._curation.processes.balance import balanced
 from lai_torch._curation.processes.engine import Engine
@@ -27,7 +29,9 @@ class SynchronisedPass(KeptPass):
         super().__init__(engine.model, loss, scorer, chunk, training)
         self.engine, self.balance = engine, training.balance
 
-    def _backward(self, batch: Batch, weights: Tensor, parts: int) -> Gradient:
+    def _backward(
+        self, batch: Batch, weights: Tensor, parts: int, restore_buffers: Callable[[], None] = nothing
+    ) -> Gradient:
         """Run the kept rows forward and backward.
 
         The weight of rows whose loss is not finite is spread over all others, on every process.
@@ -45,6 +49,7 @@ class SynchronisedPass(KeptPass):
             if not group.most(not bool(finite.all())):
                 break
             expected = None
+            restore_buffers()
             if not attempts:
                 return Gradient(torch.zeros_like(weights), losses)
             if trained is batch:
@@ -124,9 +129,11 @@ class SynchronisedPass(KeptPass):
 class LocalPass(KeptPass):
     """The pass `kept` beside one that goes around a wrapper: gradients are added up later."""
 
-    def _finite(self, batch: Batch, kept: Tensor, losses: Tensor) -> tuple[Tensor, Losses | None]:
+    def _finite(
+        self, batch: Batch, kept: Tensor, losses: Tensor, restore_buffers: Callable[[], None]
+    ) -> tuple[Tensor, Losses | None]:
         """Run the rows `kept`; what is to be dropped cannot be spread over the others from here."""
-        left, found = super()._finite(batch, kept, losses)
+        left, found = super()._finite(batch, kept, losses, restore_buffers)
         if len(left) < len(kept):
             msg = (
                 "backward: a kept row has a loss in training that is not finite, though it was when it was "

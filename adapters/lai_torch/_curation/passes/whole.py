@@ -50,8 +50,8 @@ class WholePass(Pass):
         reading = Reading(losses.detach(), trace, batch)
         return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
 
-    def backward(self, losses: Tensor, weights: Tensor, parts: int) -> Gradient:
-        """Go back through the whole batch."""
+    def backward(self, losses: Tensor, weights: Tensor, parts: int, *_: Any) -> Gradient:
+        """Go back through the whole batch; nothing runs a second time."""
         kept = self.doubts.rows(weights > 0).numel()
         if kept:
             (losses * (weights / parts).to(losses)).sum().backward()

@@ -47,8 +47,8 @@ class PreconditionedScorer(TraceScorer):
             gradients, valid = outputs
             moment = lai.update_second_moment(moment, gradients, decay=self.decay, valid=valid)
         if self.scale_inputs and outputs is not None:
-            finite, seen = torch.isfinite(reading.losses), reading.seen
-            if reading.rows is None and not self.doubts.holds(finite.all()):
+            finite, seen = _finite(reading), reading.seen
+            if not self.doubts.holds(finite.all()):
                 seen = _rows(seen, finite)
             of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=self.decay)
         product = functools.partial(self.product, second_moment=moment, input_second_moments=of_inputs)
@@ -90,9 +90,9 @@ class PreconditionedScorer(TraceScorer):
         """Return the last output gradients of the finite rows, and which positions count; None if none is."""
         if reading.seen is None:
             return None
-        last, finite = reading.seen.layers[-1], torch.isfinite(reading.losses)
+        last, finite = reading.seen.layers[-1], _finite(reading)
         outputs, valid = last.output_gradients, last.valid
-        if reading.rows is None and not self.doubts.holds(finite.all()):
+        if not self.doubts.holds(finite.all()):
             outputs, valid = outputs[finite], None if valid is None else valid[finite]
         return (outputs, valid) if outputs.shape[0] else None
 
@@ -114,6 +114,16 @@ class PreconditionedScorer(TraceScorer):
 def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:
     """Return the running mean after one more."""
     return mean if moment is None else decay * moment.to(mean) + (1.0 - decay) * mean
+
+
+def _finite(reading: Reading) -> Tensor:
+    """Say of each row that was read whether its loss and its last output gradient are finite.
+
+    A finite loss may have a gradient that is not: one such row would stay in the second moment for good.
+    """
+    gradients = reading.seen.layers[-1].output_gradients
+    finite: Tensor = (gradients.flatten(1) * 0.0).sum(1) == 0.0  # 0 x is 0 for a finite x alone, else NaN
+    return finite if reading.rows is not None else finite & torch.isfinite(reading.losses)
 
 
 def _rows(trace: lai.Trace, kept: Tensor) -> lai.Trace:

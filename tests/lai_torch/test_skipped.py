@@ -1,0 +1,161 @@
+"""A skipped step: parameters, statistics, optimizer and second moments are as if there had been none."""
+
+import copy
+import functools
+import math
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+from tests.lai_torch.support import LOSS, data
+
+EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
+
+
+class Rooted(nn.Module):
+    """Has a finite loss at an input of zeros, and below the last layer a gradient that is NaN."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 8, bias=False), norm, nn.Linear(8, 3)
+
+    def forward(self, inputs):
+        hidden = self.first(inputs)
+        root = hidden.square().sum(1, keepdim=True).sqrt()
+        return self.last(torch.relu(self.norm(hidden)) + 0.0 * root)
+
+
+def with_row(value, batch):
+    inputs = batch[0].clone()
+    inputs[2] = value
+    return inputs, batch[1]
+
+
+def five(batch):
+    return batch[0][:5], batch[1][:5]
+
+
+def none_of_five(scores):
+    return torch.zeros_like(scores) if len(scores) == 5 else EVERYTHING(scores)
+
+
+UNSCORED = ({"warmup": 9}, {"policy": lai_torch.Scheduled(EVERYTHING, lambda step: step >= 4)})
+NAN, INFINITY, ROOT = (functools.partial(with_row, value) for value in (math.nan, math.inf, 0.0))
+CASES = [
+    # what spoils a batch, what makes a step train on it, the pass, the estimator
+    *((bad, options, "kept", "lai") for bad in (NAN, INFINITY, ROOT) for options in UNSCORED),
+    *((NAN, UNSCORED[0], "kept", estimator) for estimator in ("ghost", "lli", "exact")),
+    *(
+        (ROOT, {"policy": EVERYTHING}, "kept", estimator)
+        for estimator in ("lai", "lli", "preconditioned_lai")
+    ),
+    *((ROOT, {"policy": EVERYTHING}, backward, "lai") for backward in ("auto", "whole", "selective")),
+    *((five, {"policy": none_of_five}, "kept", name) for name in ("ghost", "preconditioned_lai")),
+]
+
+
+def named(value):
+    """Return how a case calls one of its parts."""
+    bad = {id(NAN): "nan", id(INFINITY): "infinity", id(ROOT): "gradient", id(five): "nothing kept"}
+    return value if isinstance(value, str) else bad.get(id(value)) or next(iter(value))
+
+
+def run(batches, options, backward, estimator):
+    """Train on some batches; return the reports, and all that a later step depends on."""
+    torch.manual_seed(0)
+    model = Rooted(nn.LayerNorm(8) if backward in {"whole", "selective"} else nn.BatchNorm1d(8)).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    options = {"estimator": estimator, "backward": backward, **options}
+    curator = lai_torch.Curator(model, LOSS, optimizer, data(9), **options)
+    reports = [curator.step(*batch) for batch in batches]
+    return reports, (model.state_dict(), optimizer.state_dict(), moments(curator))
+
+
+def moments(curator):
+    state = curator.state_dict()["scorer"]
+    return [state.get(name) for name in ("second_moment", "input_second_moments")]
+
+
+@pytest.mark.parametrize(("bad", "options", "backward", "estimator"), CASES, ids=named)
+def test_a_skipped_step_leaves_all_that_training_goes_on_from(bad, options, backward, estimator):
+    torch.manual_seed(1)
+    first, second, third = (data(8) for _ in range(3))
+    reports, found = run([first, bad(second), third], options, backward, estimator)
+    assert [report.skipped for report in reports] == [False, True, False]
+    assert not reports[1].updated
+    torch.testing.assert_close(found, run([first, third], options, backward, estimator)[1], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bad", [NAN, five], ids=named)
+def test_a_skipped_micro_batch_leaves_statistics_and_the_others_gradient(bad):
+    """It counts with the gradient zero among those of its step."""
+    torch.manual_seed(1)
+    model, twin = (Rooted(nn.BatchNorm1d(8)).double() for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    first, second = data(8), data(8)
+    policy = lai_torch.Scheduled(none_of_five, lambda step: bad is five)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, twin)]
+    curator = lai_torch.Curator(model, LOSS, optimizers[0], data(9), policy=policy, accumulate=2)
+    assert [curator.step(*batch).skipped for batch in (first, bad(second))] == [False, True]
+    (LOSS(twin(first[0]), first[1]).mean() / 2).backward()
+    optimizers[1].step()
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
+@pytest.mark.parametrize("warmup", [0, 9])
+def test_a_row_whose_loss_is_not_finite_moves_no_statistics(warmup):
+    """The model runs again without it, as if on the other rows alone."""
+    torch.manual_seed(1)
+    model = Rooted(nn.BatchNorm1d(8)).double()
+    twin, (inputs, targets) = copy.deepcopy(model), data(8)
+
+    def loss(outputs, targets):
+        # infinite in training alone, so that scoring does not drop the row before
+        broken = (targets == 7) & (model.training if warmup == 0 else True)
+        return torch.where(broken, math.inf, LOSS(outputs, targets % 3))
+
+    targets[5] = 7
+    options = {"policy": EVERYTHING, "warmup": warmup}
+    curator = lai_torch.Curator(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), data(9), **options)
+    assert curator.step(inputs, targets).dropped == 1
+    kept = targets != 7
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    LOSS(twin(inputs[kept]), targets[kept]).mean().backward()
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
+def test_a_gradient_scale_is_all_that_an_overflow_changes():
+    """As in plain training, where the scaler looks for a smaller one."""
+    torch.manual_seed(1)
+    model = Rooted(nn.BatchNorm1d(8)).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    kept = lai_torch.Kept(scaler=scaler)
+    curator = lai_torch.Curator(model, LOSS, optimizer, data(9), warmup=9, backward=kept)
+    curator.step(*data(8))
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    assert curator.step(*ROOT(data(8))).skipped
+    torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
+    assert scaler.get_scale() == 4.0
+
+
+@pytest.mark.parametrize("scale_inputs", [False, True])
+def test_a_gradient_that_is_not_finite_stays_out_of_the_second_moments(scale_inputs):
+    def root(outputs, targets):  # finite at 0, where its derivative is not
+        return (outputs - targets).square().sum(1).sqrt()
+
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    inputs, targets = torch.randn(8, 4).double(), torch.randn(8, 2).double()
+    validation, rest = (inputs, targets + 1.0), torch.arange(8) != 2
+    targets[2] = model(inputs)[2].detach()
+    estimator, found = lai_torch.PreconditionedLAI(scale_inputs=scale_inputs), []
+    for batch in ((inputs, targets), (inputs[rest], targets[rest])):
+        curator = lai_torch.Curator(model, root, None, validation, estimator=estimator)
+        scores = curator.weigh([batch])[1].scores
+        found.append((scores[torch.isfinite(scores)], moments(curator)))
+    torch.testing.assert_close(*found)
