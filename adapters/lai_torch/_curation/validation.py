@@ -112,7 +112,7 @@ class Validation:
         if self.share == 1.0:
             return inputs, targets
         samples = count(inputs, targets)
-        order = torch.randperm(samples, generator=self.generator)
+        order = torch.randperm(samples, generator=self.generator, device="cpu")
         drawn: Batch = rows((inputs, targets), order[: math.ceil(self.share * samples)], samples)
         return drawn
 

@@ -164,7 +164,9 @@ class Proof:
 
     def _side(self, part: Tensor, *, more: int = 0) -> _Side:
         """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands."""
-        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64).to(self.plain.losses)
+        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu").to(
+            self.plain.losses
+        )
         weights = torch.where(part, (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()

@@ -200,12 +200,12 @@ class Mixing(TorchFunctionMode):
 
     def _drawn(self, values: Tensor) -> Tensor:
         """Return other values of the same kind and shape, without order."""
-        drawn = torch.rand(values.shape, generator=self._generator).to(values.device)
+        drawn = torch.rand(values.shape, generator=self._generator, device="cpu").to(values.device)
         if values.is_floating_point() or values.is_complex():
             return (0.5 + drawn).to(values.dtype)
         if values.dtype == torch.bool:
             return drawn < 0.5
-        order = torch.randperm(values.numel(), generator=self._generator).to(values.device)
+        order = torch.randperm(values.numel(), generator=self._generator, device="cpu").to(values.device)
         mixed = values.flatten()[order].reshape(values.shape)
         return mixed if bool((mixed != values).any()) else (drawn < 0.5).to(values.dtype)
 

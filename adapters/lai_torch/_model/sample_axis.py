@@ -71,7 +71,7 @@ def powers_of_two(like: Tensor, dtypes: Iterable[torch.dtype]) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     exponents = torch.zeros((), dtype=torch.int64, device=like.device)
     for length in like.shape:
-        orders = torch.rand(-(-length // levels), levels, generator=generator).argsort(1)
+        orders = torch.rand(-(-length // levels), levels, generator=generator, device="cpu").argsort(1)
         exponents = (exponents.unsqueeze(-1) + orders.flatten()[:length].to(like.device)) & (levels - 1)
     powers = torch.tensor([2.0**level for level in range(levels)], dtype=like.dtype, device=like.device)
     return powers[exponents]

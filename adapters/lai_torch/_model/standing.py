@@ -15,7 +15,7 @@ def splits(among: Tensor) -> list[list[Tensor]]:
     """Cut the samples `among` all, a mask, in two, again and again, so that each pair is once apart."""
     samples = len(among)
     bits = min(SPLITS, (samples - 1).bit_length())
-    codes = torch.randperm(samples, generator=drawn()) % 2**bits
+    codes = torch.randperm(samples, generator=drawn(), device="cpu") % 2**bits
     codes = codes.to(among.device)
     cuts = [[among & ((codes >> bit & 1) == side) for side in (0, 1)] for bit in range(bits)]
     parts = [[part for part in cut if bool(part.any())] for cut in cuts]

@@ -110,7 +110,9 @@ class Picked:
         same sum: that tells, whatever the batch holds. `by_sample` lays the outputs out as `(n, t, c)`.
         """
         generator = torch.Generator().manual_seed(0)
-        sent = torch.randint(1, 2**7, self.logarithms.shape, generator=generator).to(self.logarithms)
+        sent = torch.randint(1, 2**7, self.logarithms.shape, generator=generator, device="cpu").to(
+            self.logarithms
+        )
         rest = [length for place, length in enumerate(self.shape) if place != self.axis]
         own = sent.reshape(*rest, -1).movedim(-1, self.axis)
         (arrived,) = torch.autograd.grad(self.ends[:1], self.ends[1:], [own], retain_graph=True)

@@ -101,7 +101,7 @@ class Engine:
                 )
                 raise ValueError(msg)
         own = [torch.zeros_like(p) if p.grad is None else _laid_out(p.grad, p) for p in held]
-        flags = torch.tensor([p.grad is not None for p in held]).to(local(held[0]))
+        flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(local(held[0]))
         *sums, flags = self.group.summed([*map(local, own), flags])
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
             local(given).copy_(total)

@@ -33,7 +33,7 @@ def witness(tensors: Sequence[Tensor]) -> Tensor | None:
         else:
             norms.append(torch.stack(torch._foreach_norm(group, 2, dtype=wider)).sum())
     if not norms:
-        return torch.zeros(())
+        return torch.zeros((), device="cpu")
     first, *others = norms
     for other in others:
         first = first + other.to(first.device)

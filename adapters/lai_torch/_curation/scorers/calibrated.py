@@ -32,7 +32,7 @@ class CalibratedScorer(TraceScorer):
         """Fit on the pairs of different samples among rows at equal distances."""
         samples = count(*validation)
         used = min(samples, size)
-        part = self.finite(rows(validation, torch.arange(used) * samples // used, samples))
+        part = self.finite(rows(validation, torch.arange(used, device="cpu") * samples // used, samples))
         if part is None or count(*part) < 2:
             msg = (
                 "validation: estimator 'calibrated_lai' expects at least two samples with a finite loss "

@@ -93,5 +93,5 @@ def _blank(side: ValidationSide, device: torch.device | None) -> ValidationSide:
 
 def _zeros(block: Tensor, device: torch.device | None) -> Tensor:
     if device is None:
-        return torch.zeros((), dtype=block.dtype).expand(block.shape)
+        return torch.zeros((), dtype=block.dtype, device="cpu").expand(block.shape)
     return torch.zeros(block.shape, dtype=block.dtype, device=device)

@@ -52,8 +52,8 @@ class Sketch:
         self.load_state(drawn)
 
     def _draw(self, outputs: int) -> tuple[Tensor, Tensor]:
-        signs = torch.randint(2, (outputs,), generator=self.generator) * 2 - 1
-        return signs, torch.randperm(outputs, generator=self.generator)
+        signs = torch.randint(2, (outputs,), generator=self.generator, device="cpu") * 2 - 1
+        return signs, torch.randperm(outputs, generator=self.generator, device="cpu")
 
     def state(self) -> list[Tensor] | None:
         """Return signs and permutation; None before they are drawn."""

@@ -67,7 +67,7 @@ def wrongly_recorded(
 def _weights(losses: Tensor) -> Tensor:
     """Return weights between 1/2 and 3/2 in no order, none where a loss is not finite."""
     generator = torch.Generator().manual_seed(1)
-    drawn = torch.rand(losses.shape[0], generator=generator, dtype=torch.float64) + 0.5
+    drawn = torch.rand(losses.shape[0], generator=generator, dtype=torch.float64, device="cpu") + 0.5
     return torch.where(torch.isfinite(losses), drawn.to(losses), 0.0)
 
 

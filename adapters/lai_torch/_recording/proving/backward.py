@@ -34,7 +34,7 @@ def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], 
     samples = count(*batch)
     if samples < 2 or not parameters:
         return
-    cut = splits(torch.ones(samples, dtype=torch.bool))[0]
+    cut = splits(torch.ones(samples, dtype=torch.bool, device="cpu"))[0]
     losses, beside = _gradients(asked, cut, parameters)
     for half, expected in zip(cut, beside, strict=True):
         copies = rows(batch, stands(half), samples)
@@ -84,5 +84,5 @@ def _gradients(
 def _plain(gradient: Tensor | None) -> Tensor:
     """Return a gradient as a dense one; one entry of zero where there is none."""
     if gradient is None:
-        return torch.zeros(())
+        return torch.zeros((), device="cpu")
     return gradient.to_dense() if gradient.is_sparse else gradient

@@ -75,7 +75,7 @@ def companies(asked: Asked, watch: Watch | None = None, *, pairs: bool = True) -
     if samples < 2:
         return []
     found = []
-    order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(0), device="cpu")
     first, second = order.tensor_split(2)
     for half, others, seen in ((first, second, watch), (second, first, None)):
         try:
@@ -118,7 +118,7 @@ def _moved(asked: Asked, index: Tensor, watch: Watch | None) -> Company | None:
 def _stayed(asked: Asked, watch: Watch | None = None, *, pairs: bool) -> Iterator[Company]:
     """Run with each sample of a part where it is; who watches the first run may refuse the batch."""
     model, loss, batch = asked
-    cuts = splits(torch.ones(count(*batch), dtype=torch.bool))
+    cuts = splits(torch.ones(count(*batch), dtype=torch.bool, device="cpu"))
     for half in (half for cut in (cuts if pairs else cuts[:1]) for half in cut):
         index = stands(half)
         part = rows(batch, index, len(half))
@@ -133,7 +133,7 @@ def _parted(asked: Asked, watch: Watch | None = None, *, pairs: bool) -> Iterato
     """Run each part by itself, without copies; of a model that draws this tells nothing."""
     model, loss, batch = asked
     samples = count(*batch)
-    cuts = splits(torch.ones(samples, dtype=torch.bool))
+    cuts = splits(torch.ones(samples, dtype=torch.bool, device="cpu"))
     for half in (half for cut in (cuts if pairs else cuts[:1]) for half in cut):
         index = half.nonzero().squeeze(1)
         part = rows(batch, index, samples)
@@ -162,7 +162,7 @@ def without_the_last(asked: Asked) -> Tensor | None:
     model, loss, batch = asked
     samples = count(*batch)
     try:
-        losses, after = run((model, loss, rows(batch, torch.arange(samples - 1), samples)))
+        losses, after = run((model, loss, rows(batch, torch.arange(samples - 1, device="cpu"), samples)))
     except Exception:  # whatever it is, it is about the size
         return None
     return None if after is not None else losses

@@ -119,7 +119,7 @@ def check_behind_zeros(asked: Asked, recorder: Recorder, other: Reindexed) -> No
     generator = torch.Generator().manual_seed(0)
     try:
         for gate in gates:
-            gate.data.copy_(torch.randn(gate.shape, generator=generator))
+            gate.data.copy_(torch.randn(gate.shape, generator=generator, device="cpu"))
         try:
             values = run(asked)[0]
         except Exception:  # not every model runs at such values

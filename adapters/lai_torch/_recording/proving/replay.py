@@ -36,11 +36,14 @@ class Move:
     def of(self, value: Tensor, number: int) -> Tensor:
         """Return by how much to move a tensor, the `number`-th that is moved."""
         generator = torch.Generator().manual_seed(number)
-        noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+        noise = torch.randn(value.shape, generator=generator, dtype=torch.float64, device="cpu")
         if self.round is not None:
             # Codes are consecutive numbers in random order: those of two entries differ in one of the low
             # `ROUNDS` bits, so that some round moves one of the two and not the other.
-            code = number + torch.rand(value.shape, generator=generator).flatten().argsort().argsort()
+            code = (
+                number
+                + torch.rand(value.shape, generator=generator, device="cpu").flatten().argsort().argsort()
+            )
             noise = noise * ((code >> self.round & 1) == int(self.second)).reshape(value.shape)
         # In units of the tensor's own size; of a tensor of zeros, in ones.
         size = 1.0 + float(value.detach().abs().nan_to_num(0.0, 0.0, 0.0).double().mean())

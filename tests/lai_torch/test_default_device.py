@@ -1,0 +1,123 @@
+"""Under a default device other than the model's, nothing of the library is made there."""
+
+import ast
+from pathlib import Path
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+from tests.lai_torch.support import LOSS, Recurrent, curated, data, labels, network
+
+PACKAGE = Path(lai_torch.__file__).parent
+FACTORIES = [
+    "arange",
+    "empty",
+    "eye",
+    "full",
+    "linspace",
+    "ones",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "tensor",
+    "zeros",
+]
+
+
+class Tokens(nn.Module):
+    """Classifies each token, with a gain on the way."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.gain = nn.Embedding(9, 6), nn.Parameter(torch.ones(6))
+        self.head = nn.Linear(6, 12)
+
+    def forward(self, words):
+        return self.head(torch.tanh(self.table(words)) * self.gain)
+
+
+def tokens(n):
+    return torch.randint(9, (n, 5)), torch.randint(12, (n, 5))
+
+
+def token_loss(outputs, targets):
+    return LOSS(outputs.transpose(1, 2), targets).sum(1)
+
+
+def series(n):
+    return torch.randn(n, 3, 4).double(), labels(n)
+
+
+def step(model, loss, draw, **options):
+    curator, batch = curated(model, draw(9), loss, **options), draw(8)
+    return torch.stack([curator.step(*batch).scores for _ in range(2)])
+
+
+def exact(model, loss, draw, **options):
+    return lai_torch.exact_scores(model, loss, draw(9), draw(8), **options)
+
+
+def checked(model, loss, draw):
+    found = lai_torch.selfcheck(model, loss, *draw(8))
+    assert max(found.relative_error, found.exact) < 1e-9
+    return torch.zeros((), device="cpu")
+
+
+MODELS = {
+    "layers": (network, LOSS, data),
+    "tokens": (Tokens, token_loss, tokens),
+    "recurrent": (Recurrent, LOSS, series),
+}
+READ = [
+    *({"estimator": name} for name in ("lai", "lli", "preconditioned_lai", "calibrated_lai")),
+    {"estimator": lai_torch.LAI(sketch=2, positions="tokens")},
+    {"share": 0.5},
+    *({"backward": name} for name in ("whole", "selective", "auto")),
+]
+CALLS = [
+    *((name, step, options) for name in ("layers", "tokens") for options in READ),
+    ("layers", step, {"estimator": "gate_lai"}),
+    *((name, step, {"estimator": one}) for name in MODELS for one in ("ghost", "exact", "midpoint")),
+    *(
+        (name, exact, {"method": one})
+        for name in MODELS
+        for one in ("double backward", "reverse", "difference")
+    ),
+    *((name, checked, {}) for name in MODELS),
+]
+
+
+@pytest.mark.filterwarnings("ignore:positions")  # what a small model's pairs of tokens cost
+@pytest.mark.parametrize(("name", "call", "options"), CALLS)
+def test_scores_are_those_without_a_default_device(name, call, options):
+    """A tensor on meta holds no numbers: what was made there could not be read."""
+    make, loss, draw = MODELS[name]
+    found = []
+
+    def drawn(n):
+        with torch.device("cpu"):
+            return draw(n)
+
+    for device in ("cpu", "meta"):
+        torch.manual_seed(0)
+        model = make().double()
+        torch.set_default_device(device)
+        try:
+            found.append(call(model, loss, drawn, **options))
+        finally:
+            torch.set_default_device(None)
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_whatever_makes_a_tensor_names_its_device(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            made = called.value.id == "torch" and called.attr in FACTORIES
+            assert not made or "device" in {one.arg for one in node.keywords}, ast.unparse(node)
