@@ -12,7 +12,7 @@ from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, Staying, count
 from lai_torch._model.function import Function, Point, gradient
-from lai_torch._model.preserve import ALONE
+from lai_torch._model.preserve import alone
 
 
 class ExactScores(NamedTuple):
@@ -158,15 +158,16 @@ def exact_scores(
         check_batch(role, batch)
     staying = Staying()
     for batch in (validation, training, validation):  # the second may tell of the first
-        staying.see(batch)
+        try:
+            staying.see(batch)
+        except ValueError as error:
+            role = "training" if batch is training else "validation"
+            msg = f"{role}: {error}"
+            raise ValueError(msg) from error
     function = Function(model, loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
-    with ALONE:
-        direction = _direction(function, validation, training, step)
-        found = Prover(function, method)(direction, training)
-    if explain:
-        return ExactScores(found.scores, found.method, found.reason, found.residual)
-    return found.scores
+    found = _found(function, validation, training, step, method)
+    return found if explain else found.scores
 
 
 class _Step(NamedTuple):
@@ -177,6 +178,15 @@ class _Step(NamedTuple):
     reduction: str
     optimizer: torch.optim.Optimizer | None
     max_norm: float | None
+
+
+@alone
+def _found(
+    function: Function, validation: Any, training: Any, meant: _Step, method: str | None
+) -> ExactScores:
+    direction = _direction(function, validation, training, meant)
+    found = Prover(function, method)(direction, training)
+    return ExactScores(found.scores, found.method, found.reason, found.residual)
 
 
 def _direction(function: Function, validation: Any, training: Any, meant: _Step) -> Point:

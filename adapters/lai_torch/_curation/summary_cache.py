@@ -88,7 +88,10 @@ class SummaryCache:
         with group.agreed():
             drawn = self.validation.draw()
             drawn = None if drawn is None else moved(drawn, self.model)
-            self._drawn = 0 if drawn is None else count(*drawn)
+            try:
+                self._drawn = 0 if drawn is None else count(*drawn)
+            except ValueError as error:
+                raise _on_validation(error) from error
             if drawn is not None:
                 self.staying.see(drawn)
         if not group.most(drawn is not None):

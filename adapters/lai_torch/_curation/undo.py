@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.snapshot.streams import Streams
+from lai_torch._model.snapshot.tensors import strided
 from lai_torch._model.walk import Step, modules_of
 
-_BYTES, _FLAGS = attrgetter("nbytes"), attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
+_FLAGS = attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
+_SPARSE = attrgetter("is_sparse")
 _PLAIN = {Tensor, nn.Parameter}
 BUDGET = 2**20
 """Bytes of parameters and optimizer state, at most, that are copied while the optimizer steps.
@@ -128,7 +130,7 @@ class Undo:
         states = list(zip(held, map(dict, held.values()), strict=True))  # to look one up takes longer
         values = [value for _, state in states for value in state.values()]
         tensors = [value for value in values if isinstance(value, Tensor)]
-        if sum(map(_BYTES, (*stepped, *tensors))) > BUDGET:
+        if sum(map(_bytes, (*stepped, *tensors))) > BUDGET:
             self._signals.hold()
             self._uncopied = True
             return
@@ -211,11 +213,17 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
         return []
     with torch.no_grad():
         clone = getattr(torch, "_foreach_clone", None)
-        # that call takes either DTensors alone or none
-        distributed = not _PLAIN.issuperset(map(type, tensors))
-        if clone is None or distributed:
+        # that call takes either DTensors alone or none, and no sparse tensor
+        special = not _PLAIN.issuperset(map(type, tensors)) or any(map(_SPARSE, tensors))
+        if clone is None or special:
             return [tensor.detach().clone() for tensor in tensors]
         return list(clone(tensors))
+
+
+def _bytes(tensor: Tensor) -> int:
+    if tensor.layout == torch.strided:
+        return tensor.nbytes
+    return sum(part.nbytes for part in strided(tensor))
 
 
 def clear(optimizer: Any) -> None:

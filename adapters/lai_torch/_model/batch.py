@@ -88,7 +88,7 @@ def count(inputs: Any, targets: Any) -> int:
     Raises
     ------
     ValueError
-        If neither holds a tensor with an axis, the batch is empty, or rows of it cannot be taken.
+        If neither holds a tensor with an axis, the batch is empty, or both hold other numbers of samples.
     """
     sides = ("targets", targets, tensors(targets)), ("inputs", inputs, tensors(inputs))
     for name, _, found in sides:
@@ -102,6 +102,7 @@ def count(inputs: Any, targets: Any) -> int:
                 shapes = [tuple(tensor.shape) for tensor in found if tensor.ndim]
                 msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
                 raise ValueError(msg)
+            _check_together(inputs, samples)
             for name, _, held in sides:
                 _check_rows(name, held, samples)
             if isinstance(inputs, list) and not is_listed(inputs, samples):
@@ -118,12 +119,23 @@ def _length(side: Any, found: list[Tensor]) -> int | None:
     return next((tensor.shape[0] for tensor in found if tensor.ndim), None)
 
 
+def _check_together(inputs: Any, samples: int) -> None:
+    """Raise where all inputs have one length, and targets another: of several, they may be no rows."""
+    lengths = {one.shape[0] for one in tensors(inputs) if one.ndim}
+    if len(lengths) == 1 and lengths != {samples} and not listed(inputs, samples):
+        own = len(inputs) if isinstance(inputs, list) else lengths.pop()
+        msg = (
+            f"inputs, targets: expected as many samples in both, got {own} in inputs and {samples} "
+            "in targets; what all samples share belongs into the model, as a buffer"
+        )
+        raise ValueError(msg)
+
+
 def _check_rows(name: str, found: list[Tensor], samples: int) -> None:
     """Raise where no one can take some samples' rows of a tensor."""
     for tensor in found:
         if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
-            kind = str(tensor.layout).removeprefix("torch.")
-            raise _not_dense(name, kind, "pass .to_dense()")
+            raise _not_dense(name, str(tensor.layout).removeprefix("torch."), "pass .to_dense()")
 
 
 def _not_dense(side: str, kind: str, way_out: str) -> ValueError:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -49,8 +49,19 @@ def _nothing(*args: Any, **options: Any) -> Iterator[None]:
 
 
 def asked() -> AbstractContextManager[None]:
-    """Run the body with checkpoints of which a gradient can be asked."""
-    return _standing({_REENTRANT: _Asked})
+    """Run the body with checkpoints of which a gradient can be asked, and more than one.
+
+    A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
+    """
+    library = sys.modules.get("torch.utils.checkpoint")
+    if library is None:
+        return nullcontext()
+    checkpointed = getattr(library, _OTHERS)
+
+    def unselective(function: Any, preserve: bool, _: Any, *args: Any, **options: Any) -> Any:
+        return checkpointed(function, preserve, library.noop_context_fn, *args, **options)
+
+    return _standing({_REENTRANT: _Asked, _OTHERS: unselective})
 
 
 def once() -> AbstractContextManager[None]:

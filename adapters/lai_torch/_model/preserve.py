@@ -29,13 +29,24 @@ Result = TypeVar("Result")
 
 
 def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let one thread at a time run a function that scores or trains."""
+    """Let one thread at a time run a function that scores or trains.
+
+    Inside `torch.nn.utils.parametrize.cached()` it runs without that cache: a parametrized weight that was
+    computed once has one graph, for one backward pass, and does not follow its parameters.
+    """
 
     @wraps(function)
     def held(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
         with ALONE:
             Step.current = None  # an interrupted step may have left its own
-            return function(*args, **options)
+            library: Any = sys.modules.get("torch.nn.utils.parametrize")
+            if library is None or not library._cache_enabled:
+                return function(*args, **options)
+            depth, library._cache_enabled = library._cache_enabled, 0
+            try:
+                return function(*args, **options)
+            finally:
+                library._cache_enabled = depth
 
     return held
 

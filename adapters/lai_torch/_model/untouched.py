@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, mapped, tensors
 from lai_torch._model.preserve import preserved
+from lai_torch._model.snapshot.tensors import written
 
 _WRITES: WeakKeyDictionary[nn.Module, dict[tuple[bool, int], bool]] = WeakKeyDictionary()
 """Of each model that ran before, in training and in eval mode, and a loss: whether they write to a batch."""
@@ -29,11 +30,11 @@ def losses_of(
 
 
 def learn(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> None:
-    """See whether a model and a loss write to a batch, by a pass of its own where none has shown it yet.
+    """See whether model and loss write to a batch or a parameter, by a pass where none has shown it yet.
 
     What is watched then runs on the batch itself, as it does later, and gives the same to the bit.
     """
-    if (model.training, id(loss)) not in _WRITES.get(model, {}):
+    if (model.training, id(loss)) not in _WRITES.get(model, {}) or written(model) is None:
         with preserved(model, loss), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             losses_of(model, loss, batch)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
@@ -15,6 +15,8 @@ from lai_torch._model.checkpoints import once
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.snapshot.tensors import written
+from lai_torch._model.untouched import learn
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.backward import check_gradients_apart
@@ -228,12 +230,19 @@ def _hidden(task: Task, recorder: Recorder) -> list[str]:
 
 @contextmanager
 def _all_differentiable(task: Task) -> Iterator[None]:
-    """Let frozen parameters require a gradient for the while: their products are products all the same."""
+    """Let frozen parameters require a gradient for the while: their products are products all the same.
+
+    Not those that forward writes in place, which torch allows on a frozen parameter alone.
+    """
     frozen = [
         p
         for p in named_parameters(task.model, task.loss).values()
         if not p.requires_grad and (p.is_floating_point() or p.is_complex())
     ]
+    if frozen:
+        learn(task.model, task.loss, task.batch)
+        by_forward = [written(each) or () for each in (task.model, task.loss) if isinstance(each, nn.Module)]
+        frozen = [p for p in frozen if not any(id(p) in ids for ids in by_forward)]
     for parameter in frozen:
         parameter.requires_grad_()
     try:

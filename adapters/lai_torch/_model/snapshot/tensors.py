@@ -62,7 +62,7 @@ class Tensors:
         known = _WRITTEN.setdefault(self.model, {})
         self.written = known.setdefault(self.training, self.written)
         for tensor, copy, version in self.copies:
-            if self.first and not _same(tensor, copy):
+            if self.first and (_version(tensor) != version or not _same(tensor, copy)):
                 self.written.add(id(tensor))
             if id(tensor) in self.written or _version(tensor) != version:
                 _write(tensor, copy)
@@ -78,14 +78,19 @@ class Tensors:
             raise ValueError(msg)
 
 
+def written(model: nn.Module) -> set[int] | None:
+    """Return the ids of the tensors that forward writes in the model's mode; None before it ran in it."""
+    return _WRITTEN.get(model, {}).get(model.training)
+
+
 def _same(tensor: Tensor, copy: Tensor) -> bool:
     tensor = tensor.detach()
     if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
         return False
-    return all(map(torch.equal, _strided(tensor), _strided(copy)))
+    return all(map(torch.equal, strided(tensor), strided(copy)))
 
 
-def _strided(tensor: Tensor) -> list[Tensor]:
+def strided(tensor: Tensor) -> list[Tensor]:
     """Return what a tensor is kept as: entries and their places, of a sparse one."""
     if tensor.layout == torch.strided:
         return [tensor]

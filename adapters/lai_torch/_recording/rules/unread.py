@@ -13,6 +13,7 @@ from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS, SCALING
 from lai_torch._recording.watching.recorder import Recorder
 
 HIDDEN = "a function that cannot be watched"
+NESTED = " of a nested tensor"
 
 _PLACING = (
     "cat concat concatenate stack hstack vstack dstack column_stack row_stack masked_fill masked_scatter "
@@ -46,7 +47,7 @@ def products(recorder: Recorder, name: str) -> list[str]:
         beside = func in PLACING and not (func in SCALING and grows and axes > 1)
         bias = axes <= 1 and func in of_matrices
         if not beside and not bias and not (func in LOOKUPS and axes <= 2):
-            found.append(resolve_name(func) or str(func))
+            found.append((resolve_name(func) or str(func)) + NESTED * (name in recorder.nested))
     return found
 
 
@@ -67,10 +68,17 @@ def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
 def check_last(past: Mapping[str, str]) -> None:
     """Raise: the loss reads a product that LAI does not see, past the last layer that it does."""
     name, function = next(iter(past.items()))
-    inside = " (or pass a scripted module as it was before torch.jit)" if function == HIDDEN else ""
+    way_out = "write the product as nn.Linear"
+    if function == HIDDEN:
+        way_out += (
+            ", outside of torch.func.vmap: heads that are stacked, as one with all their outputs (or pass a "
+            "scripted module as it was before torch.jit)"
+        )
+    elif function.endswith(NESTED):
+        way_out = "pad its input (torch.nested.to_padded_tensor)"
     msg = (
         f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "
         "and LLI read no such layer, and would take an earlier one for the last; use estimator 'ghost' or "
-        f"'exact', or write the product as nn.Linear{inside}"
+        f"'exact', or {way_out}"
     )
     raise ValueError(msg)

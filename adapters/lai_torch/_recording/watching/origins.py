@@ -81,6 +81,7 @@ class Origins:
         self.owners = known.owners
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
+        self.nested: set[str] = set()  # parameters that meet nested tensors
         self.dtypes: set[torch.dtype] = set()
         self._times: Counter[tuple[str, Any]] = Counter()
         self._sources, self._own = dict(known.sources), known.own
@@ -161,6 +162,8 @@ class Origins:
         names = tuple(dict.fromkeys(name for found in sources for name in found.names))
         if names and any(map(is_functorch_wrapped_tensor, involved)):
             self.wrapped.update(names)
+        if names and any(tensor.is_nested for tensor in involved):
+            self.nested.update(names)
         if func in _PRODUCTS and len(sources) == 1 < len(involved) == 2 and batched:
             self._products[results[0]] = (*involved, _versions(*involved, results[0]), func)
         for result in results:
@@ -195,6 +198,11 @@ class Origins:
         frozen = self.trainable.isdisjoint(names)
         real = result.is_floating_point() or result.is_complex()
         return real and (result.requires_grad or frozen)
+
+
+def is_unreadable(tensor: Tensor) -> bool:
+    """Whether a layer's input has no rows to record: inside of vmap, and of samples of several lengths."""
+    return is_functorch_wrapped_tensor(tensor) or tensor.is_nested
 
 
 def _versions(*tensors: Tensor) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
@@ -24,7 +23,7 @@ from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitt
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between
-from lai_torch._recording.watching.origins import Origins, identities
+from lai_torch._recording.watching.origins import Origins, identities, is_unreadable
 from lai_torch._recording.watching.plan import Calls
 from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
@@ -250,7 +249,7 @@ class Recorder(TorchFunctionMode, Origins):
             self.calls.follows = len(inputs) == 1
             for tensor in inputs:
                 self._batched[tensor] = True
-        rule = None if any(map(is_functorch_wrapped_tensor, involved)) else self.rules.get(func, self.other)
+        rule = None if any(map(is_unreadable, involved)) else self.rules.get(func, self.other)
         out = NotImplemented if rule is None else rule(self, func, *args, **kwargs)
         understood = out is not NotImplemented and rule is not self.other
         if out is NotImplemented and rule is not self.other is not None:
