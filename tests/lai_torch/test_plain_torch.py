@@ -245,3 +245,20 @@ def test_a_graph_is_captured_or_refused(name):
         pytest.raises(ValueError, match=refusal),
     ):
         trained(name, "lai", "selective")
+
+
+def test_a_gain_of_the_batch_couples_samples():
+    """Its write comes between a pass and its gradient, which is no error of torch's."""
+
+    class Largest(Gained):
+        def forward(self, inputs):
+            hidden = torch.relu(self.body(inputs))
+            with torch.no_grad():
+                self.gain.copy_(torch.maximum(self.gain, hidden.amax(0)))
+            return self.head(hidden * self.gain)
+
+    torch.manual_seed(0)
+    model = Largest(None).double()
+    for gradients in ("output", "all"):
+        with pytest.raises(ValueError, match="samples are coupled"):
+            lai_torch.trace(model, LOSS, *data(8), gradients=gradients)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import torch
@@ -101,7 +101,9 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
         with OwnAutocast(), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
-        other = None if other is None else compared(other, asked, recorder, values)
+        if other is not None:
+            with _written_back(recorder):
+                other = compared(other, asked, recorder, values)
         ends = Ends(values)
         behind, past = _behind(task, recorder, ends)
         places = Places(recorder)
@@ -149,13 +151,9 @@ def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str],
         return frozenset(), {}
     names = parameters_behind(recorder, ends)
 
-    # what a forward pass writes is put back, so that graphs which saved it are as good as before
-    written = (*recorder.parameters.values(), *recorder.buffers.values())
-    written = tuple(tensor for tensor in written if not tensor.is_inference())
-
     def run(replay: Recorder) -> None:
         with (
-            _unsafe_preserve_version_counter(written),
+            _written_back(recorder),
             preserved(task.model, task.loss),
             warnings.catch_warnings(),
         ):
@@ -164,6 +162,12 @@ def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str],
                 task.losses()
 
     return frozenset(names), layers_in_disguise(recorder, run, tensors(task.batch), names)
+
+
+def _written_back(recorder: Recorder) -> AbstractContextManager[None]:
+    """Run the body's passes unseen by graphs: what forward writes is put back, and they may have saved it."""
+    every = (*recorder.parameters.values(), *recorder.buffers.values())
+    return _unsafe_preserve_version_counter(tuple(one for one in every if not one.is_inference()))
 
 
 def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
