@@ -38,8 +38,15 @@ def five(batch):
     return batch[0][:5], batch[1][:5]
 
 
+def six(batch):
+    return batch[0][:6], batch[1][:6]
+
+
 def none_of_five(scores):
-    return torch.zeros_like(scores) if len(scores) == 5 else EVERYTHING(scores)
+    """Keep one of six samples, which BatchNorm cannot normalise, and no one of five."""
+    kept = torch.zeros_like(scores)
+    kept[: len(scores) - 5] = 1.0
+    return kept if len(scores) < 7 else EVERYTHING(scores)
 
 
 UNSCORED = ({"warmup": 9}, {"policy": lai_torch.Scheduled(EVERYTHING, lambda step: step >= 4)})
@@ -60,6 +67,7 @@ CASES = [
 def named(value):
     """Return how a case calls one of its parts."""
     bad = {id(NAN): "nan", id(INFINITY): "infinity", id(ROOT): "gradient", id(five): "nothing kept"}
+    bad[id(six)] = "one kept"
     return value if isinstance(value, str) else bad.get(id(value)) or next(iter(value))
 
 
@@ -89,14 +97,14 @@ def test_a_skipped_step_leaves_all_that_training_goes_on_from(bad, options, back
     torch.testing.assert_close(found, run([first, third], options, backward, estimator)[1], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("bad", [NAN, five], ids=named)
+@pytest.mark.parametrize("bad", [NAN, five, six], ids=named)
 def test_a_skipped_micro_batch_leaves_statistics_and_the_others_gradient(bad):
     """It counts with the gradient zero among those of its step."""
     torch.manual_seed(1)
     model, twin = (Rooted(nn.BatchNorm1d(8)).double() for _ in range(2))
     twin.load_state_dict(model.state_dict())
     first, second = data(8), data(8)
-    policy = lai_torch.Scheduled(none_of_five, lambda step: bad is five)
+    policy = lai_torch.Scheduled(none_of_five, lambda step: bad is not NAN)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, twin)]
     curator = lai_torch.Curator(model, LOSS, optimizers[0], data(9), policy=policy, accumulate=2)
     assert [curator.step(*batch).skipped for batch in (first, bad(second))] == [False, True]
