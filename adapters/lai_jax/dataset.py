@@ -46,7 +46,7 @@ def score_dataset(
     progress: bool = True,
     last: str | None = None,
     valid: Valid | None = None,
-) -> None:
+) -> Any:
     """Score every sample of a data set against a validation set, into a folder of Parquet files.
 
     The same table, read by `lai_core.storage.tables.read_scores`, as of `lai_torch.score_dataset`: `id`;
@@ -82,6 +82,12 @@ def score_dataset(
     progress
         Whether to show a bar.
 
+    Returns
+    -------
+    pyarrow.Table
+        What `lai_core.storage.tables.read_scores(folder)` returns. None where several processes share the
+        work: read the table when all of them are done.
+
     Raises
     ------
     ValueError
@@ -93,16 +99,15 @@ def score_dataset(
     >>> import tempfile
     >>> import jax, jax.numpy as jnp
     >>> import lai_jax
-    >>> from lai_core.storage.tables import read_scores
     >>> data, validation = ((jax.random.normal(jax.random.key(n), (n, 4)), jnp.ones(n)) for n in (50, 32))
     >>> apply = lambda params, inputs: inputs @ params
     >>> loss = lambda outputs, targets: (outputs[:, 0] - targets) ** 2
     >>> folder = tempfile.mkdtemp()
-    >>> lai_jax.score_dataset(apply, jnp.ones((4, 1)), loss, data, validation, folder, progress=False)
-    >>> read_scores(folder).column_names
+    >>> table = lai_jax.score_dataset(apply, jnp.ones((4, 1)), loss, data, validation, folder, progress=False)
+    >>> table.column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import digest, score_parts  # needs pyarrow, which nothing else here does
+    from lai_core.storage.tables import digest, read_scores, score_parts  # needs pyarrow
 
     chosen, facts = estimator_of(estimator), find_estimator(estimator)
     if estimator == "preconditioned_lai":
@@ -144,6 +149,7 @@ def score_dataset(
 
     settings = {**shared, "valid": valid is not None, "batch_size": batch_size, "parts": parts}
     settings["validation"] = digest(_bytes(validation))
+    process = (jax.process_index(), jax.process_count()) if process is None else process
     for name, state in ({"": params} if checkpoints is None else checkpoints).items():
         side = cache(partial(summed, state, *validation))  # made where anything is missing
 
@@ -164,12 +170,13 @@ def score_dataset(
             score,
             samples=samples,
             rows=rows_per_file,
-            process=(jax.process_index(), jax.process_count()) if process is None else process,
+            process=process,
             progress=progress,
             checkpoint=name,
             ids=ids,
             groups=groups,
         )
+    return read_scores(folder) if process[1] == 1 else None
 
 
 def top_samples(

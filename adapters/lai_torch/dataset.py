@@ -38,7 +38,7 @@ def score_dataset(
     rows_per_file: int = 4096,
     process: tuple[int, int] | None = None,
     progress: bool = True,
-) -> None:
+) -> Any:
     r"""Score every sample of a data set against a validation set, into a folder of Parquet files.
 
     One row a sample, read by `lai_core.storage.tables.read_scores`: `id`; `score`, positive helps;
@@ -86,6 +86,12 @@ def score_dataset(
     progress
         Whether to show a bar.
 
+    Returns
+    -------
+    pyarrow.Table
+        What `lai_core.storage.tables.read_scores(folder)` returns. None where several processes share the
+        work: read the table when all of them are done.
+
     Raises
     ------
     ValueError
@@ -97,17 +103,15 @@ def score_dataset(
     >>> import tempfile
     >>> import torch
     >>> import lai_torch
-    >>> from lai_core.storage.tables import read_scores
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(4, 3)
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
     >>> data, validation = ((torch.randn(n, 4), torch.randint(3, (n,))) for n in (50, 32))
     >>> folder = tempfile.mkdtemp()
-    >>> lai_torch.score_dataset(model, loss, data, validation, folder, progress=False)
-    >>> read_scores(folder).column_names
+    >>> lai_torch.score_dataset(model, loss, data, validation, folder, progress=False).column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import digest, score_parts  # needs pyarrow, which nothing else here does
+    from lai_core.storage.tables import digest, read_scores, score_parts  # needs pyarrow
 
     estimator = with_defaults(estimator)
     _check_estimator(estimator)
@@ -122,6 +126,7 @@ def score_dataset(
         "batch_size": batch_size,
         "validation": digest(_bytes(tensors(held_out))),
     }
+    process = _process() if process is None else process
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
     try:
         for name, state in ({"": begun} if checkpoints is None else checkpoints).items():
@@ -134,7 +139,7 @@ def score_dataset(
                 partial(_rows, columns, load),
                 samples=samples,
                 rows=rows_per_file,
-                process=_process() if process is None else process,
+                process=process,
                 progress=progress,
                 checkpoint=name,
                 ids=ids,
@@ -143,6 +148,7 @@ def score_dataset(
     finally:
         if checkpoints is not None:
             model.load_state_dict(begun, strict=False)  # but for what is no tensor
+    return read_scores(folder) if process[1] == 1 else None
 
 
 def top_samples(

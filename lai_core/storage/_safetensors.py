@@ -1,25 +1,24 @@
 """The file itself: safetensors, a JSON structure and a checksum in its metadata, written atomically."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from lai_core._engine.namespace import on_host, xp_of
+from lai_core.storage._files import write_whole
 
 VERSION = 1
 """Of the format. One that an older library cannot read gets the next number."""
 
 
 def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
-    """Write to a new file beside `path`, flush it to the disk, and move it there."""
+    """Write a file that appears whole or not at all."""
     data = {str(index): as_numpy(array) for index, array in enumerate(arrays)}
     text = json.dumps(
         {"structure": structure, "dtypes": [_dtype(array) for array in arrays]}, allow_nan=False
@@ -29,14 +28,7 @@ def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
         "content": text,
         "sha256": _checksum(str(VERSION), text, data.values()),
     }
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        save_file(data, beside, metadata)
-        with beside.open("rb+") as written:
-            os.fsync(written.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)  # it is still there where something raised
+    write_whole(path, lambda own: save_file(data, own, metadata))
 
 
 def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]]:

@@ -6,6 +6,7 @@ Needs `pip install "lai-core[dataset]"`.
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
+
+from lai_core.storage._files import check_run, write_whole
 
 __all__ = ["read_scores", "score_parts"]
 
@@ -71,7 +74,7 @@ def score_parts(
             raise ValueError(msg)
     folder = Path(folder, checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
-    _check_run(folder / RUN, {"samples": samples, "rows": rows, **settings})
+    check_run(folder / RUN, {"samples": samples, "rows": rows, **settings})
     index, count = process
     own = [part for part in range(-(-samples // rows)) if part % count == index]
     spans = {part: range(part * rows, min((part + 1) * rows, samples)) for part in own}
@@ -84,7 +87,7 @@ def score_parts(
             columns = {"id": given.pop("id"), **score(spans[part]), **given}
             if checkpoint:
                 columns["checkpoint"] = [checkpoint] * len(spans[part])
-            _replaced(_path(folder, part), pq.write_table, pa.table(columns))
+            write_whole(_path(folder, part), partial(pq.write_table, pa.table(columns)))
             bar.update(len(spans[part]))
 
 
@@ -163,26 +166,3 @@ def _averaged(table: pa.Table) -> pa.Table:
 
 def _path(folder: Path, part: int) -> Path:
     return folder / f"part-{part:06d}.parquet"
-
-
-def _check_run(path: Path, run: Mapping[str, Any]) -> None:
-    """Write what the run is of; where it was begun before, raise unless it is the same."""
-    if not path.exists():
-        _replaced(path, lambda text, where: Path(where).write_text(text), json.dumps(run, indent=1))
-    begun = json.loads(path.read_text())
-    for name in {**begun, **run}:
-        if begun.get(name) != run.get(name):
-            msg = (
-                f"{name}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
-                f"got {run.get(name)!r}; pass another folder"
-            )
-            raise ValueError(msg)
-
-
-def _replaced(path: Path, write: Callable[[Any, Any], Any], content: Any) -> None:
-    """Write a file beside its place and move it there; one left by a killed run is written over."""
-    beside = path.with_name(f".{path.name}")
-    write(content, beside)
-    with beside.open("rb+") as written:
-        os.fsync(written.fileno())
-    beside.replace(path)

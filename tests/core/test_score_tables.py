@@ -1,7 +1,11 @@
 """Tables of scores in parts: what is written, what goes on where it stopped, what is refused."""
 
+import errno
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -49,15 +53,59 @@ def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path):
     (tmp_path / "part-000001.parquet").unlink()
     with pytest.raises(ValueError, match=r"expected 3 parts, 1 are missing \(part-000001.parquet first\)"):
         read_scores(tmp_path)
-    (tmp_path / ".part-000001.parquet").write_text("left by one that was killed")
+    (tmp_path / ".part-000001.parquet.0").write_text("left by one that was killed")
     assert written(tmp_path) == [[3, 4, 5]]
     assert written(tmp_path) == []
-    assert not list(tmp_path.glob(".part*"))
+    assert len(read_scores(tmp_path)) == 7
+    assert [path.name for path in tmp_path.glob(".*")] == [".part-000001.parquet.0"]  # others' are left alone
 
 
 def test_each_process_writes_its_own_parts(tmp_path):
     assert written(tmp_path, process=(1, 2)) == [[3, 4, 5]]
     assert written(tmp_path, process=(0, 2)) == [[0, 1, 2], [6]]
+    assert len(read_scores(tmp_path)) == 7
+
+
+PAIRS = """
+import os, pathlib, sys
+from lai_core.storage._files import check_run
+for pair in range(60):
+    folder = pathlib.Path(sys.argv[1], str(pair))
+    folder.mkdir()
+    begin, shoot = os.pipe()
+    children = []
+    for number in range(2):
+        children.append(os.fork())
+        if not children[-1]:
+            os.close(shoot)
+            os.read(begin, 1)  # returns in both at once, when the parent closes its end
+            try:
+                check_run(folder / "run.json", {"seed": number * (pair >= 30)})
+            except ValueError:
+                os._exit(1)
+            except BaseException:
+                os._exit(2)
+            os._exit(0)
+    os.close(begin), os.close(shoot)
+    print(*sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
+def test_of_two_processes_that_begin_a_run_at_once_the_first_one_says_what_it_is(tmp_path):
+    """60 pairs, in light processes: 30 of one run, then 30 of two runs, of which one is refused."""
+    command = [sys.executable, "-c", PAIRS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["0 0"] * 30 + ["0 1"] * 30
+    assert {path.name for path in tmp_path.glob("*/*")} == {"run.json"}
+
+
+def test_without_hard_links_a_run_begins_too(tmp_path, monkeypatch):
+    def refused(self, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    written(tmp_path)
+    assert [path.name for path in tmp_path.glob("*.json")] == ["run.json"]
     assert len(read_scores(tmp_path)) == 7
 
 

@@ -34,8 +34,8 @@ DATA, VALIDATION = drawn(11, 1), drawn(6, 2)
 def scored(folder, params=None, **options):
     params = weights() if params is None else params
     options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
-    lai_jax.score_dataset(apply, params, loss, DATA, VALIDATION, folder, **options)
-    return read_scores(folder).to_pydict()
+    table = lai_jax.score_dataset(apply, params, loss, DATA, VALIDATION, folder, **options)
+    return (read_scores(folder) if table is None else table).to_pydict()
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])

@@ -11,6 +11,9 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import lai_core as lai
 from lai_core.storage.tables import read_scores
+from tests.lai_torch.process_support import scored_in_parts
+from workloads import torch_processes as processes
+from workloads.torch_processes import launch
 
 LOSS = torch.nn.CrossEntropyLoss(reduction="none")
 
@@ -29,8 +32,8 @@ def drawn(samples, seed=1):
 
 def scored(folder, data, validation, model=None, **options):
     model = network() if model is None else model
-    lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
-    return read_scores(folder).to_pydict()
+    found = lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
+    return found.to_pydict()
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])
@@ -135,6 +138,17 @@ def test_processes_share_the_parts(tmp_path):
             progress=False,
         )
     assert read_scores(tmp_path / "shared").to_pydict() == whole
+
+
+@pytest.mark.slow
+def test_processes_of_a_group_that_begin_at_once_share_a_data_set(tmp_path):
+    assert launch(scored_in_parts, 2, str(tmp_path / "shared")) == [None, None]
+    data, validation = processes.batch(40, 1), processes.batch(12, 2)
+    options = {"rows_per_file": 8, "progress": False}
+    alone = lai_torch.score_dataset(
+        processes.network(), processes.LOSS, data, validation, tmp_path / "alone", **options
+    )
+    assert read_scores(tmp_path / "shared").equals(alone)
 
 
 def test_checkpoints_stand_one_after_the_other_or_are_averaged(tmp_path):

@@ -1,0 +1,60 @@
+"""Files that appear whole or not at all, whatever other processes write there."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+
+def write_whole(path: Path, write: Callable[[Path], Any], *, keep: bool = False) -> None:
+    """Write a file under a name of its own, flush it to the disk, and move it to its place.
+
+    Parameters
+    ----------
+    path
+        The place, in a folder that exists.
+    write
+        Writes the content to the path that it is called with.
+    keep
+        Whether a file that is there by then stays: of several processes the first one's. Needs a file system
+        with hard links; on another one the last one's stays, which is also whole.
+    """
+    own = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        write(own)
+        with own.open("rb+") as written:
+            os.fsync(written.fileno())
+        if keep:
+            with suppress(FileExistsError):
+                _link(own, path)
+        else:
+            own.replace(path)
+    finally:
+        own.unlink(missing_ok=True)  # a link of it stays; nothing is there once it was moved
+
+
+def _link(own: Path, path: Path) -> None:
+    """Give a file a second name, unless something has that name; without hard links, move it there."""
+    try:
+        path.hardlink_to(own)
+    except FileExistsError:
+        raise
+    except OSError:
+        own.replace(path)
+
+
+def check_run(path: Path, run: Mapping[str, Any]) -> None:
+    """Write the settings of a run; where a run was begun before, raise unless its settings are the same."""
+    if not path.exists():
+        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)), keep=True)
+    begun = json.loads(path.read_text())
+    for name in {**begun, **run}:
+        if begun.get(name) != run.get(name):
+            msg = (
+                f"{name}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
+                f"got {run.get(name)!r}; pass another folder"
+            )
+            raise ValueError(msg)
