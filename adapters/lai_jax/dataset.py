@@ -188,6 +188,7 @@ def top_samples(
     *,
     top: int = 10,
     estimator: str = "ghost",
+    relative: bool = False,
     batch_size: int = 64,
     ids: Sequence[Any] | None = None,
     validation_ids: Sequence[Any] | None = None,
@@ -208,6 +209,10 @@ def top_samples(
         How many samples of either effect are listed for a validation sample.
     estimator
         `ghost`, `lai` or `lli`: those that have a kernel.
+    relative
+        Whether to divide each score by the norm of the training sample's gradient: what a step of unit length
+        on it does (RelatIF of Barshan et al., 2020). Else samples with large gradients, such as wrong labels,
+        stand first on both sides.
     validation_ids
         What the validation samples are called; None: their numbers.
 
@@ -229,7 +234,11 @@ def top_samples(
     def traced(params: Any, batch: Any) -> lai.Trace:
         return trace(apply, params, loss, *batch, gradients=gradients, last=last, valid=valid)
 
-    block = jax.jit(lambda params, held_out, batch: kernel(held_out, traced(params, batch)))
+    @jax.jit
+    def block(params: Any, held_out: lai.Trace, batch: Any) -> jax.Array:
+        training = traced(params, batch)
+        scores = kernel(held_out, training)
+        return scores / jnp.sqrt(lai.self_influence(training, estimator)) if relative else scores
 
     def blocks() -> Iterator[jax.Array]:
         held_out = traced(params, validation)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
+import lai_core as lai
 from lai_core._adapters import check_batch, kernel_of
 from lai_torch._curation.scorers.base import chunks
 from lai_torch._curation.table import Columns, placed
@@ -159,6 +160,7 @@ def top_samples(
     *,
     top: int = 10,
     estimator: str = "ghost",
+    relative: bool = False,
     batch_size: int = 64,
     ids: Sequence[Any] | None = None,
     validation_ids: Sequence[Any] | None = None,
@@ -178,6 +180,10 @@ def top_samples(
         How many samples of either effect are listed for a validation sample.
     estimator
         `ghost`, `lai` or `lli`: those that have a kernel.
+    relative
+        Whether to divide each score by the norm of the training sample's gradient: what a step of unit length
+        on it does (RelatIF of Barshan et al., 2020). Else samples with large gradients, such as wrong labels,
+        stand first on both sides.
     validation_ids
         What the validation samples are called; None: their numbers.
 
@@ -207,7 +213,9 @@ def top_samples(
         with evaluating(model):
             held_out = traced(*placed(_whole(validation), model))
             for batch in load(range(samples)):
-                yield kernel(held_out, traced(*placed(_pair("dataset", batch), model)))
+                training = traced(*placed(_pair("dataset", batch), model))
+                scores = kernel(held_out, training)
+                yield scores / lai.self_influence(training, estimator).sqrt() if relative else scores
 
     named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
     return top_samples(blocks(), top=top, **named, samples=samples, progress=progress)

@@ -99,16 +99,17 @@ def test_what_depends_on_a_training_run_is_refused(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("estimator", ["lai", "ghost"])
-def test_top_samples_are_the_extremes_of_the_kernel(estimator):
+@pytest.mark.parametrize(("estimator", "relative"), [("lai", False), ("ghost", False), ("lai", True)])
+def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
     sides = [
         lai_jax.trace(apply, weights(), loss, *map(jnp.asarray, side), gradients="all")
         for side in (VALIDATION, DATA)
     ]
-    kernel = np.asarray(getattr(lai, f"{estimator}_kernel")(*sides))
-    options = {"estimator": estimator, "top": 2, "batch_size": 4, "progress": False}
+    kernel = getattr(lai, f"{estimator}_kernel")
+    lengths = np.sqrt(np.diag(kernel(sides[1], sides[1]))) if relative else 1.0
+    options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 4, "progress": False}
     found = lai_jax.top_samples(apply, weights(), loss, DATA, VALIDATION, **options).to_pylist()
-    for row, scores in enumerate(kernel):
+    for row, scores in enumerate(np.asarray(kernel(*sides)) / lengths):
         order = np.argsort(scores)
         expected = [each for each in order[:-3:-1] if scores[each] > 0]
         expected += [each for each in order[:2] if scores[each] < 0]

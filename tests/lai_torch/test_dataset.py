@@ -208,16 +208,18 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
         read_scores(tmp_path)
 
 
+@pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("estimator", ["ghost", "lai", "lli"])
-def test_top_samples_are_the_extremes_of_the_kernel(estimator):
+def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
     data, validation, model = drawn(23), drawn(3, 2), network()
     model.append(torch.nn.Dropout(0.5))  # silent: scores are of the model in eval mode
-    options = {"estimator": estimator, "top": 2, "batch_size": 5, "progress": False}
+    options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 5, "progress": False}
     found = lai_torch.top_samples(model, LOSS, TensorDataset(*data), validation, **options)
     assert model.training
     sides = [lai_torch.trace(model.eval(), LOSS, *side, gradients="all") for side in (validation, data)]
-    kernel = getattr(lai, f"{estimator}_kernel")(*sides)
-    for row, scores in enumerate(kernel):
+    kernel = getattr(lai, f"{estimator}_kernel")
+    lengths = kernel(sides[1], sides[1]).diagonal().sqrt() if relative else 1.0
+    for row, scores in enumerate(kernel(*sides) / lengths):
         of_row = [each for each in found.to_pylist() if each["validation"] == row]
         helps = scores.argsort(descending=True)[:2], scores.argsort()[:2]
         assert [each["id"] for each in of_row] == [*helps[0].tolist(), *helps[1].tolist()]
