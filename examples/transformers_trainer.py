@@ -44,7 +44,7 @@ def main(epochs=2):
             disable_tqdm=True,
         ),
         train_dataset=sequences(384, 1, noise=0.4),
-        eval_dataset=sequences(64, 2),
+        validation=sequences(64, 2),
         groups="source",
         curation={"estimator": lai_torch.LAI(positions="tokens", sketch=16), "refresh": 5},
     )

@@ -58,7 +58,7 @@ def main(epochs=2):
             disable_tqdm=True,
         ),
         train_dataset=texts(384, 1, noise=0.4),
-        eval_dataset=texts(64, 2),
+        validation=texts(64, 2),
         processing_class=tokenizer(),
         curation={"estimator": lai_torch.LAI(positions="tokens", sketch=16, chunk=16), "refresh": 5},
     )

@@ -8,14 +8,10 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._curation.checks import (
-    check_counts,
     check_kinds,
     check_micro_batches,
     check_model,
     check_optimizer,
-    check_parts,
-    check_seen,
-    check_together,
     check_trains,
     checked_updater,
     counted,
@@ -23,19 +19,22 @@ from lai_torch._curation.checks import (
 from lai_torch._curation.devices import naming_devices
 from lai_torch._curation.doubts import granted
 from lai_torch._curation.outcome import gathered_groups, reported
+from lai_torch._curation.passes.kept import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scoring import Scoring
+from lai_torch._curation.settings import checked_settings
 from lai_torch._curation.state import check_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
-from lai_torch._curation.validation import Validation, own_stream, paired
-from lai_torch._model.batch import Loss, count
+from lai_torch._curation.validation import own_stream, paired
+from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
-from lai_torch.options import Estimator, Kept, with_defaults
-from lai_torch.options.asking import Policy, applies, check_policy, wants
+from lai_torch.options import Estimator, Kept
+from lai_torch.options.asking import Policy, applies, wants
+from lai_torch.options.keywords import answering
 from lai_torch.report import Report
 
 
@@ -146,6 +145,7 @@ class Curator:
     skipped: int
     dropped: int
 
+    @answering
     def __init__(
         self,
         model: nn.Module,
@@ -166,22 +166,20 @@ class Curator:
     ) -> None:
         check_kinds(model, loss, generator)
         generator = own_stream() if generator is None else generator
+        options: dict[str, Any] = {"warmup": warmup, "refresh": refresh}
+        options |= {"accumulate": accumulate, "max_norm": max_norm}
+        given = options | {"share": share, "generator": generator, "backward": backward}
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
         self._group, model = self._engine.group, self._engine.model
         with self._group.agreed():
-            estimator = with_defaults(estimator)
             check_model(model)
-            self._validation = Validation(validation, share, generator)
-            check_together(estimator, self._validation, optimizer, backward)
-            check_parts(estimator, self._validation)
-            check_counts(warmup, refresh, accumulate, max_norm)
-            check_optimizer(optimizer, model, {"accumulate": (accumulate, 1), "max_norm": (max_norm or 0, 0)})
-            check_policy(policy, getattr(estimator, "parts", None))
-            check_seen(policy, self._validation)
+            estimator, self._validation = checked_settings(
+                validation, optimizer, estimator=estimator, policy=policy, **given
+            )
+            check_optimizer(optimizer, model)
             check_spread(self._engine, estimator, self._validation, backward, training)
-        options = {"estimator": estimator, "warmup": warmup, "refresh": refresh, "accumulate": accumulate}
-        options |= {"max_norm": max_norm, "backward": backward, "balance": training.balance}
+        options |= {"estimator": estimator, "backward": backward, "balance": training.balance}
         options |= {"what the policy asks for": sorted(wants(policy))}
         check_alike(self._engine, model, optimizer, self._validation, options)
         generator.set_state(self._group.objects(generator.get_state())[0])
@@ -339,7 +337,9 @@ class Curator:
             self._count(scored, report)
         return list(weights.split(sizes)), report
 
-    def objective(self, losses: Tensor, weights: Tensor) -> Tensor:
+    def objective(
+        self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, share: float = 1.0
+    ) -> Tensor:
         """Return what to call `backward()` on, given the losses of a batch and its weights from `weigh`.
 
         Rows of weight 0 may be left out before the model runs, all but one: where a model is wrapped, every
@@ -349,14 +349,22 @@ class Curator:
         ----------
         losses, weights
             `(n,)`, of the same rows.
+        auxiliary
+            A loss that trains and was not scored, as `Kept(auxiliary=)` returns it: `(n,)`, weighed as the
+            losses are, or a single number.
+        share
+            By which a single number is multiplied: of all kept rows of the step, those that are here.
 
         Returns
         -------
         Tensor
             The weighted sum, times what the model's wrapper will divide it by.
         """
-        held = torch.where(weights > 0, losses, torch.zeros_like(losses))
-        return (held * weights.to(losses)).sum() * self._engine.factor
+        terms = [losses] if auxiliary is None else [losses, check_auxiliary(auxiliary, len(losses))]
+        held = [
+            torch.where(weights > 0, each, torch.zeros_like(each)) if each.ndim else each for each in terms
+        ]
+        return Losses(*held).total(weights, share) * self._engine.factor
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs, as tensors and plain values (`torch.load(weights_only=True)`).

@@ -18,11 +18,14 @@ from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, rows, tensors
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import Estimator, check_count, with_defaults
+from lai_torch.options.hosts import check_host
+from lai_torch.options.keywords import answering
 from lai_torch.trace import trace
 
 Batch = tuple[Any, Any]
 
 
+@answering
 def score_dataset(
     model: nn.Module,
     loss: Loss,
@@ -65,7 +68,8 @@ def score_dataset(
     folder
         Where the table is written; made where it is missing.
     estimator
-        By name, or with its options; not `midpoint` or `preconditioned_lai`, which are of a training run.
+        By name, or with its options but for `chunk` and `parts`, which are `batch_size` and `parts` here; not
+        `midpoint` or `preconditioned_lai`, which are of a training run.
     batch_size
         How many samples are scored, and at most traced of the validation set, at once. Scores do not depend
         on it but for rounding; those of `calibrated_lai` do, which fits its weights on so many.
@@ -116,6 +120,7 @@ def score_dataset(
 
     estimator = with_defaults(estimator)
     _check_estimator(estimator)
+    check_host("score_dataset", **vars(estimator))
     check_count("batch_size", batch_size, 1)
     check_count("rows_per_file", rows_per_file, 1)
     if hasattr(estimator, "parts"):
@@ -152,6 +157,7 @@ def score_dataset(
     return read_scores(folder) if process[1] == 1 else None
 
 
+@answering
 def top_samples(
     model: nn.Module,
     loss: Loss,

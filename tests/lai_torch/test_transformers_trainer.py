@@ -84,7 +84,7 @@ def test_weights_and_losses_are_those_of_a_loop_by_hand(tmp_path):
         language_model(),
         arguments(str(tmp_path), **options),
         train_dataset=rows,
-        eval_dataset=sequences(24, 2),
+        validation=sequences(24, 2),
         data_collator=collate,
         groups="source",
     )
@@ -118,7 +118,7 @@ def test_training_in_half_precision_scores_in_full(tmp_path):
             language_model().float(),
             arguments(str(tmp_path), max_steps=1, save_strategy="no", max_grad_norm=0.0, **options),
             train_dataset=sequences(24, 1, noise=0.4),
-            eval_dataset=sequences(24, 2),
+            validation=sequences(24, 2),
             data_collator=collate,
             groups="source",
         )
@@ -154,7 +154,7 @@ def test_a_classifier_has_a_loss_of_its_own(tmp_path):
     assert math.isfinite(trainer.state.log_history[-1]["train_loss"])
     model.config.num_labels = 1
     with pytest.raises(ValueError, match="sample_loss: expected one for a GPT2ForSequenceClassification"):
-        CuratedTrainer(model, arguments(str(tmp_path)), eval_dataset=sequences(3, 2))
+        CuratedTrainer(model, arguments(str(tmp_path)), validation=sequences(3, 2))
 
 
 def test_groups_that_no_batch_has_are_named(tmp_path):
@@ -162,7 +162,7 @@ def test_groups_that_no_batch_has_are_named(tmp_path):
         language_model(),
         arguments(str(tmp_path)),
         train_dataset=[{"input_ids": row["input_ids"]} for row in sequences(24, 1)],
-        eval_dataset=sequences(24, 2),
+        validation=sequences(24, 2),
         data_collator=collate,
         groups="source",
     )
@@ -174,7 +174,11 @@ def test_groups_that_no_batch_has_are_named(tmp_path):
     ("given", "error", "message"),
     [
         ({"validation": "clear"}, ValueError, r"one of the eval_dataset's, \['clean'\], got 'clear'"),
-        ({}, TypeError, "expected a data set with a length, the eval_dataset or the name of one"),
+        (
+            {},
+            TypeError,
+            "validation: expected the data set that samples are to help, .* got NoneType; hold one out",
+        ),
     ],
 )
 def test_a_validation_set_that_is_not_there_is_refused(given, error, message, tmp_path):
@@ -195,7 +199,7 @@ def test_losses_of_a_whole_batch_are_refused(settings, options, message, tmp_pat
     """A step would train on the losses of its samples, and say nothing of these."""
     with pytest.raises(ValueError, match=message):
         CuratedTrainer(
-            language_model(), arguments(str(tmp_path), **settings), eval_dataset=sequences(3, 2), **options
+            language_model(), arguments(str(tmp_path), **settings), validation=sequences(3, 2), **options
         )
 
 
@@ -205,7 +209,7 @@ def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):
         arguments(str(tmp_path), max_steps=2, save_strategy="no"),
         model_init=lambda: language_model(),  # which takes no trial
         train_dataset=sequences(48, 1, noise=0.4),
-        eval_dataset=sequences(24, 2),
+        validation=sequences(24, 2),
         data_collator=collate,
         groups="source",
     )
@@ -231,7 +235,7 @@ def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
             language_model(),
             arguments(str(tmp_path), max_steps=1, save_strategy="no", label_names=["answers"]),
             train_dataset=sequences(24, 1, noise=0.4),
-            eval_dataset=sequences(24, 2),
+            validation=sequences(24, 2),
             data_collator=renamed,
             groups="source",
             **options,

@@ -48,7 +48,7 @@ def test_a_batch_that_is_one_row_is_a_sample_only_where_it_should_be(rows, tmp_p
     torch.manual_seed(0)
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = made["Qwen2ForCausalLM"](made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size))
-    data = {"train_dataset": made["texts"](96, 1, 0.4), "eval_dataset": made["texts"](24, 2)}
+    data = {"train_dataset": made["texts"](96, 1, 0.4), "validation": made["texts"](24, 2)}
 
     def trainer():
         return CuratedSFTTrainer(model, arguments, **data, processing_class=made["tokenizer"]())

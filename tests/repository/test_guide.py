@@ -41,7 +41,7 @@ def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
                 logging_strategy="no",
             ),
             train_dataset=labelled(ids),
-            eval_dataset=labelled(names["validation"]),
+            validation=labelled(names["validation"]),
             optimizers=(torch.optim.SGD(model.parameters(), lr=0.1), None),
             curation={
                 "policy": lambda scores: torch.full_like(scores, 1.0 / len(scores)),

@@ -68,16 +68,9 @@ def check_trains(model: nn.Module, loss: Any) -> None:
         raise ValueError(msg)
 
 
-def check_optimizer(optimizer: Any, model: nn.Module, counts: dict[str, tuple[float, int]]) -> None:
-    """Raise unless an optimizer can step on the model; without one, unless nothing waits for a step."""
+def check_optimizer(optimizer: Any, model: nn.Module) -> None:
+    """Raise unless an optimizer, where there is one, can step on the model."""
     if optimizer is None:
-        for name, (value, least) in counts.items():
-            if value > least:
-                msg = (
-                    f"{name}: expected an optimizer beside {name}={value}, got None: score() alone counts no "
-                    "steps; leave it out"
-                )
-                raise ValueError(msg)
         return
     if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
         msg = (
@@ -205,7 +198,7 @@ def check_micro_batches(
     if not batches:
         msg = "batches: expected at least one, got none"
         raise ValueError(msg)
-    whole = validation.is_batch or not hasattr(estimator, "chunk")
+    whole = validation.is_batch or not estimator.in_parts
     if whole and len(batches) > 1:
         what = f"validation={validation.source!r}" if validation.is_batch else f"estimator {estimator.name!r}"
         msg = (

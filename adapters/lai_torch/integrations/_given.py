@@ -9,6 +9,8 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from lai_torch.integrations.losses import classification_losses, next_token_losses
+from lai_torch.integrations.options import warn_of_metrics
+from lai_torch.options import with_defaults
 
 LOSSES = (
     (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, next_token_losses),
@@ -33,6 +35,17 @@ def check_losses(trainer: Any) -> None:
         raise ValueError(msg)
 
 
+def check_one_part(curation: Mapping[str, Any], micro_batches: int) -> None:
+    """Raise if an estimator reads an optimizer step in one part, and the trainer cuts it."""
+    estimator = with_defaults(curation.get("estimator", "lai"))
+    if micro_batches > 1 and not estimator.in_parts:
+        msg = (
+            f"gradient_accumulation_steps: expected 1 with {estimator.name!r}, which reads a step in one "
+            f"part, got {micro_batches}; pass 1, or use 'lai'"
+        )
+        raise ValueError(msg)
+
+
 def usual_loss(model: Any) -> Any:
     """Return the loss that a model of its kind is usually trained on."""
     kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
@@ -46,19 +59,21 @@ def usual_loss(model: Any) -> Any:
     raise ValueError(msg)
 
 
-def validation_set(given: Any, chosen: Any) -> Any:
-    """Return the data set that samples are to help."""
+def validation_set(evaluated: Any, chosen: Any) -> Any:
+    """Return the data set that samples are to help; warn where metrics are reported on it."""
+    sets = dict(evaluated) if isinstance(evaluated, Mapping) else {"eval_dataset": evaluated}
     if isinstance(chosen, str):
-        if not isinstance(given, Mapping) or chosen not in given:
-            names = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+        if not isinstance(evaluated, Mapping) or chosen not in evaluated:
+            names = sorted(evaluated) if isinstance(evaluated, Mapping) else type(evaluated).__name__
             msg = f"validation: expected the name of one of the eval_dataset's, {names}, got {chosen!r}"
             raise ValueError(msg)
-        return given[chosen]
-    found = given if chosen is None else chosen
-    if found is None or isinstance(found, Mapping) or not hasattr(found, "__len__"):
+        chosen = evaluated[chosen]
+    if chosen is None or isinstance(chosen, Mapping) or not hasattr(chosen, "__len__"):
         msg = (
-            "validation: expected a data set with a length, the eval_dataset or the name of one of them, got "
-            f"{type(found).__name__}"
+            "validation: expected the data set that samples are to help, with a length, or the name of one "
+            f"of the eval_dataset's, got {type(chosen).__name__}; hold one out beside the eval_dataset, for "
+            "metrics on what training is curated on are not held out"
         )
         raise TypeError(msg)
-    return found
+    warn_of_metrics(chosen, sets.values())
+    return chosen

@@ -13,6 +13,7 @@ from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
 from lai_torch.curator import Curator
 from lai_torch.integrations.log import Log
+from lai_torch.integrations.options import curator_options, warn_of_metrics
 from lai_torch.integrations.rows import kept_rows
 
 
@@ -28,7 +29,8 @@ class Curation(Callback):
     model
         From the module to what is scored and trained, called on a batch's inputs. None: the module itself.
     options
-        Of `lai_torch.Curator`.
+        Of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone. The others, `accumulate`, `max_norm`
+        and `group` are the trainer's own.
 
     Attributes
     ----------
@@ -44,10 +46,11 @@ class Curation(Callback):
         model: Callable[[LightningModule], nn.Module] | None = None,
         **options: Any,
     ) -> None:
-        self.loss, self.validation, self.model, self.options = loss, validation, model, options
+        self.loss, self.validation, self.model = loss, validation, model
+        self.options, self.auxiliary = curator_options("Curation", options, validation)
         self.curator: Curator | None = None
         self.shown = Log()
-        self._processes, self._asked = 1, False
+        self._processes, self._asked, self._warned = 1, False, False
         self._state: dict[str, Any] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -111,14 +114,32 @@ class Curation(Callback):
         weights, report = self.curator.weigh(pairs, groups=groups)
         self.shown.add(report)
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
-        return [functools.partial(self._run, *part) for part in parts]
+        return [functools.partial(self._run, *part, report.kept) for part in parts]
 
-    def _run(self, batch: Any, weights: Tensor) -> Tensor:
+    def _run(self, batch: Any, weights: Tensor, kept: int) -> Tensor:
         """Run kept rows forward; a strategy averages over the processes what is meant as a sum."""
         curator: Any = self.curator
-        losses = self.loss(call(curator.model, batch[0]), batch[1])
-        found: Tensor = curator.objective(losses, weights) * self._processes
+        outputs = call(curator.model, batch[0])
+        more: dict[str, Any] = {}
+        if self.auxiliary is not None:
+            more = {"auxiliary": self.auxiliary(outputs, batch[1])}
+            more["share"] = int((weights > 0).sum()) / max(kept, 1)
+        found: Tensor = curator.objective(self.loss(outputs, batch[1]), weights, **more) * self._processes
         return found
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warn once where the validation set is also evaluated.
+
+        Parameters
+        ----------
+        trainer, pl_module
+            Lightning's.
+        """
+        del pl_module
+        loaders = trainer.val_dataloaders
+        if not self._warned:
+            self._warned = True
+            warn_of_metrics(self.validation, loaders if isinstance(loaders, list) else [loaders])
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log what was kept; the quantiles are of this process's scores.

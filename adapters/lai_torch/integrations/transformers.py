@@ -12,8 +12,9 @@ from transformers import Trainer, TrainerCallback, __version__
 from transformers.trainer_utils import get_last_checkpoint
 
 from lai_torch.curator import Curator
-from lai_torch.integrations._given import check_losses, usual_loss, validation_set
+from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
 from lai_torch.integrations.log import Log
+from lai_torch.integrations.options import check_own_keywords, curator_options
 from lai_torch.integrations.rows import kept_rows
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -31,15 +32,17 @@ class Curated:
     Parameters
     ----------
     validation
-        What the samples are to help: a data set; None: the `eval_dataset`; a name: the data set of that name,
-        where that is a dictionary. It is collated as one batch.
+        What the samples are to help: a data set, or the name of one where the `eval_dataset` is a dictionary.
+        It is collated as one batch. Hold it out beside the `eval_dataset`: metrics on the samples that
+        training is curated on are not held out, and a warning says so.
     sample_loss
         `sample_loss(outputs, batch) -> (n,)`. None: by the model's kind, `next_token_losses` or
         `classification_losses`.
     groups
         The batch's entry that says which group each sample is of; it does not go into the model.
     curation
-        Options of `lai_torch.Curator`.
+        Options of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone, `auxiliary(outputs, batch)`;
+        the others, `accumulate` and `max_norm` are the trainer's own (`TrainingArguments`).
     """
 
     def __init__(
@@ -51,14 +54,18 @@ class Curated:
         curation: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        check_own_keywords(options)
         super().__init__(*arguments, **options)
         trainer: Any = self
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
-        self.groups, self.curation, self.shown = groups, dict(curation or {}), Log()
+        self.groups, self.shown = groups, Log()
+        self.curation, self.auxiliary = curator_options("CuratedTrainer", curation or {})
+        check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         self._validation = validation_set(trainer.eval_dataset, validation)
         self._curator: Curator | None = None
         self._resumed: Path | None = None
+        self._kept = 0
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
         trainer.add_callback(_Keeping(self))
 
@@ -136,6 +143,7 @@ class Curated:
         with without_autocast(curator.model):
             weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
         self.shown.add(report)
+        self._kept = report.kept
         rows = [kept_rows(batch, own) for (_, batch, _), own in zip(parts, weights, strict=True)]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
 
@@ -157,7 +165,12 @@ class Curated:
             inputs = {name: value for name, value in inputs.items() if name != self.groups}
             trainer: Any = super()
             return trainer.compute_loss(model, inputs, *arguments, **options)
-        return self.curator.objective(self.trained_losses(model, inputs), weights)
+        outputs, losses = self._trained(model, inputs)
+        if self.auxiliary is None:
+            return self.curator.objective(losses, weights)
+        share = int((weights > 0).sum()) / max(self._kept, 1)
+        auxiliary = self.auxiliary(outputs, inputs)
+        return self.curator.objective(losses, weights, auxiliary=auxiliary, share=share)
 
     def trained_losses(self, model: Any, batch: Any) -> Tensor:
         """Return each sample's loss as it is trained on.
@@ -172,8 +185,12 @@ class Curated:
         Tensor
             `(n,)`.
         """
-        losses: Tensor = self.sample_loss(model(**self._parts(batch)[0]), batch)
-        return losses
+        return self._trained(model, batch)[1]
+
+    def _trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
+        """Return the outputs, and each sample's loss as it is trained on."""
+        outputs = model(**self._parts(batch)[0])
+        return outputs, self.sample_loss(outputs, batch)
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
         """Log what was kept since the last time beside the loss.
@@ -214,7 +231,7 @@ class Curated:
 
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
-    """A Trainer that trains on the samples of each step that help its validation set; see `Curated`."""
+    """A Trainer that trains on the samples of each step that help a validation set; see `Curated`."""
 
 
 class _Keeping(TrainerCallback):

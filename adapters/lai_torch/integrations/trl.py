@@ -9,7 +9,7 @@ from lai_torch.integrations.transformers import Curated
 
 
 class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
-    """An SFTTrainer that trains on the samples of each step that help its validation set; see `Curated`.
+    """An SFTTrainer that trains on the samples of each step that help a validation set; see `Curated`.
 
     Scores come of the logits, which are built without a graph, as many sequences at a time as the estimator's
     `chunk` says; what is trained on are the same losses by TRL's own head, which builds none.
@@ -27,24 +27,12 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
             )
             raise ValueError(msg)
 
-    def trained_losses(self, model: Any, batch: Any) -> Tensor:
-        """Return the mean loss of each sequence's labelled tokens, as `next_token_losses` does.
-
-        Parameters
-        ----------
-        model, batch
-            The model as it trains, and the rows that it trains on.
-
-        Returns
-        -------
-        Tensor
-            `(n,)`.
-        """
+    def _trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
+        """Return the outputs, and the losses of `next_token_losses` without the logits."""
         kind = self.args.loss_type  # type: ignore[attr-defined]
         if kind != "nll":
             msg = f"loss_type: expected 'nll', whose losses are those of the scores, got {kind!r}"
             raise ValueError(msg)
         outputs = model(**batch, use_cache=False, fused_lm_head=True)
         counted = outputs.label_mask.flatten(1).sum(1).clamp(min=1)
-        losses: Tensor = -outputs.log_probs.flatten(1).sum(1) / counted
-        return losses
+        return outputs, -outputs.log_probs.flatten(1).sum(1) / counted

@@ -2,6 +2,7 @@
 
 from lai_torch.options.asking import Policy
 from lai_torch.options.estimators import (
+    ESTIMATORS,
     LAI,
     LLI,
     CalibratedLAI,
@@ -14,6 +15,7 @@ from lai_torch.options.estimators import (
     check_count,
     with_defaults,
 )
+from lai_torch.options.keywords import answering
 from lai_torch.options.passes import Kept
 from lai_torch.options.policies import (
     GroupFloor,
@@ -45,3 +47,6 @@ __all__ = [
     "draw",
     "with_defaults",
 ]
+
+for _kind in (*ESTIMATORS.values(), Kept):
+    _kind.__init__ = answering(_kind.__init__)  # type: ignore[misc]

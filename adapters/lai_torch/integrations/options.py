@@ -1,0 +1,119 @@
+"""Options of the curator that a trainer makes, checked when the trainer is made."""
+
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from lai_torch._curation.settings import checked_settings
+from lai_torch.curator import Curator
+from lai_torch.options import Kept
+from lai_torch.options.hosts import REFUSED
+from lai_torch.options.keywords import ELSEWHERE, check_keywords
+
+GIVEN = (None, None, None)
+"""In the places of model, loss and optimizer, which a trainer hands over by itself."""
+A_SET = torch.zeros(1), torch.zeros(1)
+"""In the place of a validation set that is still to be collated."""
+
+
+def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[dict[str, Any], Any]:
+    """Return the options with which a trainer makes its curator, and its auxiliary loss.
+
+    Parameters
+    ----------
+    host
+        The trainer, as `check_host` names it.
+    options
+        What its user gave.
+    validation
+        As for `Curator`.
+
+    Returns
+    -------
+    tuple
+        The options, without `backward`, and what `Kept(auxiliary=)` held.
+
+    Raises
+    ------
+    TypeError
+        If an option is of a wrong kind, or of another function, which the message names.
+    ValueError
+        If an option does not fit, or the trainer does not honour it.
+    """
+    if not isinstance(options, Mapping):
+        msg = f"curation: expected a mapping of options of lai_torch.Curator, got {type(options).__name__}"
+        raise TypeError(msg)
+    check_keywords("Curator", Curator, options)
+    own = [name for name in ("model", "loss", "optimizer", "validation") if name in options]
+    if own:
+        where = {"loss": "sample_loss=", "validation": "validation="}.get(
+            own[0], "the trainer's own argument"
+        )
+        msg = f"{own[0]}: expected none in curation, which the trainer hands over, got one; pass {where}"
+        raise TypeError(msg)
+    bound = inspect.signature(Curator).bind(*GIVEN, validation, **options)
+    bound.apply_defaults()
+    settings = {name: value for name, value in bound.arguments.items() if name in KEYWORDS}
+    checked_settings(validation, None, host=host, **settings)
+    training = settings["backward"]
+    auxiliary = training.auxiliary if isinstance(training, Kept) else None
+    return {name: value for name, value in options.items() if name != "backward"}, auxiliary
+
+
+def check_own_keywords(options: Mapping[str, Any]) -> None:
+    """Raise if a trainer is given an option of its curator, or of its settings, by itself.
+
+    Parameters
+    ----------
+    options
+        What the trainer was called with beside its own arguments.
+    """
+    for name in options:
+        if name in KEYWORDS:
+            way_out = REFUSED.get(name, (None, {}))[1].get(
+                "CuratedTrainer", f"pass curation={{{name!r}: ...}}"
+            )
+        elif name in ELSEWHERE and name != "eval_dataset":
+            way_out = f"it belongs to {ELSEWHERE[name]}"
+        else:
+            continue
+        msg = f"the trainer got an unexpected keyword argument {name!r}; {way_out}"
+        raise TypeError(msg)
+
+
+KEYWORDS = frozenset(
+    parameter.name
+    for parameter in inspect.signature(Curator).parameters.values()
+    if parameter.kind is parameter.KEYWORD_ONLY
+)
+
+
+def warn_of_metrics(validation: Any, evaluated: Iterable[Any]) -> None:
+    """Warn where the set that samples are to help is also evaluated: its metrics are then not held out.
+
+    Parameters
+    ----------
+    validation
+        A data set, a loader over one, or tensors.
+    evaluated
+        The same, on which metrics are reported.
+    """
+    if any(_held(validation) & _held(each) for each in evaluated):
+        warnings.warn(
+            "validation: the set that training is curated on is also evaluated, so that its metrics are not "
+            "held out; curate on a set of its own",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _held(data: Any) -> set[int]:
+    """Return the identities of a data set and of the tensors that it is made of, behind a loader too."""
+    if isinstance(data, DataLoader):
+        return _held(data.dataset)
+    tensors = data.tensors if isinstance(data, TensorDataset) else data if isinstance(data, tuple) else ()
+    return set() if data is None else {id(data), *map(id, tensors)}
