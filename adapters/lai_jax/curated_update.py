@@ -21,7 +21,14 @@ from lai_jax._curation.meshes import (
     specs_of,
 )
 from lai_jax._curation.moments import Moment, unless
-from lai_jax._curation.options import check_policy, check_update, check_valid, estimator_of, opened
+from lai_jax._curation.options import (
+    check_policy,
+    check_taken,
+    check_update,
+    check_valid,
+    estimator_of,
+    opened,
+)
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
 from lai_jax._recording.masks import Valid
@@ -194,14 +201,16 @@ def curated_update(
     [0.5 0.5 0. ]
     """
     scorer = estimator_of(estimator)
-    check_update(tx, rows)
+    check_update(tx, rows, recompute=recompute)
     check_policy(policy)
     check_valid(estimator, valid)
+    check_taken(estimator, decay=decay, exponent=exponent, scale_inputs=scale_inputs, last=last)
     check_sharding(sharding)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
+        check_taken(estimator, second_moment=second_moment)
         given = params, opt_state, summary, inputs, targets, second_moment
         check_whole_batch("curated_update")
         lies = explicit_sharding((inputs, targets))
@@ -222,7 +231,7 @@ def curated_update(
     ) -> tuple[Any, Any, Report]:
         validation = opened(estimator, summary)
         problem = Problem(apply, params, loss, last, valid, spread)
-        chosen = scorer.choose_pass(problem, rows, recompute=recompute and rows is not None)
+        chosen = scorer.choose_pass(problem, rows, recompute=recompute)
         recorded = chosen.forward((inputs, targets))
         scored = scored_in_parts(
             scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
@@ -290,6 +299,8 @@ def score(
     scorer = estimator_of(estimator)
     check_policy(policy)
     check_valid(estimator, valid)
+    check_taken(estimator, decay=decay, exponent=exponent, scale_inputs=scale_inputs, last=last)
+    check_taken(estimator, second_moment=second_moment)
     check_whole_batch("score")
     lies = explicit_sharding((inputs, targets))
 

@@ -14,7 +14,7 @@ from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
 from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
-from lai_jax._curation.options import check_carried, check_counts, check_valid, estimator_of
+from lai_jax._curation.options import check_carried, check_counts, check_taken, check_valid, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
@@ -92,7 +92,11 @@ def summarize(
     estimator_of(estimator)
     check_carried(estimator, sketch, None)
     check_valid(estimator, valid)
+    if chunk is not None and parts is not None:
+        msg = f"chunk: expected None beside parts={parts}, which are traced one after the other, got {chunk}"
+        raise ValueError(msg)
     check_counts(calibration=calibration, chunk=chunk, parts=parts)
+    check_taken(estimator, positions=positions, calibration=calibration, last=last)
     check_targets(inputs, targets)
     check_whole_batch("summarize")
     lies = explicit_sharding((inputs, targets))

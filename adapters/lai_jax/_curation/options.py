@@ -1,7 +1,9 @@
 """What the options of a curated step, and of the validation side it scores against, must be."""
 
+from collections.abc import Callable
 from typing import Any
 
+from lai_core.estimators import catalogue
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_jax._curation.estimators import ESTIMATORS, Estimator
 from lai_jax.validation import Validation
@@ -14,17 +16,38 @@ def estimator_of(name: str) -> Estimator:
     return ESTIMATORS[find_estimator(name, among=AVAILABLE).name]
 
 
+TAKEN: dict[str, tuple[Any, Callable[[catalogue.Estimator], Any]]] = {
+    "positions": (None, lambda known: known.positions),
+    "valid": (None, lambda known: known.positions),
+    "sketch": (None, lambda known: known.sketch),
+    "layer_weights": (None, lambda known: known.layer_weights),
+    "calibration": (32, lambda known: known.fits_weights),
+    "decay": (0.999, lambda known: known.second_moment),
+    "exponent": (1.0, lambda known: known.second_moment),
+    "scale_inputs": (False, lambda known: known.second_moment),
+    "second_moment": (None, lambda known: known.second_moment),
+    "last": (None, lambda known: known.gradients),
+}
+"""Of each option that not every estimator takes: the value that means unused, and whether one takes it."""
+
+
+def check_taken(estimator: str, **options: Any) -> None:
+    """Raise if an option is used that an estimator does not take, naming those that do."""
+    for option, value in options.items():
+        unused, takes = TAKEN[option]
+        able = [known.name for known in AVAILABLE if takes(known)]
+        if value is not unused and estimator not in able and (unused is None or value != unused):
+            expected = ", ".join(map(repr, able))
+            msg = f"{option}: expected the estimator to be one of {expected}, got {estimator!r}"
+            raise ValueError(msg)
+
+
 def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:
     """Raise unless an estimator can use a sketch and layer weights, where there are any."""
     if sketch is not None and not callable(sketch):
         msg = f"sketch: expected what lai_jax.draw_sketch returned, got {type(sketch).__name__}"
         raise TypeError(msg)
-    for option, value in (("sketch", sketch), ("layer_weights", layer_weights)):
-        able = [known.name for known in AVAILABLE if getattr(known, option)]
-        if value is not None and estimator not in able:
-            expected = ", ".join(map(repr, able))
-            msg = f"{option}: expected the estimator to be one of {expected}, got {estimator!r}"
-            raise ValueError(msg)
+    check_taken(estimator, sketch=sketch, layer_weights=layer_weights)
 
 
 def check_valid(estimator: str, valid: Any) -> None:
@@ -37,11 +60,7 @@ def check_valid(estimator: str, valid: Any) -> None:
             f"{type(valid).__name__}; a step has many batches, each with a mask of its own"
         )
         raise TypeError(msg)
-    able = [known.name for known in AVAILABLE if known.positions]
-    if estimator not in able:
-        expected = ", ".join(map(repr, able))
-        msg = f"valid: expected the estimator to be one of {expected}, got {estimator!r}, which needs no mask"
-        raise ValueError(msg)
+    check_taken(estimator, valid=valid)
 
 
 def check_counts(**counts: Any) -> None:
@@ -59,8 +78,11 @@ def check_policy(policy: Any) -> None:
         raise TypeError(msg)
 
 
-def check_update(tx: Any, rows: Any) -> None:
+def check_update(tx: Any, rows: Any, *, recompute: bool) -> None:
     """Raise unless the options of a curated step are sound."""
+    if recompute and rows is None:
+        msg = "recompute: expected rows= beside it, which says how many are run again, got None; leave it out"
+        raise ValueError(msg)
     if not (hasattr(tx, "init") and hasattr(tx, "update")):
         msg = f"tx: expected an optax gradient transformation, got {type(tx).__name__}"
         raise TypeError(msg)
