@@ -42,7 +42,7 @@ from lai_jax._recording.masks import Valid
     ],
     meta_fields=[],
 )
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What one step did; a pytree.
 
@@ -106,6 +106,22 @@ class Report:
         }
         values = {f"curation/{name}": float(value) for name, value in found.items()}
         return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def __repr__(self) -> str:
+        """Say what became of the batch, in a line."""
+        shape = getattr(self.scores, "shape", None)
+        samples = f"samples={shape[0]}, " if shape else ""
+        kept, loss, skipped = map(_shown, (self.kept, self.loss, self.skipped))
+        return f"Report({samples}kept={kept}, loss={loss}, skipped={skipped})"
+
+
+def _shown(value: Any) -> str:
+    """Return a number as text; of what holds none, as while a program is traced, its kind."""
+    try:
+        number = value.item()
+        return f"{number:.4g}" if isinstance(number, float) else str(number)
+    except (AttributeError, TypeError, ValueError, RuntimeError, jax.errors.ConcretizationTypeError):
+        return type(value).__name__
 
 
 def curated_update(

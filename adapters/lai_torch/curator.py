@@ -1,5 +1,6 @@
 """The training loop: score a batch, select, update."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -36,6 +37,9 @@ from lai_torch.options import Estimator, Kept
 from lai_torch.options.asking import Policy, applies, wants
 from lai_torch.options.keywords import answering
 from lai_torch.report import Report
+
+EMPTY = 50
+"""After so many steps in a row that keep nothing, a warning says so."""
 
 
 class Curator:
@@ -185,7 +189,8 @@ class Curator:
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = estimator, warmup
-        self.steps = self.skipped = self.dropped = 0
+        self.steps = self.skipped = self.dropped = self._empty = 0
+        self._warned = False
         self._step = Step()
         self._scoring = Scoring(
             *(self._engine, loss, optimizer, self._validation),
@@ -448,3 +453,12 @@ class Curator:
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped
+        self._empty = 0 if report.kept else self._empty + 1
+        if self._empty == EMPTY and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"policy: nothing was kept in {EMPTY} steps in a row, so that nothing trained; look at "
+                "report.scores, at the validation set, and at what the policy asks of a score",
+                UserWarning,
+                stacklevel=4,
+            )

@@ -15,7 +15,7 @@ from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_trace
 from lai_core.estimators._positions import POSITIONS
 from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
-from lai_core.records.base import Trace
+from lai_core.records.base import Pytree, Trace
 from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts
 
 Totals = tuple[tuple[Array, ...], ...]
@@ -25,7 +25,7 @@ SUMMARIZED = tuple(each for each in CATALOGUE if each.summary and not each.fits_
 
 
 @dataclass(frozen=True, eq=False)
-class ValidationSummary:
+class ValidationSummary(Pytree):
     r"""The summed validation gradient of every parameter an estimator sees.
 
     Implements :eq:`aggregation`: :math:`\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj} =

@@ -68,7 +68,21 @@ def _written(axes: list[str]) -> str:
     return f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
 
 
-class Record(ABC):
+class Pytree:
+    """Of what passes through `jax.jit` once `lai_jax` is imported; without it, says so."""
+
+    @property
+    def __jax_array__(self) -> Any:
+        """Raise: jax asks for this where it finds something that is no registered pytree."""
+        msg = (
+            f"{type(self).__name__}: expected lai_jax to be imported, which registers traces, records and "
+            "summaries as pytrees, before jax takes one; import lai_jax, and register a record of your own "
+            "by lai_jax.register_record"
+        )
+        raise ImportError(msg)
+
+
+class Record(Pytree, ABC):
     """One layer's record of one batch. Holds what it is given; checked when it is scored."""
 
     array_fields: ClassVar[Mapping[str, Axes]]
@@ -161,7 +175,7 @@ class Record(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Pytree):
     """What was recorded of one batch: its layers, in the order in which the model uses them.
 
     Parameters

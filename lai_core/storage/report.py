@@ -1,6 +1,9 @@
 """A data set's scores as one page that opens in a browser. Needs `pip install "lai-core[dataset]"`."""
 
 import io
+from base64 import b64encode
+from collections.abc import Callable
+from mimetypes import guess_type
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,9 @@ import pyarrow.compute as pc
 from jinja2 import Environment
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
+
+from lai_core.storage.tables import read_scores
 
 __all__ = ["write_report"]
 
@@ -28,6 +34,7 @@ body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
 th, td { text-align: right; padding: .2rem .8rem; border-bottom: 1px solid #8886; }
 svg { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
+td { max-width: 30rem; overflow-wrap: anywhere; } td img { max-height: 6rem; }
 </style></head><body>
 <h1>{{ title }}</h1>
 <p>{{ samples }} samples: {{ harmful }} with a negative score ({{ share }}), {{ certain }} of them by more
@@ -44,27 +51,39 @@ To <em>find</em> wrong labels, a large own loss is often the better sign: look a
 
 
 def write_report(
-    table: pa.Table, path: str | PathLike[str], *, title: str = "Scores of a data set", worst: int = 20
+    table: Any,
+    path: str | PathLike[str],
+    *,
+    title: str = "Scores of a data set",
+    worst: int = 20,
+    show: Callable[[Any], Any] | None = None,
 ) -> None:
     """Write one HTML file: distributions, the worst samples by score and by loss, each group's shares.
 
     Parameters
     ----------
     table
-        What `read_scores` returned, of one checkpoint or averaged. Columns of numbers that were appended
-        to it (another method's, say) are drawn and listed beside the scores.
+        What `score_dataset` or `read_scores` returned, of one checkpoint or averaged; the same as a pandas
+        DataFrame; or the folder. Columns of numbers that were appended to it (another method's, say) are
+        drawn and listed beside the scores.
     path
         Of the file; it holds its pictures and loads nothing.
     title
         Its heading.
     worst
         How many samples the lists show.
+    show
+        From a sample's id to the sample, which is shown in the lists: text; an image as an array `(h, w)` or
+        `(h, w, 3)`, as an object of PIL, or as the `Path` of a file. None: ids alone.
 
     Raises
     ------
+    TypeError
+        If the table is of another kind.
     ValueError
         If a sample stands in the table more than once, as with several checkpoints.
     """
+    table = _as_table(table)
     if (samples := len(pc.unique(table["id"]))) != len(table):
         msg = (
             f"table: expected one row a sample, got {len(table)} rows of {samples} samples; read it with "
@@ -74,13 +93,9 @@ def write_report(
     finite = table.filter(pc.is_finite(table["score"]))
     negative = finite.filter(pc.less(finite["score"], 0.0))
     certain = pc.less(negative["score"], pc.multiply(negative["standard_error"], -2.0))
-    tables = [
-        ("Lowest scores", *_listed(finite.sort_by("score"), worst)),
-        ("Largest own losses", *_listed(finite.sort_by([("loss", "descending")]), worst)),
-    ]
-    tables += [
-        (f"Largest {name}", *_listed(finite.sort_by([(name, "descending")]), worst)) for name in _added(table)
-    ]
+    orders = {"Lowest scores": ("score", "ascending"), "Largest own losses": ("loss", "descending")}
+    orders |= {f"Largest {name}": (name, "descending") for name in _added(table)}
+    tables = [(name, *_listed(finite.sort_by([order])[:worst], show)) for name, order in orders.items()]
     if "group" in table.column_names:
         tables.append(("Groups", *_groups(finite)))
     page = Environment(autoescape=True).from_string(PAGE)
@@ -97,9 +112,44 @@ def write_report(
     Path(path).write_text(text, encoding="utf-8")
 
 
-def _listed(table: pa.Table, rows: int) -> tuple[list[str], list[list[str]]]:
-    """Return the first rows as text, with their heading."""
-    return table.column_names, [[_text(value) for value in row.values()] for row in table[:rows].to_pylist()]
+def _as_table(given: Any) -> pa.Table:
+    """Return scores as a table of pyarrow."""
+    if isinstance(given, str | PathLike):
+        return read_scores(given)
+    if not isinstance(given, pa.Table) and not hasattr(given, "columns"):
+        msg = (
+            "table: expected what read_scores returned, a pandas.DataFrame, or the folder that score_dataset "
+            f"wrote, got {type(given).__name__}"
+        )
+        raise TypeError(msg)
+    return given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
+
+
+def _listed(table: pa.Table, show: Callable[[Any], Any] | None) -> tuple[list[str], list[list[Any]]]:
+    """Return rows as text, with their heading, and the samples behind them."""
+    head, rows = table.column_names, table.to_pylist()
+    cells: list[list[Any]] = [[_text(value) for value in row.values()] for row in rows]
+    if show is None:
+        return head, cells
+    samples = [_sample(show(row["id"])) for row in rows]
+    return [*head, "sample"], [[*row, sample] for row, sample in zip(cells, samples, strict=True)]
+
+
+def _sample(value: Any) -> Any:
+    """Return a sample as text, or as an image inside the page."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, PathLike):
+        kind = guess_type(Path(value))[0] or "image/png"
+        content = Path(value).read_bytes()
+    else:
+        kind, written = "image/png", io.BytesIO()
+        if hasattr(value, "save"):
+            value.save(written, format="png")
+        else:
+            imsave(written, value, format="png", cmap="gray")
+        content = written.getvalue()
+    return Markup(f'<img alt="" src="data:{escape(kind)};base64,{b64encode(content).decode()}">')
 
 
 def _added(table: pa.Table) -> list[str]:

@@ -1,13 +1,18 @@
 """The page about a data set's scores: what it says is what the table holds, and it loads nothing."""
 
+import base64
+import io
 import math
 import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from lai_core.storage.report import write_report
+from lai_core.storage.tables import read_scores, score_parts
 
 
 def table(**changed):
@@ -63,6 +68,38 @@ def drawn(monkeypatch):
 
     monkeypatch.setattr(Figure, "savefig", kept)
     return figures
+
+
+def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
+    def score(samples):
+        columns = {name: [0.5 - number for number in samples] for name in ("score", "standard_error", "loss")}
+        return columns | {"gradient_norm": [1.0] * len(samples)}
+
+    score_parts(tmp_path / "scores", {}, score, samples=3, rows=2, progress=False)
+    own = read_scores(tmp_path / "scores")
+    pages = set()
+    for given in (tmp_path / "scores", str(tmp_path / "scores"), own, own.to_pandas()):
+        write_report(given, tmp_path / "page.html")
+        pages.add((tmp_path / "page.html").read_text())
+    assert len(pages) == 1
+    with pytest.raises(TypeError, match=r"table: expected what read_scores returned, .* got list"):
+        write_report([1, 2], tmp_path / "page.html")
+
+
+def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
+    """Text is escaped; arrays, PIL's images and files are images within the page, to the pixel."""
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 5, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "three.png")
+    told = {"<b>": "a <i>text</i>", "two": pixels, "three": tmp_path / "three.png", "four": None}
+    for kinds in (told, told | {"two": Image.fromarray(pixels)}):
+        write_report(table(), tmp_path / "page.html", show=kinds.get, worst=3)
+        page = (tmp_path / "page.html").read_text()
+        assert page.count("a &lt;i&gt;text&lt;/i&gt;") == 2  # by score, and by loss
+        images = re.findall(r'<img alt="" src="data:image/png;base64,([^"]*)">', page)
+        assert len(images) == 4
+        for image in images:
+            shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(image))).convert("RGB"))
+            np.testing.assert_array_equal(shown, pixels)
 
 
 @pytest.mark.parametrize("added", [0, 1, 2])

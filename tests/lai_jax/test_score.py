@@ -171,3 +171,19 @@ def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_
     moved = names["step"](*given, jax.random.key(0), inputs, targets)[:3]
     for old, new in zip(jax.tree.leaves(given), jax.tree.leaves(moved), strict=True):
         assert not np.array_equal(old, new)
+
+
+def test_a_report_is_printed_in_a_line():
+    """While a program is traced, its numbers are none yet."""
+    summary = lai_jax.summarize(apply, PARAMS, LOSS, *HELD)
+    printed = []
+
+    def scored(inputs):
+        _, report = lai_jax.score(apply, PARAMS, LOSS, summary, inputs, BATCH[1])
+        printed.append(repr(report))
+        return report
+
+    report = jax.jit(scored)(BATCH[0])
+    kept, loss, skipped = report.kept.item(), report.loss.item(), report.skipped.item()
+    assert repr(report) == f"Report(samples=8, kept={kept}, loss={loss:.4g}, skipped={skipped})"
+    assert re.fullmatch(r"Report\(samples=8, kept=\w+, loss=\w+, skipped=\w+\)", printed[0])

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, curated, data, network
+from tests.lai_torch.support import HALF, LOSS, curated, data, network
 
 
 class OwnError(Exception):
@@ -186,6 +186,113 @@ def test_a_refresh_that_costs_more_than_a_step_says_which_would_not():
         warnings.simplefilter("error")
         for _ in range(4):
             curator.step(*data(4))  # once
+
+
+BATCH = torch.randn(6, 4), torch.arange(6) % 3
+SQUARES = nn.MSELoss(reduction="none")
+
+
+class Complex(nn.Module):
+    """Ends in a layer of complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3, dtype=torch.cfloat)
+
+    def forward(self, inputs):
+        return self.head(inputs.to(torch.cfloat)).abs()
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(
+    ("score", "error", "message"),
+    [
+        (
+            lambda: lai_torch.trace(nn.Linear(4, 1), SQUARES, BATCH[0], torch.randn(6)),
+            ValueError,
+            "shape (6,), got (6, 6): outputs and targets may have broadcast, as (n, 1) and (n,) do; give",
+        ),
+        (
+            lambda: lai_torch.trace(nn.Linear(4, 1), SQUARES, BATCH[0], torch.randn(6, 1)),
+            ValueError,
+            "shape (6,), got (6, 1): sum over everything but the first axis",
+        ),
+        (
+            lambda: lai_torch.trace(Complex(), LOSS, *BATCH),
+            ValueError,
+            "model: expected a last layer of real numbers, got 'head.weight' of torch.complex64",
+        ),
+        (
+            lambda: lai_torch.trace(nn.Linear(4, 3), LOSS, *(side.numpy() for side in BATCH)),
+            ValueError,
+            "got none (ndarray, ndarray); pass torch.as_tensor(...) of each",
+        ),
+        (
+            lambda: lai_torch.trace(nn.Linear(4, 3), LOSS, BATCH[0].numpy(), BATCH[1]),
+            TypeError,
+            "inputs: expected a tensor, a tuple or a mapping, got ndarray; pass torch.as_tensor(inputs)",
+        ),
+        (
+            lambda: curated(nn.Linear(4, 3), BATCH).step(*BATCH, groups=list("ababab")),
+            TypeError,
+            "got list; encode text once for the whole data set, torch.as_tensor(numpy.unique(names, return_",
+        ),
+    ],
+)
+def test_a_mistake_with_a_batch_is_answered_by_what_mends_it(score, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        score()
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ("Curator(positions=)", "it belongs to estimator=lai_torch.LAI(positions=...)"),
+        ("Curator(decay=)", "it belongs to estimator=lai_torch.PreconditionedLAI(decay=...)"),
+        ("Curator(autocast=)", "estimator=lai_torch.LAI(autocast=...), or backward=lai_torch.Kept(autocast="),
+        (
+            "Curator(max_grad_norm=)",
+            "it belongs to TrainingArguments(max_grad_norm=...), or Curator(max_norm=",
+        ),
+        ("Curator(threshold=)", "it belongs to policy=lai_torch.KeepAbove(threshold=...)"),
+        ("Curator(fraction=)", "it belongs to policy=functools.partial(lai_core.keep_top, fraction=...)"),
+        ("Curator(criterion=)", "did you mean 'loss'?"),
+        ("Curator(clip=)", "did you mean 'max_norm'?"),
+        ("Curator(warmup_step=)", "did you mean 'warmup'?"),
+        ("Curator(treshold=)", "it belongs to policy=lai_torch.KeepAbove(threshold=...)"),
+        ("Curator(colour=)", "there are model, loss, optimizer, validation, estimator"),
+        ("LAI(decay=)", "it belongs to estimator=lai_torch.PreconditionedLAI(decay=...)"),
+        ("Kept(max_norm=)", "there are autocast, scaler, balance, auxiliary"),
+        ("score_dataset(batchsize=)", "did you mean 'batch_size'?"),
+    ],
+)
+def test_an_unknown_keyword_is_answered_by_where_it_belongs(call, answer):
+    name, _, keyword = call[:-2].partition("(")
+    given = (network(), LOSS, None, data(5)) if name == "Curator" else ()
+    message = f"{name}() got an unexpected keyword argument {keyword!r}; "
+    with pytest.raises(TypeError, match=re.escape(message) + ".*" + re.escape(answer)):
+        getattr(lai_torch, name)(*given, **{keyword: 1})
+
+
+def test_fifty_steps_that_keep_nothing_are_told_once(monkeypatch):
+    """As many in a row, here five: one that keeps something begins the count anew."""
+    assert lai_torch.curator.EMPTY == 50
+    monkeypatch.setattr(lai_torch.curator, "EMPTY", 5)
+    nothing = torch.zeros_like
+    curator = curated(network(), data(5), policy=nothing, estimator="lli")
+    batch = data(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kept in (False, True, False):
+            curator.policy = HALF if kept else nothing
+            for _ in range(4):
+                curator.step(*batch)
+    with pytest.warns(UserWarning, match="policy: nothing was kept in 5 steps in a row, so that nothing"):
+        curator.step(*batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(6):
+            curator.step(*batch)
 
 
 def test_what_is_printed_is_a_line():

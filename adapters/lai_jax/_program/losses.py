@@ -45,6 +45,11 @@ def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
             msg = f"loss: expected one number a sample, shape ({samples},), got shape {values.shape}"
             if values.shape == ():
                 msg += "; leave out the mean or the sum over the batch"
+            elif values.shape == (samples, samples):
+                msg += (
+                    "; outputs and targets may have broadcast, as (n, 1) and (n,) do: give both the same "
+                    "shape, for example outputs[:, 0]"
+                )
             elif values.shape[:1] == (samples,):
                 msg += "; sum or average each sample's own positions"
             raise ValueError(msg)

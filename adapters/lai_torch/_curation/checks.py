@@ -218,7 +218,11 @@ def check_groups(groups: Any, samples: int) -> None:
     if groups is None:
         return
     if not isinstance(groups, Tensor):
-        msg = f"groups: expected a tensor of whole numbers, one per sample, got {type(groups).__name__}"
+        msg = (
+            f"groups: expected a tensor of whole numbers, one per sample, got {type(groups).__name__}; "
+            "encode text once for the whole data set, "
+            "torch.as_tensor(numpy.unique(names, return_inverse=True)[1])"
+        )
         raise TypeError(msg)
     if tuple(groups.shape) != (samples,):
         msg = f"groups: expected shape ({samples},), got {tuple(groups.shape)}"

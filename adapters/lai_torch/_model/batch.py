@@ -108,7 +108,11 @@ def count(inputs: Any, targets: Any) -> int:
             if isinstance(inputs, list) and not is_listed(inputs, samples):
                 raise _no_inputs(inputs)
             return samples
-    msg = "inputs: expected a tensor with a batch axis among the inputs or the targets, got none"
+    kinds = ", ".join(type(side).__name__ for side in (inputs, targets))
+    msg = (
+        f"inputs: expected a tensor with a batch axis among the inputs or the targets, got none ({kinds}); "
+        "pass torch.as_tensor(...) of each"
+    )
     raise ValueError(msg)
 
 
@@ -290,9 +294,13 @@ def check_losses(values: Any, samples: int) -> Tensor:
         )
         raise ValueError(msg)
     if tuple(values.shape) != (samples,):
-        msg = (
-            f"loss: expected one number per sample, shape ({samples},), got {tuple(values.shape)}: "
-            "sum over everything but the first axis"
-        )
+        msg = f"loss: expected one number per sample, shape ({samples},), got {tuple(values.shape)}: "
+        if tuple(values.shape) == (samples, samples):
+            msg += (
+                "outputs and targets may have broadcast, as (n, 1) and (n,) do; give both the same shape, "
+                "for example outputs.squeeze(-1), then sum over everything but the first axis"
+            )
+        else:
+            msg += "sum over everything but the first axis"
         raise ValueError(msg)
     return values

@@ -139,3 +139,11 @@ def test_an_axis_that_one_of_the_shapes_has_is_as_long_on_both_sides():
     assert [side.layers[0].layout()["width of the right"] for side in sides] == [None, 4]
     with pytest.raises(ValueError, match="expected width of the right None as in validation, got 4"):
         lai.ghost_kernel(*sides)
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
+def test_what_is_no_pytree_yet_says_how_to_make_it_one(transform):
+    """As traces are none without lai_jax: a record that is not registered."""
+    message = "OptionalWidthTrace: expected lai_jax to be imported, .* by lai_jax.register_record"
+    with pytest.raises(ImportError, match=message):
+        transform(lambda record: 0.0)(OptionalWidthTrace(**ONES))

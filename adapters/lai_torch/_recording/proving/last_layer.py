@@ -35,7 +35,7 @@ def last_layer(
     if last is not None:
         return _named(last, reached)
     if not reached and past and not recorder.every_layer:
-        check_last(past)
+        check_last(past, recorder.parameters)
     if not reached and not (recorder.every_layer and values.requires_grad):
         msg = (
             "model: expected the loss to depend on the output of a layer with a registered weight "
@@ -51,7 +51,7 @@ def last_layer(
         names = list(dict.fromkeys(use.name for use in reached))
         raise ValueError(_several(names, len(reached)))
     if past and not recorder.every_layer:
-        check_last(past)
+        check_last(past, recorder.parameters)
     return reached[0] if reached and not past else None
 
 

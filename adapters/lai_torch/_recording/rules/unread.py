@@ -65,9 +65,15 @@ def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
         )
 
 
-def check_last(past: Mapping[str, str]) -> None:
+def check_last(past: Mapping[str, str], parameters: Mapping[str, Tensor]) -> None:
     """Raise: the loss reads a product that LAI does not see, past the last layer that it does."""
     name, function = next(iter(past.items()))
+    if name in parameters and parameters[name].is_complex():
+        msg = (
+            f"model: expected a last layer of real numbers, got {name!r} of {parameters[name].dtype}: LAI "
+            "and LLI read no complex layer; use estimator 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
     way_out = "write the product as nn.Linear"
     if function == HIDDEN:
         way_out += (
