@@ -14,6 +14,7 @@ from lai_torch._curation.checks import (
     check_model,
     check_optimizer,
     check_trains,
+    check_uncounted,
     checked_updater,
     counted,
 )
@@ -284,8 +285,9 @@ class Curator:
     ) -> tuple[Tensor, Report]:
         """Score a batch without updating, for people with their own loop.
 
-        Nothing is counted, and there is no warm-up: of what a later score depends on, only the validation
-        summary's age moves on.
+        Nothing is counted: of what a later score depends on, only the validation summary's age moves on.
+        Without an optimizer a warm-up, a policy that goes by steps and a `decay` of one's own are refused:
+        `weigh` counts steps.
 
         Parameters
         ----------
@@ -300,6 +302,8 @@ class Curator:
         with self._step, self._undo():
             self._doubts.begin(later=False)
             with self._group.agreed():
+                if self._updater is None:
+                    check_uncounted(self.warmup, self.policy, self.estimator)
                 batch = paired(inputs, targets)
                 samples = counted(batch, groups)
             _, weights, report = self._weighed("score", [batch], samples, groups)

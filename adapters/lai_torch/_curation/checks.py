@@ -14,8 +14,9 @@ from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
-from lai_torch.options import Estimator, check_count
+from lai_torch.options import Estimator, PreconditionedLAI, check_count
 from lai_torch.options.asking import wants
+from lai_torch.options.policies import counts_steps
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
@@ -179,6 +180,20 @@ def check_parts(estimator: Estimator, validation: Validation) -> None:
         got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
         msg = f"parts: expected a validation set to cut, got {got}; pass (inputs, targets) or a loader"
         raise ValueError(msg)
+
+
+def check_uncounted(warmup: int, policy: Any, estimator: Estimator) -> None:
+    """Raise if a curator that only scores goes by earlier steps, which `score` does not count."""
+    decay = getattr(estimator, "decay", PreconditionedLAI.decay)
+    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, counts_steps(policy))}
+    asked["decay"] = decay, decay != PreconditionedLAI.decay
+    for name, (value, used) in asked.items():
+        if used:
+            msg = (
+                f"{name}: expected none that goes by earlier steps, which score() does not count, got "
+                f"{value!r}; use weigh(), or leave it out"
+            )
+            raise ValueError(msg)
 
 
 def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> None:

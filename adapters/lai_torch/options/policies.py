@@ -101,6 +101,13 @@ class Scheduled(_Around):
         return bool(self.when(step)) and super().applies(step)
 
 
+def counts_steps(policy: Policy) -> bool:
+    """Whether a policy goes by the number of the step: it asks for that, or is asked at some steps only."""
+    if isinstance(policy, _Around) and not isinstance(policy, Scheduled):
+        return counts_steps(policy.policy)
+    return "step" in wants(policy) or hasattr(policy, "applies")
+
+
 @dataclass(frozen=True)
 class GroupFloor(_Around):
     """Keep at least a share of every group of samples, its best ones first; else as another policy does.
