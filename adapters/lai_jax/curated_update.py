@@ -22,6 +22,8 @@ from lai_jax._curation.meshes import (
 )
 from lai_jax._curation.moments import Moment, unless
 from lai_jax._curation.options import (
+    EstimatorName,
+    Policy,
     check_policy,
     check_taken,
     check_update,
@@ -129,8 +131,8 @@ def curated_update(
     loss: Callable[..., Any],
     tx: Any,
     *,
-    estimator: str = "lai",
-    policy: Callable[..., jax.Array] = lai.keep_positive,
+    estimator: EstimatorName = "lai",
+    policy: Policy = lai.keep_positive,
     rows: int | float | None = None,
     recompute: bool = False,
     decay: float = 0.999,
@@ -271,8 +273,8 @@ def score(
     inputs: Any,
     targets: Any,
     *,
-    estimator: str = "lai",
-    policy: Callable[..., jax.Array] = lai.keep_positive,
+    estimator: EstimatorName = "lai",
+    policy: Policy = lai.keep_positive,
     second_moment: Any = None,
     decay: float = 0.999,
     exponent: float = 1.0,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_jax._curation.estimators import scored_in_parts, sound_scores
 from lai_jax._curation.moments import Moment
-from lai_jax._curation.options import check_counts, estimator_of
+from lai_jax._curation.options import EstimatorName, check_counts, estimator_of
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
@@ -34,7 +34,7 @@ def score_dataset(
     validation: tuple[Any, Any],
     folder: str | PathLike[str],
     *,
-    estimator: str = "lai",
+    estimator: EstimatorName = "lai",
     positions: str | None = None,
     batch_size: int = 64,
     parts: int | None = 16,
@@ -187,7 +187,7 @@ def top_samples(
     validation: tuple[Any, Any],
     *,
     top: int = 10,
-    estimator: str = "ghost",
+    estimator: Literal["ghost", "lai", "lli"] = "ghost",
     relative: bool = False,
     batch_size: int = 64,
     ids: Sequence[Any] | None = None,

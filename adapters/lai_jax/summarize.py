@@ -14,7 +14,14 @@ from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
 from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
-from lai_jax._curation.options import check_carried, check_counts, check_taken, check_valid, estimator_of
+from lai_jax._curation.options import (
+    EstimatorName,
+    check_carried,
+    check_counts,
+    check_taken,
+    check_valid,
+    estimator_of,
+)
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
@@ -29,7 +36,7 @@ def summarize(
     inputs: Any,
     targets: Any,
     *,
-    estimator: str = "lai",
+    estimator: EstimatorName = "lai",
     positions: str | None = None,
     sketch: Sketch | None = None,
     calibration: int = 32,

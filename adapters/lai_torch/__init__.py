@@ -25,7 +25,7 @@ from lai_torch.options import (
     PreconditionedLAI,
 )
 from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
-from lai_torch.report import AuditLog, Report
+from lai_torch.report import AuditLog, Report, ScoredReport
 from lai_torch.routes import Route, routes
 from lai_torch.selfcheck import SelfCheck, selfcheck
 from lai_torch.trace import Coverage, GateTrace, coverage, trace, trace_gates
@@ -52,6 +52,7 @@ __all__ = [
     "Report",
     "Route",
     "Scheduled",
+    "ScoredReport",
     "SelfCheck",
     "coverage",
     "draw",

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from lai_torch._curation.checks import (
     check_optimizer,
     check_trains,
     check_uncounted,
+    checked_settings,
     checked_updater,
     counted,
 )
@@ -26,7 +27,6 @@ from lai_torch._curation.processes.checks import check_alike, check_call, check_
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scoring import Scoring
-from lai_torch._curation.settings import checked_settings
 from lai_torch._curation.state import check_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
@@ -34,10 +34,11 @@ from lai_torch._curation.validation import own_stream, paired
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
-from lai_torch.options import Estimator, Kept
-from lai_torch.options.asking import Policy, applies, wants
+from lai_torch.options import Estimator, EstimatorName, Kept, Policy
+from lai_torch.options.asking import applies, wants
 from lai_torch.options.keywords import answering
-from lai_torch.report import Report
+from lai_torch.options.passes import PassName
+from lai_torch.report import Report, ScoredReport
 
 EMPTY = 50
 """After so many steps in a row that keep nothing, a warning says so."""
@@ -158,7 +159,7 @@ class Curator:
         optimizer: torch.optim.Optimizer | None,
         validation: Any,
         *,
-        estimator: str | Estimator = "lai",
+        estimator: EstimatorName | Estimator = "lai",
         policy: Policy = lai.keep_positive,
         warmup: int = 0,
         refresh: int = 1,
@@ -166,7 +167,7 @@ class Curator:
         generator: torch.Generator | None = None,
         accumulate: int = 1,
         max_norm: float | None = None,
-        backward: str | Kept = "kept",
+        backward: PassName | Kept = "kept",
         group: Any = None,
     ) -> None:
         check_kinds(model, loss, generator)
@@ -282,12 +283,12 @@ class Curator:
     @naming_devices
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | None = None
-    ) -> tuple[Tensor, Report]:
+    ) -> tuple[Tensor, ScoredReport]:
         """Score a batch without updating, for people with their own loop.
 
         Nothing is counted: of what a later score depends on, only the validation summary's age moves on.
-        Without an optimizer a warm-up, a policy that goes by steps and a `decay` of one's own are refused:
-        `weigh` counts steps.
+        Without an optimizer a warm-up, a `Scheduled` policy and a `decay` of one's own are refused: `weigh`
+        counts steps.
 
         Parameters
         ----------
@@ -307,7 +308,7 @@ class Curator:
                 batch = paired(inputs, targets)
                 samples = counted(batch, groups)
             _, weights, report = self._weighed("score", [batch], samples, groups)
-        return weights, report
+        return weights, cast(ScoredReport, report)
 
     @alone
     def weigh(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from lai_torch._curation.table import Columns, placed
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, rows, tensors
 from lai_torch._model.preserve import evaluating
-from lai_torch.options import Estimator, check_count, with_defaults
+from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
 from lai_torch.options.hosts import check_host
 from lai_torch.options.keywords import answering
 from lai_torch.trace import trace
@@ -33,7 +33,7 @@ def score_dataset(
     validation: Any,
     folder: str | PathLike[str],
     *,
-    estimator: str | Estimator = "lai",
+    estimator: EstimatorName | Estimator = "lai",
     batch_size: int = 64,
     parts: int | None = 16,
     checkpoints: Mapping[str, Any] | None = None,
@@ -118,17 +118,17 @@ def score_dataset(
     """
     from lai_core.storage.tables import digest, read_scores, score_parts  # needs pyarrow
 
-    estimator = with_defaults(estimator)
-    _check_estimator(estimator)
-    check_host("score_dataset", **vars(estimator))
+    chosen = with_defaults(estimator)
+    _check_estimator(chosen)
+    check_host("score_dataset", **vars(chosen))
     check_count("batch_size", batch_size, 1)
     check_count("rows_per_file", rows_per_file, 1)
-    if hasattr(estimator, "parts"):
-        estimator = replace(estimator, parts=parts)  # type: ignore[call-arg]  # of those that sum parts up
+    if hasattr(chosen, "parts"):
+        chosen = replace(chosen, parts=parts)  # type: ignore[call-arg]  # of those that sum parts up
     samples, load = _loaded("dataset", dataset, batch_size)
     held_out = _whole(validation)
     settings = {
-        "estimator": repr(estimator),
+        "estimator": repr(chosen),
         "batch_size": batch_size,
         "validation": digest(_bytes(tensors(held_out))),
     }
@@ -138,7 +138,7 @@ def score_dataset(
         for name, state in ({"": begun} if checkpoints is None else checkpoints).items():
             if name:
                 model.load_state_dict(_state(state))
-            columns = Columns(model, loss, estimator, held_out, size=batch_size)
+            columns = Columns(model, loss, chosen, held_out, size=batch_size)
             score_parts(
                 folder,
                 settings | {"model": digest(_bytes(tensors(model.state_dict())))},
@@ -165,7 +165,7 @@ def top_samples(
     validation: Any,
     *,
     top: int = 10,
-    estimator: str = "ghost",
+    estimator: Literal["ghost", "lai", "lli"] = "ghost",
     relative: bool = False,
     batch_size: int = 64,
     ids: Sequence[Any] | None = None,

@@ -175,6 +175,13 @@ class Report:
         ]
 
 
+@dataclass(frozen=True, repr=False)
+class ScoredReport(Report):
+    """What one step or one call of `score` did that scored its batch: `scores` are there."""
+
+    scores: Tensor
+
+
 def score_quantiles(scores: Tensor) -> dict[str, float]:
     """Return `score_low`, `score_median` and `score_high` of the finite scores; nothing if there are none."""
     finite = scores.detach()[torch.isfinite(scores)].double()

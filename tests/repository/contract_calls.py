@@ -1,9 +1,12 @@
 """The call forms of the contract, verbatim, for the type checker (`make lint`); not run."""
 
+import functools
 from typing import Any
 
 import lai_jax
 import lai_torch
+import torch
+from torch import Tensor
 
 import lai_core as lai
 
@@ -51,6 +54,12 @@ def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: A
     )
     curator.step(inputs, targets)
     _weights, _report = curator.score(inputs, targets)
+    scores: Tensor = _report.scores
+    weights: Tensor = lai.keep_positive(scores)
+    report = curator.step(inputs, targets)
+    if isinstance(report, lai_torch.ScoredReport):
+        weights = report.scores
+    del weights
     lai_torch.coverage(model, loss, inputs, targets)
     lai_torch.selfcheck(model, loss, inputs, targets)
     lai_torch.exact_scores(
@@ -68,6 +77,38 @@ def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: A
     )
     batch = inputs, targets
     _scores, _method, _reason, _residual = lai_torch.exact_scores(model, loss, batch, batch, explain=True)
+
+
+def policies(model: Any, loss: Any, validation: Any) -> None:
+    """Give a curator every kind of policy, estimator and pass."""
+
+    def by_losses(scores: Tensor, losses: Tensor) -> Tensor:
+        return torch.where(losses < 1.0, scores, 0.0)
+
+    def by_step(scores: Tensor, losses: Tensor, step: int) -> Tensor:
+        return torch.where(losses < step, scores, 0.0)
+
+    def in_groups(scores: Tensor, *, groups: Tensor | None = None) -> Tensor:
+        return scores if groups is None else scores * groups
+
+    lai_torch.Curator(model, loss, None, validation, policy=by_losses)
+    lai_torch.Curator(model, loss, None, validation, policy=by_step)
+    lai_torch.Curator(model, loss, None, validation, policy=in_groups)
+    lai_torch.Curator(model, loss, None, validation, policy=torch.ones_like)
+    lai_torch.Curator(model, loss, None, validation, policy=lambda scores: scores)
+    lai_torch.Curator(model, loss, None, validation, policy=functools.partial(lai.keep_top, fraction=0.5))
+    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepAbove(0.5), backward="auto")
+    lai_torch.Curator(
+        model, loss, None, validation, policy=lai_torch.GroupFloor(0.5, lai_torch.KeepAbove(1.0))
+    )
+    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepReducible(model, loss))
+    scheduled = lai_torch.Scheduled(lai_torch.KeepBelowLoss(0.9), lambda step: step > 3)
+    lai_torch.Curator(model, loss, None, validation, policy=scheduled, backward=lai_torch.Kept(balance=True))
+    parts = lai_torch.LAI(parts=16)
+    lai_torch.Curator(model, loss, None, validation, policy=lai.drop_harmful, estimator=parts)
+    lai_torch.top_samples(model, loss, validation, validation, estimator="lli")
+    lai_jax.score(model, {}, loss, validation, 1, 2, policy=functools.partial(lai.keep_top, fraction=0.5))
+    lai_jax.curated_update(model, loss, None, policy=lai.drop_harmful, estimator="exact")
 
 
 def jax_adapter(apply: Any, params: Any, loss: Any, tx: Any, inputs: Any, targets: Any, state: Any) -> None:

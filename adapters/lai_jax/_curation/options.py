@@ -1,12 +1,17 @@
 """What the options of a curated step, and of the validation side it scores against, must be."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, Protocol
+
+import jax
 
 from lai_core.estimators import catalogue
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_jax._curation.estimators import ESTIMATORS, Estimator
 from lai_jax.validation import Validation
+
+EstimatorName = Literal["ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact"]
+"""The estimators of a curated step."""
 
 AVAILABLE = tuple(known for known in CATALOGUE if known.name in ESTIMATORS)
 
@@ -14,6 +19,42 @@ AVAILABLE = tuple(known for known in CATALOGUE if known.name in ESTIMATORS)
 def estimator_of(name: str) -> Estimator:
     """Return how a step uses an estimator, by its name."""
     return ESTIMATORS[find_estimator(name, among=AVAILABLE).name]
+
+
+class OfScores(Protocol):
+    """From scores `(n,)`, positive helps, to weights `(n,)`."""
+
+    def __call__(self, scores: jax.Array, /) -> jax.Array:
+        """Return the weights `(n,)`."""
+        ...
+
+
+class OfLosses(Protocol):
+    """Sees each sample's loss, too."""
+
+    def __call__(self, scores: jax.Array, /, *, losses: jax.Array) -> jax.Array:
+        """Return the weights `(n,)`."""
+        ...
+
+
+class OfParts(Protocol):
+    """From scores `(parts, n)` and the parts' sizes to weights `(n,)`."""
+
+    def __call__(self, scores: jax.Array, /, *, sizes: Any) -> jax.Array:
+        """Return the weights `(n,)`."""
+        ...
+
+
+class OfPartsAndLosses(Protocol):
+    """Sees parts and losses."""
+
+    def __call__(self, scores: jax.Array, /, *, sizes: Any, losses: jax.Array) -> jax.Array:
+        """Return the weights `(n,)`."""
+        ...
+
+
+Policy = OfScores | OfLosses | OfParts | OfPartsAndLosses
+"""What a curated step takes as a policy."""
 
 
 TAKEN: dict[str, tuple[Any, Callable[[catalogue.Estimator], Any]]] = {

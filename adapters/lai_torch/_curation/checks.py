@@ -1,7 +1,7 @@
 """What a curator's options, a batch's groups and a policy's weights must be."""
 
 import inspect
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,20 +9,21 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
-from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.update import Updater
-from lai_torch._curation.validation import Validation
+from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import count
 from lai_torch._model.walk import named_parameters
-from lai_torch.options import Estimator, PreconditionedLAI, check_count
-from lai_torch.options.asking import wants
-from lai_torch.options.policies import counts_steps
+from lai_torch.options import Estimator, Kept, PreconditionedLAI, check_count, with_defaults
+from lai_torch.options.asking import check_policy, wants
+from lai_torch.options.hosts import check_host
+from lai_torch.options.passes import PassName
+from lai_torch.options.policies import is_scheduled
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 """Classes of torch that spread batches or parameters, and that nothing here sees through."""
 
-PASSES = ("kept", "selective", "whole", "auto")
+PASSES = get_args(PassName)
 
 
 def check_model(model: nn.Module) -> None:
@@ -185,7 +186,7 @@ def check_parts(estimator: Estimator, validation: Validation) -> None:
 def check_uncounted(warmup: int, policy: Any, estimator: Estimator) -> None:
     """Raise if a curator that only scores goes by earlier steps, which `score` does not count."""
     decay = getattr(estimator, "decay", PreconditionedLAI.decay)
-    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, counts_steps(policy))}
+    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, is_scheduled(policy))}
     asked["decay"] = decay, decay != PreconditionedLAI.decay
     for name, (value, used) in asked.items():
         if used:
@@ -263,28 +264,36 @@ def checked_updater(updater: Updater | None) -> Updater:
     return updater
 
 
-def _not_negative(least: float) -> bool:
-    return least >= 0.0
+def checked_settings(
+    validation: Any,
+    optimizer: Any,
+    *,
+    estimator: Any,
+    policy: Any,
+    share: float,
+    generator: Any,
+    host: str | None = None,
+    **options: Any,
+) -> tuple[Estimator, Validation]:
+    """Return the estimator and the validation side of a curator's options, after checking all of them.
 
-
-def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
-    """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
-    name = "policy: expected weights as a floating-point tensor"
-    if not isinstance(weights, Tensor):
-        msg = f"{name}, one per sample, got {type(weights).__name__}"
-        raise TypeError(msg)
-    if not weights.is_floating_point():
-        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
-        msg = f"{name}, got {weights.dtype}{hint}"
-        raise TypeError(msg)
-    if weights.shape != scores.shape:
-        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
-        raise ValueError(msg)
-    weights = weights.detach().to(scores.device)
-    if not doubts.later:  # else all scores are finite
-        weights = torch.where(torch.isfinite(scores), weights, 0.0)
-    if not (doubts.holds(weights.amin(), _not_negative) and doubts.finite(weights)):
-        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
-        msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
-        raise ValueError(msg)
-    return weights
+    Parameters
+    ----------
+    validation, optimizer, estimator, policy, share, generator
+        As for `Curator`.
+    host
+        What trains, as `check_host` names it. None: the curator itself, if it has an optimizer.
+    options
+        The other options of `Curator`.
+    """
+    chosen = with_defaults(estimator)
+    side = Validation(validation, share, own_stream() if generator is None else generator)
+    backward = options["backward"]
+    check_together(chosen, side, optimizer, "kept" if isinstance(backward, Kept) else backward)
+    check_parts(chosen, side)
+    check_counts(options["warmup"], options["refresh"], options["accumulate"], options["max_norm"])
+    check_policy(policy, getattr(chosen, "parts", None))
+    check_seen(policy, side)
+    if host is not None or optimizer is None:
+        check_host(host or "score", **options)
+    return chosen, side

@@ -19,8 +19,8 @@ import lai_core as lai
 from lai_core.estimators.policies import top_count
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.validation import Validation
-from lai_torch.options.asking import Policy
 from lai_torch.options.policies import KeepAbove, Scheduled
+from lai_torch.options.protocols import AnyPolicy
 
 Result = TypeVar("Result")
 
@@ -150,7 +150,7 @@ def _zeros(numbers: Iterable[Tensor]) -> Iterator[Tensor]:
         yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum()
 
 
-def granted(policy: Policy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
+def granted(policy: AnyPolicy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
     """Say whether a step reads its questions together, and how many samples it will keep, if known.
 
     The policy is asked again where one fails. None: the step trains on everything.
@@ -163,7 +163,7 @@ def granted(policy: Policy | None, samples: int, validation: Validation) -> tupl
     return pure and not validation.is_batch, _expected_count(asked, samples)
 
 
-def _expected_count(policy: Policy, samples: int) -> int | None:
+def _expected_count(policy: AnyPolicy, samples: int) -> int | None:
     """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
     if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
         return None

@@ -7,20 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.checks import checked_weights
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
-from lai_torch.options.asking import Policy, ask
-from lai_torch.report import Report
+from lai_torch.options.asking import ask
+from lai_torch.options.protocols import AnyPolicy
+from lai_torch.report import Report, ScoredReport
 
 SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
 """What a report takes over from scoring."""
 
 
 def weigh(
-    group: Alone, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], doubts: Doubts
+    group: Alone,
+    scored: Scored,
+    policy: AnyPolicy,
+    told: dict[str, Any],
+    own: dict[str, Tensor],
+    doubts: Doubts,
 ) -> Tensor:
     """Return the weights of this process's samples, of which the policy sees the whole batch's.
 
@@ -42,6 +47,33 @@ def weigh(
         )
         raise ValueError(msg)
     return weights if group.size == 1 else weights[slices[group.rank]]
+
+
+def _not_negative(least: float) -> bool:
+    return least >= 0.0
+
+
+def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
+    """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
+    name = "policy: expected weights as a floating-point tensor"
+    if not isinstance(weights, Tensor):
+        msg = f"{name}, one per sample, got {type(weights).__name__}"
+        raise TypeError(msg)
+    if not weights.is_floating_point():
+        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
+        msg = f"{name}, got {weights.dtype}{hint}"
+        raise TypeError(msg)
+    if weights.shape != scores.shape:
+        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
+        raise ValueError(msg)
+    weights = weights.detach().to(scores.device)
+    if not doubts.later:  # else all scores are finite
+        weights = torch.where(torch.isfinite(scores), weights, 0.0)
+    if not (doubts.holds(weights.amin(), _not_negative) and doubts.finite(weights)):
+        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
+        msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
+        raise ValueError(msg)
+    return weights
 
 
 def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
@@ -75,7 +107,8 @@ def reported(
         dropped = int(everyone)
         loss = loss if kept else math.nan
     collectives, sent = group.spent()
-    return Report(
+    kind = Report if scored is None else ScoredReport
+    return kind(
         weights=update.weights,
         kept=kept,
         share=kept / weights.shape[0],

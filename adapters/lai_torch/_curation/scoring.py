@@ -19,7 +19,8 @@ from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import Estimator, Kept
-from lai_torch.options.asking import Policy, wants
+from lai_torch.options.asking import wants
+from lai_torch.options.protocols import AnyPolicy
 
 
 class Scoring:
@@ -56,7 +57,7 @@ class Scoring:
         validation: Validation,
         *,
         estimator: Estimator,
-        policy: Policy,
+        policy: AnyPolicy,
         refresh: int,
         backward: str,
         training: Kept,
@@ -112,7 +113,7 @@ class Scoring:
         scored: Scored | None,
         batches: Sequence[Batch],
         samples: int,
-        policy: Policy,
+        policy: AnyPolicy,
         **told: Any,
     ) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from lai_torch._curation.settings import checked_settings
+from lai_torch._curation.checks import checked_settings
 from lai_torch.curator import Curator
 from lai_torch.options import Kept
 from lai_torch.options.hosts import REFUSED

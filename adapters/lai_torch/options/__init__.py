@@ -1,12 +1,12 @@
 """What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
 
-from lai_torch.options.asking import Policy
 from lai_torch.options.estimators import (
     ESTIMATORS,
     LAI,
     LLI,
     CalibratedLAI,
     Estimator,
+    EstimatorName,
     Exact,
     GateLAI,
     Ghost,
@@ -25,12 +25,14 @@ from lai_torch.options.policies import (
     Scheduled,
     draw,
 )
+from lai_torch.options.protocols import Policy
 
 __all__ = [
     "LAI",
     "LLI",
     "CalibratedLAI",
     "Estimator",
+    "EstimatorName",
     "Exact",
     "GateLAI",
     "Ghost",

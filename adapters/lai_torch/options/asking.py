@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-Policy = Callable[..., Tensor]
-"""From scores `(n,)`, positive helps, to weights `(n,)`; from `(parts, n)` and `sizes=` with `parts`."""
+from lai_torch.options.protocols import AnyPolicy
 
 SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
@@ -50,7 +49,7 @@ def check_policy(policy: Any, parts: int | None = None) -> None:
         raise TypeError(msg) from error
 
 
-def wants(policy: Policy) -> frozenset[str]:
+def wants(policy: AnyPolicy) -> frozenset[str]:
     """Return which of `SEEN` a policy asks for by its signature, or by an attribute of this name."""
     declared = getattr(policy, "wants", None)
     if declared is not None:
@@ -59,10 +58,10 @@ def wants(policy: Policy) -> frozenset[str]:
     return asked.difference(policy.keywords) if isinstance(policy, functools.partial) else asked
 
 
-_ARGUMENTS: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
+_ARGUMENTS: WeakKeyDictionary[AnyPolicy, frozenset[str]] = WeakKeyDictionary()
 
 
-def _arguments(policy: Policy) -> frozenset[str]:
+def _arguments(policy: AnyPolicy) -> frozenset[str]:
     """Return which of `SEEN` a policy's arguments are, read once: that takes as long as a small policy."""
     try:
         return _ARGUMENTS[policy]
@@ -77,13 +76,13 @@ def _arguments(policy: Policy) -> frozenset[str]:
     return found
 
 
-def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
+def ask(policy: AnyPolicy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
     """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
     asked = wants(policy) | ({"sizes"} & seen.keys())
     return policy(scores, **{name: seen[name] for name in asked})
 
 
-def applies(policy: Policy, step: int) -> bool:
+def applies(policy: AnyPolicy, step: int) -> bool:
     """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
     applying = getattr(policy, "applies", None)
     return True if applying is None else bool(applying(step))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -279,6 +279,11 @@ class Midpoint(Estimator):
     name = "midpoint"
     of: str = "sgd"
 
+
+EstimatorName = Literal[
+    "ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact", "midpoint"
+]
+"""The estimators with their usual options."""
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     kind.name: kind for kind in (Ghost, LAI, LLI, PreconditionedLAI, GateLAI, CalibratedLAI, Exact, Midpoint)

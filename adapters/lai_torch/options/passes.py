@@ -1,9 +1,12 @@
 """A curator's pass, with options of its own."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+
+PassName = Literal["kept", "selective", "whole", "auto"]
+"""The passes of a curator, by name."""
 
 SCALES = ("scale", "unscale_", "step", "update")
 """What is asked of a scaler."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._model.batch import call, check_losses, count
 from lai_torch._model.preserve import evaluating
-from lai_torch.options.asking import Policy, applies, ask, wants
+from lai_torch.options.asking import applies, ask, wants
+from lai_torch.options.protocols import Policy
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class _Around:
 
     def measure(self, inputs: Any, targets: Any) -> Tensor:
         """Return what the other one measures of a batch."""
-        found: Tensor = self.policy.measure(inputs, targets)  # type: ignore[attr-defined]
+        policy: Any = self.policy
+        found: Tensor = policy.measure(inputs, targets)
         return found
 
 
@@ -101,11 +103,11 @@ class Scheduled(_Around):
         return bool(self.when(step)) and super().applies(step)
 
 
-def counts_steps(policy: Policy) -> bool:
-    """Whether a policy goes by the number of the step: it asks for that, or is asked at some steps only."""
+def is_scheduled(policy: Any) -> bool:
+    """Whether a policy is asked at some steps only."""
     if isinstance(policy, _Around) and not isinstance(policy, Scheduled):
-        return counts_steps(policy.policy)
-    return "step" in wants(policy) or hasattr(policy, "applies")
+        return is_scheduled(policy.policy)
+    return hasattr(policy, "applies")
 
 
 @dataclass(frozen=True)

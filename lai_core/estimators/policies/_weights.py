@@ -5,16 +5,20 @@ broken sample cannot enter an update. If no sample is kept all weights are 0.
 """
 
 import math
+from typing import TypeVar
 
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_choice, check_number, check_vector
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast
 
+ArrayT = TypeVar("ArrayT")
+"""Weights are of the namespace of the scores."""
+
 NORMALIZATIONS = ("kept", "batch")
 
 
-def keep_positive(scores: Array, *, normalize: str = "kept") -> Float[Array, " n"]:
+def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " n"]:
     """Keep the samples with a positive score.
 
     Parameters
@@ -42,7 +46,7 @@ def keep_positive(scores: Array, *, normalize: str = "kept") -> Float[Array, " n
     return normalized(xp, xp.astype(values > 0, values.dtype), normalize)
 
 
-def keep_top(scores: Array, fraction: float, *, normalize: str = "kept") -> Float[Array, " n"]:
+def keep_top(scores: ArrayT, fraction: float, *, normalize: str = "kept") -> Float[ArrayT, " n"]:
     """Keep the `max(1, ceil(fraction n))` samples with the largest scores, whatever their sign.
 
     Parameters
@@ -95,7 +99,7 @@ def top_count(fraction: float, samples: int) -> int:
     return max(1, math.ceil(float(str(fraction)) * samples * (1 - 2.0**-50)))
 
 
-def reweight(scores: Array) -> Float[Array, " n"]:
+def reweight(scores: ArrayT) -> Float[ArrayT, " n"]:
     """Weigh samples in proportion to `max(score, 0)`.
 
     Parameters
@@ -120,7 +124,7 @@ def reweight(scores: Array) -> Float[Array, " n"]:
     return _divided(xp, positive, xp.sum(positive))
 
 
-def sampling_probabilities(scores: Array, *, floor: float = 0.1) -> Float[Array, " n"]:
+def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[ArrayT, " n"]:
     """Probabilities `floor / n + (1 - floor) max(score, 0) / sum` for drawing samples by priority.
 
     Parameters
