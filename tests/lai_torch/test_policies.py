@@ -1,11 +1,13 @@
 """What policies see beside scores, mappings as batches, clipped updates, losses that only train."""
 
+import copy
 import functools
 import re
 
 import lai_torch
 import pytest
 import torch
+from lai_torch.integrations.rows import kept_rows
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, batch, curated, data, network, sgd
@@ -284,3 +286,27 @@ def test_a_weighed_step_warms_up_and_moves_second_moments():
     curator.weigh([batch(6, 4)])
     assert curator.state_dict()["scorer"]["second_moment"] is not None
     assert curator.steps == 2
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_auxiliary_loss_of_a_trainer_is_that_of_a_step(alone):
+    """One number for all rows, a mean over them, or one a sample; in two micro-batches, or in one step."""
+
+    def penalty(outputs, targets):
+        squares = outputs.square().sum(1)
+        return squares.mean() if alone else squares * targets
+
+    start, batch, validation = network(), data(8), data(9)
+    stepped, model = copy.deepcopy(start), copy.deepcopy(start)
+    curated(stepped, validation, backward=lai_torch.Kept(auxiliary=penalty)).step(*batch)
+    curator = lai_torch.Curator(model, LOSS, None, validation)
+    parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
+    weights, report = curator.weigh(parts)
+    for part, own in zip(parts, weights, strict=True):
+        (inputs, targets), own = kept_rows(part, own)
+        outputs, share = model(inputs), int((own > 0).sum()) / report.kept
+        more = {"auxiliary": penalty(outputs, targets), "share": share}
+        curator.objective(LOSS(outputs, targets), own, **more).backward()
+    sgd(model).step()
+    for found, expected in zip(model.parameters(), stepped.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)

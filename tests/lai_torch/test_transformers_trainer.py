@@ -1,6 +1,7 @@
 """Curation in transformers' Trainer: however a batch is cut, wherever a run stops, it is the same run."""
 
 import math
+import warnings
 
 import lai_torch
 import pytest
@@ -186,6 +187,42 @@ def test_a_validation_set_that_is_not_there_is_refused(given, error, message, tm
         CuratedTrainer(
             language_model(), arguments(str(tmp_path)), eval_dataset={"clean": sequences(3, 2)}, **given
         )
+
+
+def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
+    rows = sequences(3, 2)
+    for given in (
+        {"eval_dataset": rows, "validation": rows},
+        {"eval_dataset": {"a": rows}, "validation": "a"},
+    ):
+        with pytest.warns(UserWarning, match="validation: the set that training is curated on is also evalu"):
+            CuratedTrainer(language_model(), arguments(str(tmp_path)), **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        CuratedTrainer(language_model(), arguments(str(tmp_path)), eval_dataset=rows, validation=rows[:2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        ({}, {"curation": {"max_norm": 1.0}}, "pass TrainingArguments.max_grad_norm="),
+        (
+            {},
+            {"max_norm": 1.0},
+            "keyword argument 'max_norm'; pass TrainingArguments.max_grad_norm=",
+        ),
+        ({}, {"estimator": "lai"}, "unexpected keyword argument 'estimator'; pass curation="),
+        (
+            {"gradient_accumulation_steps": 2},
+            {"curation": {"estimator": "preconditioned_lai"}},
+            "gradient_accumulation_steps: expected 1 with 'preconditioned_lai', .* got 2",
+        ),
+    ],
+)
+def test_what_a_trainer_cannot_do_is_refused_when_it_is_made(settings, options, message, tmp_path):
+    made = {"model": language_model(), "args": arguments(str(tmp_path), **settings)}
+    with pytest.raises((TypeError, ValueError), match=message):
+        CuratedTrainer(**made, validation=sequences(3, 2), **options)
 
 
 @pytest.mark.parametrize(
