@@ -6,6 +6,7 @@ import lai_jax
 import optax
 import pytest
 
+import lai_core as lai
 from tests.lai_jax.oracle import drawn
 from tests.lai_jax.support import classified, cross_entropy
 
@@ -138,6 +139,10 @@ def test_an_option_that_an_estimator_has_no_use_for_is_refused(option, estimator
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: step(policy=lai.keep_top),
+            "asks for more .missing a required argument: 'fraction'",
+        ),
         (lambda: step(recompute=True), "recompute: expected rows= beside it, .* got None; leave it out"),
         (
             lambda: lai_jax.score(dense, PARAMS, cross_entropy, None, *BATCH, second_moment=1.0),

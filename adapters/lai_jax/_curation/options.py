@@ -1,5 +1,6 @@
 """What the options of a curated step, and of the validation side it scores against, must be."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
@@ -12,6 +13,9 @@ from lai_jax.validation import Validation
 
 EstimatorName = Literal["ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact"]
 """The estimators of a curated step."""
+
+SEEN = frozenset({"losses", "sizes"})
+"""What a policy is given beside the scores, if it names it; `sizes` always comes with parts."""
 
 AVAILABLE = tuple(known for known in CATALOGUE if known.name in ESTIMATORS)
 
@@ -117,6 +121,19 @@ def check_policy(policy: Any) -> None:
     if not callable(policy):
         msg = f"policy: expected a function from scores to weights, as lai_core.keep_positive, got {policy!r}"
         raise TypeError(msg)
+    try:
+        signature = inspect.signature(policy)
+    except ValueError:
+        return  # written in C: it will show
+    try:
+        signature.bind(None, **dict.fromkeys(SEEN & signature.parameters.keys()))
+    except TypeError as error:
+        msg = (
+            f"policy: expected a function of the scores, and of any of {', '.join(sorted(SEEN))} by these "
+            f"names, got one that asks for more ({error}); give it the rest, such as "
+            "functools.partial(lai_core.keep_top, fraction=0.5)"
+        )
+        raise TypeError(msg) from error
 
 
 def check_update(tx: Any, rows: Any, *, recompute: bool) -> None:

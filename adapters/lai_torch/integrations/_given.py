@@ -59,7 +59,7 @@ def usual_loss(model: Any) -> Any:
     raise ValueError(msg)
 
 
-def validation_set(evaluated: Any, chosen: Any) -> Any:
+def validation_set(evaluated: Any, chosen: Any, given: Any = None) -> Any:
     """Return the data set that samples are to help; warn where metrics are reported on it."""
     sets = dict(evaluated) if isinstance(evaluated, Mapping) else {"eval_dataset": evaluated}
     if isinstance(chosen, str):
@@ -75,5 +75,6 @@ def validation_set(evaluated: Any, chosen: Any) -> Any:
             "metrics on what training is curated on are not held out"
         )
         raise TypeError(msg)
-    warn_of_metrics(chosen, sets.values())
+    raw = given.values() if isinstance(given, Mapping) else [given]
+    warn_of_metrics(chosen, [*sets.values(), *raw])  # a trainer may have prepared what it was given
     return chosen

@@ -62,12 +62,17 @@ class Curated:
         self.groups, self.shown = groups, Log()
         self.curation, self.auxiliary = curator_options("CuratedTrainer", curation or {})
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
-        self._validation = validation_set(trainer.eval_dataset, validation)
+        chosen = validation_set(trainer.eval_dataset, validation, options.get("eval_dataset"))
+        self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
         self._curator: Curator | None = None
         self._resumed: Path | None = None
         self._kept = 0
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
         trainer.add_callback(_Keeping(self))
+
+    def _prepared(self, dataset: Any) -> Any:
+        """Return a data set as the trainer prepares those that it evaluates."""
+        return dataset
 
     @property
     def curator(self) -> Curator:

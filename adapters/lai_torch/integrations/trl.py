@@ -27,6 +27,15 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
             )
             raise ValueError(msg)
 
+    def _prepared(self, dataset: Any) -> Any:
+        """Return a data set tokenized as TRL tokenizes those that it evaluates."""
+        trainer: Any = self
+        if trainer._skip_prepare_dataset:
+            return dataset
+        packing = trainer.args.packing if trainer.args.eval_packing is None else trainer.args.eval_packing
+        given = trainer.processing_class, trainer.args, packing, trainer._formatting_func
+        return trainer._prepare_dataset(dataset, *given, "validation")
+
     def _trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
         """Return the outputs, and the losses of `next_token_losses` without the logits."""
         kind = self.args.loss_type  # type: ignore[attr-defined]
