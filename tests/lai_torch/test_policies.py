@@ -45,6 +45,80 @@ def test_a_policy_that_needs_something_else_is_refused():
         curated(network(), data(9), policy=lambda scores, temperature: scores)
 
 
+def clamped(scores):
+    return scores.clamp_(min=0)
+
+
+def clamped_unseen(scores):
+    scores.data.clamp_(min=0)
+    return scores
+
+
+def clamped_by_numpy(scores):
+    values = scores.numpy()
+    values[values < 0] = 0
+    return scores
+
+
+def filled(scores, losses, groups, validation_losses):
+    kept = lai.keep_positive(scores)
+    for each in (scores, losses, groups, validation_losses):
+        each.fill_(0)
+    return kept
+
+
+class Clamped:
+    def measure(self, inputs, targets):
+        inputs.zero_()
+        return targets.mul_(0).double()
+
+    def __call__(self, scores, measured):
+        return scores.clamp_(min=0).add_(measured)
+
+
+WRITING = {
+    "in place": clamped,
+    "unseen": clamped_unseen,
+    "by numpy": clamped_by_numpy,
+    "partial": functools.partial(torch.relu_),
+    "all it sees": filled,
+    "callable, measured": Clamped(),
+    "scheduled": lai_torch.Scheduled(clamped, lambda step: True),
+    "floor": lai_torch.GroupFloor(0.5, clamped),
+    "below a loss": lai_torch.KeepBelowLoss(0.9, filled),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "backward"), [*((name, "kept") for name in WRITING), ("in place", "whole"), ("unseen", "auto")]
+)
+def test_a_policy_may_write_to_its_arguments(name, backward):
+    seen = {}
+    for side in ("writes", "plain"):
+        torch.manual_seed(5)
+        model, known, given, groups = network(), data(9), data(6), torch.arange(6) % 2
+        before = [each.clone() for each in (*known, *given, groups)]
+        policy = WRITING[name] if side == "writes" else lai.keep_positive
+        curator = curated(model, known, policy=policy, backward=backward, refresh=9)
+        reports = [curator.score(*given, groups=groups)[1]]
+        assert all(map(torch.equal, (*known, *given, groups), before))
+        reports += [curator.score(*given, groups=groups)[1]]
+        curator.step(*given, groups=groups)
+        assert all(map(torch.equal, (*known, *given, groups), before))
+        seen[side] = [each for report in reports for each in (report.scores, report.losses)]
+        assert bool((reports[0].scores < 0).any())
+        assert reports[0].weights.tolist() == reports[1].weights.tolist()
+    assert all(map(torch.equal, seen["writes"], seen["plain"]))
+
+
+@pytest.mark.parametrize("policy", [lambda parts, sizes: parts.clamp_(min=0).sum(0), lai.drop_harmful])
+def test_a_policy_may_write_to_the_scores_of_parts(policy):
+    curator = curated(network(), data(9), estimator=lai_torch.LAI(parts=3), policy=policy)
+    report = curator.score(*data(6))[1]
+    torch.testing.assert_close(report.parts.sum(0), report.scores)
+    assert bool((report.parts < 0).any())
+
+
 def test_validation_losses_are_those_of_the_set_at_each_refresh():
     model, known = network(), data(9)
     seen = []

@@ -16,7 +16,7 @@ from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.scorers.records import UnlikeError
 from lai_torch._curation.summary_cache import SummaryCache
 from lai_torch._curation.validation import Validation
-from lai_torch._model.batch import Loss
+from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import Estimator, Kept
 from lai_torch.options.asking import wants
@@ -128,8 +128,9 @@ class Scoring:
         if "losses" in asked:
             own["losses"] = scored.losses
         if "measured" in asked:
+            copies = [mapped(batch, torch.clone) for batch in batches]  # a policy may write to its arguments
             with self._group.agreed():
-                own["measured"] = torch.cat([policy.measure(*batch) for batch in batches])  # type: ignore[attr-defined]
+                own["measured"] = torch.cat([policy.measure(*batch) for batch in copies])  # type: ignore[attr-defined]
         told["validation_losses"] = self.summaries.losses
         return weigh(self._group, scored, policy, told, own, self.scorer.doubts)
 

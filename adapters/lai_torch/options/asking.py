@@ -79,7 +79,12 @@ def _arguments(policy: AnyPolicy) -> frozenset[str]:
 def ask(policy: AnyPolicy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
     """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
     asked = wants(policy) | ({"sizes"} & seen.keys())
-    return policy(scores, **{name: seen[name] for name in asked})
+    # copies, so that a policy may write to its arguments
+    return policy(_copy(scores), **{name: _copy(seen[name]) for name in asked})
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def applies(policy: AnyPolicy, step: int) -> bool:
