@@ -47,9 +47,9 @@ EMPTY = 50
 class Curator:
     """Trains a model on the samples of each batch that help a validation set.
 
-    Scoring happens in eval mode, in full precision and without touching parameters, `.grad`,
-    running statistics or random streams; then the update runs in the model's own mode on the kept
-    samples alone.
+    Scoring happens in eval mode (by the model's own `train()` and `eval()` where it overrides them), in full
+    precision and without touching parameters, `.grad`, running statistics or random streams; then the
+    update runs in the model's own mode on the kept samples alone.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -79,7 +80,8 @@ class Scoring:
         self._see(batches)
         if not curated:
             return self.passes.kept.forward(batches[0], None), None
-        with self._engine.gathered():
+        once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
+        with self._engine.gathered(), once:
             seen = self.summaries.staying.seen
             summary = self._summary(samples, steps=steps)
             if self.summaries.staying.seen != seen:  # the validation set may tell more

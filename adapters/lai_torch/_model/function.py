@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, usable
+from lai_torch._model.modes import renew
 from lai_torch._model.preserve import ALONE, preserved
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
@@ -86,10 +87,12 @@ class Function:
             try:
                 for name, value in point.items():
                     parameters[name].data.copy_(value)  # graphs that saved it never see it there
+                renew(self.model)
                 yield
             finally:
                 for name, value in start.items():
                     parameters[name].data.copy_(value)
+                renew(self.model)
 
     @contextmanager
     def preserved(self) -> Iterator[None]:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.checkpoints import asked
+from lai_torch._model.modes import Caches, evaluating_by_own_methods, has_own_modes
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.snapshot.tensors import Tensors
-from lai_torch._model.walk import Step, modules_of, set_training
+from lai_torch._model.walk import Step, held, modules_of, set_training
 
 ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
@@ -61,7 +62,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
-    streams = _streams(modules)
+    streams, caches = _streams(modules), Caches(held(model, loss))
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
@@ -73,7 +74,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         try:
             yield
         finally:
-            _put_back(streams.restore, *(each.restore for each in reversed(tensors)))
+            _put_back(streams.restore, caches.restore, *(each.restore for each in reversed(tensors)))
 
 
 def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
@@ -145,9 +146,16 @@ def eager() -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run the body with every module in eval mode; put each module's own flag back."""
+    """Run the body with every module in eval mode; put each module's own flag back.
+
+    Where a module overrides `train()` or `eval()`, the model's own methods are called.
+    """
     modules = modules_of(model)
     flags = [module.training for module in modules]
+    if any(flags) and has_own_modes(modules):
+        with evaluating_by_own_methods(model, flags):
+            yield
+        return
     training = list(compress(modules, flags))
     try:
         set_training(training, mode=False)

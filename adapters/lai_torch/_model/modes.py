@@ -1,0 +1,233 @@
+"""Switch a model between training and eval mode by its own `train()` and `eval()`, where it has its own.
+
+A model may override them to drop a cache, to resample noise or to merge weights; to set the flags alone would
+leave the cache of an earlier step in use. What merges weights into parameters is refused: nothing scored then
+would be of the parameters that train.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lai_torch._model.batch import tensors
+from lai_torch._model.snapshot.streams import Streams
+from lai_torch._model.walk import Held, forget, held, modules_of, set_training
+
+_OWN = "train", "eval"
+_TRAINS = attrgetter("requires_grad")
+_TORCHS = frozenset(vars(nn.Module()))
+_PLAIN: set[type] = set()
+"""Classes of modules that are known to override neither."""
+
+
+def has_own_modes(modules: Sequence[nn.Module]) -> bool:
+    """Whether a module overrides `train()` or `eval()`, in its class or by an attribute of its own."""
+    if not _PLAIN.issuperset(kinds := set(map(type, modules))):
+        _PLAIN.update(kind for kind in kinds if not _overrides(kind))
+        if not _PLAIN.issuperset(kinds):
+            return True
+    return any(name in attributes for attributes in map(vars, modules) for name in _OWN)
+
+
+def _overrides(kind: type) -> bool:
+    return any(getattr(kind, name) is not getattr(nn.Module, name) for name in _OWN)
+
+
+class Caches:
+    """The attributes of the modules with a `train()` or `eval()` of their own, which a forward pass may fill.
+
+    Such a cache may hold the graph of the pass that filled it, which no second pass can go back through.
+
+    Parameters
+    ----------
+    found
+        What the model holds.
+    """
+
+    def __init__(self, found: Held) -> None:
+        owners = [(vars(module), _own(vars(module))) for module in found.made(_with_own_modes)]
+        self._saved = [(attributes, own, _containers(own)) for attributes, own in owners]
+
+    def restore(self) -> None:
+        """Put the attributes back, and what the lists, sets and dictionaries among them held."""
+        for attributes, own, containers in self._saved:
+            for name in _own(attributes).keys() - own.keys():
+                del attributes[name]
+            attributes.update(own)
+            for container, contents in containers:
+                container.clear()
+                (container.extend if isinstance(container, list) else container.update)(contents)
+
+
+def _with_own_modes(found: Held) -> list[nn.Module]:
+    return [module for module in found.modules if has_own_modes([module])]
+
+
+def _own(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are not torch's."""
+    return {name: value for name, value in attributes.items() if name not in _TORCHS}
+
+
+def _containers(own: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """Return the lists, sets and dictionaries among attributes, and copies of them."""
+    return [(value, copy(value)) for value in own.values() if type(value) in {list, set, dict}]
+
+
+@contextmanager
+def evaluating_by_own_methods(model: nn.Module, flags: Sequence[bool]) -> Iterator[None]:
+    """Run the body in eval mode, entered by the model's own methods and left by them; see `evaluating`.
+
+    Raises
+    ------
+    ValueError
+        If they write or replace parameters.
+    """
+    switch = _Switch(model)
+    modules = switch.found.modules
+    try:
+        with switch:
+            _call(model, mode=False)
+        set_training([module for module in modules if module.training], mode=False)
+        yield
+    finally:
+        with switch:
+            _set_back(modules, flags)
+        switch.put_buffers_back()
+
+
+def renew(model: nn.Module) -> None:
+    """Let a model in eval mode drop what it keeps there, as its own `train()` does: parameters have moved."""
+    modules = modules_of(model)
+    flags = [module.training for module in modules]
+    if any(flags) or not has_own_modes(modules):
+        return
+    switch = _Switch(model)
+    with switch:
+        _call(model, mode=True)
+        _set_back(modules, flags)
+    switch.put_buffers_back()
+
+
+def _call(module: nn.Module, *, mode: bool) -> None:
+    """Call a module's own `train()` or `eval()`; an exported program has none, and no modes."""
+    try:
+        module.train() if mode else module.eval()
+    except NotImplementedError:
+        set_training(modules_of(module), mode=mode)
+
+
+def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
+    """Give every module its flag back: parents come first, and take their children along."""
+    for module, flag in zip(modules, flags, strict=True):
+        if module.training != flag:
+            _call(module, mode=flag)
+    for mode in (True, False):
+        pairs = zip(modules, flags, strict=True)
+        set_training([one for one, flag in pairs if flag == mode != one.training], mode=mode)
+
+
+class _Switch(TorchDispatchMode):
+    """Watches a model's own `train()` or `eval()`: puts back random streams and what trains.
+
+    Parameters
+    ----------
+    model
+        The model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.found = model, held(model)
+        self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __enter__(self) -> "_Switch":
+        """Note where the parameters' values lie, and which train."""
+        self._places = [(one, one.data_ptr()) for one in self.found.dense]
+        self._trains = list(map(_TRAINS, self.found.parameters.values()))
+        self._streams: Streams | None = None
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Put back random streams and what trains.
+
+        Raises
+        ------
+        ValueError
+            If a parameter was replaced.
+        """
+        super().__exit__(*error)
+        if self._streams is not None:
+            self._streams.restore()
+        for one, trains in zip(self.found.parameters.values(), self._trains, strict=True):
+            if one.requires_grad != trains:
+                one.requires_grad_(trains)
+        now = self.found.parameters
+        if not self.found.is_still_so():
+            forget()
+            now = held(self.model).parameters
+        moved = {id(one) for one, place in self._places if one.data_ptr() != place}
+        for name, one in self.found.parameters.items():
+            if error[0] is None and (now.get(name) is not one or id(one) in moved):
+                raise _written(name)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, unless it writes to a parameter; keep a copy of a buffer that it writes to.
+
+        Raises
+        ------
+        ValueError
+            If it writes to a parameter.
+        """
+        kwargs = kwargs or {}
+        if self._streams is None:
+            self._streams = Streams(self.found.modules)
+        for written in _targets(func, args, kwargs):
+            for name, one in self.found.parameters.items():
+                if _share(one, written):
+                    raise _written(name)
+            for one in self.found.buffers.values():
+                if _share(one, written):
+                    self._buffers.setdefault(id(one), (one, one.detach().clone()))
+        return func(*args, **kwargs)
+
+    def put_buffers_back(self) -> None:
+        """Give the buffers that were written to their values back."""
+        for buffer, before in self._buffers.values():
+            buffer.data.copy_(before)
+
+
+def _targets(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Return the tensors that an operation writes to."""
+    if not func._schema.is_mutable:
+        return []
+    arguments = func._schema.arguments
+    named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
+    written = (one.name for one in arguments if one.alias_info is not None and one.alias_info.is_write)
+    return tensors([named[name] for name in written if name in named])
+
+
+def _share(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie in the same memory."""
+    if one is other:
+        return True
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return False
+    place = one.untyped_storage().data_ptr()
+    return place != 0 and place == other.untyped_storage().data_ptr()
+
+
+def _written(name: str) -> ValueError:
+    return ValueError(
+        "model: expected train() and eval() that leave parameters as they are, got ones that write "
+        f"{name!r}, so that the model that is scored, in eval mode, would not be the one that trains; switch "
+        "off what merges or exchanges weights there (merge_weights=False)"
+    )
