@@ -60,3 +60,43 @@ class ClosedOver(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         hidden, matrix = ctx.saved_tensors
         return gradient @ matrix.T, torch.einsum("ntd,nte->de", hidden, gradient)
+
+
+class Reversible(torch.autograd.Function):
+    """A function that is run again backwards, by a backward pass of its own that writes `.grad`."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, function: Any) -> Tensor:
+        ctx.save_for_backward(hidden)
+        ctx.function = function
+        with torch.no_grad():
+            return function(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (hidden,) = ctx.saved_tensors
+        with torch.enable_grad():
+            again = hidden.detach().requires_grad_()
+            ctx.function(again).backward(gradient)
+        return again.grad, None
+
+
+class Accumulating(torch.autograd.Function):
+    """The same by gradients that are asked for, and added to `.grad` by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, function: Any, *parameters: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden)
+        ctx.function, ctx.parameters = function, parameters
+        with torch.no_grad():
+            return function(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (hidden,) = ctx.saved_tensors
+        with torch.enable_grad():
+            again = hidden.detach().requires_grad_()
+            found = torch.autograd.grad(ctx.function(again), [again, *ctx.parameters], gradient)
+        for parameter, own in zip(ctx.parameters, found[1:], strict=True):
+            parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
+        return found[0], None, *(None for _ in ctx.parameters)

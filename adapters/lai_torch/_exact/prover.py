@@ -69,7 +69,8 @@ class Prover:
                 pass  # not as it was: prove again
             else:
                 finite = bool((torch.isfinite(scores) & torch.isfinite(losses)).all())
-                if finite and calls.found() <= self._kinds[kind]:
+                own = set(map(id, self.function.parameters().values()))
+                if finite and calls.found() <= self._kinds[kind] and calls.trained <= own:
                     self._check_apart(kind, batch, losses)
                     return Derivative(scores, losses, *known, None)
         return self._prove(direction, batch)

@@ -1,7 +1,7 @@
 """The losses of a batch as a function of everything that trains, on the user's own parameters."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, usable
 from lai_torch._model.modes import renew
+from lai_torch._model.owned import check_returned
 from lai_torch._model.preserve import ALONE, preserved
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
@@ -103,20 +104,9 @@ class Function:
         ValueError
             If a reverse pass writes `.grad` by itself, where it cannot be told whose it is.
         """
-        parameters = [one for module in self.modules for one in module.parameters()]
-        gradients = [one.grad for one in parameters]
-        with ExitStack() as stack:
-            stack.enter_context(preserved(self.model, self.loss, hooks=True))
-            stack.enter_context(plain_attention())
-            try:
-                for one in parameters:
-                    one.grad = None
-                yield
-                if any(one.grad is not None for one in parameters):
-                    raise reentrant()
-            finally:
-                for one, value in zip(parameters, gradients, strict=True):
-                    one.grad = value
+        with preserved(self.model, self.loss, hooks=True), plain_attention():
+            yield
+            check_returned(named_parameters(self.model, self.loss))
 
     @contextmanager
     def watched(self, watch: Mode) -> Iterator[Mode]:

@@ -33,10 +33,17 @@ Call = tuple[Any, ...]
 
 
 class Kinds(TorchFunctionMode):
-    """Gathers the kinds of calls that are made inside."""
+    """Gathers the kinds of calls that are made inside.
+
+    Attributes
+    ----------
+    trained
+        The parameters among their arguments that require a gradient, by identity.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.trained: set[int] = set()
         self._calls: set[tuple[Call, tuple[int, ...]]] = set()
 
     def __torch_function__(
@@ -44,7 +51,9 @@ class Kinds(TorchFunctionMode):
     ) -> Any:
         """Run `func`, and note it if it makes tensors of tensors."""
         out = func(*args, **(kwargs or {}))
-        if tensors(out) and tensors((args, kwargs)):
+        given = tensors((args, kwargs))
+        self.trained.update(id(one) for one in given if type(one) is nn.Parameter and one.requires_grad)
+        if given and tensors(out):
             self._calls.add((noted(func, args, kwargs, {}), axes_of(args)))
         return out
 

@@ -4,7 +4,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from itertools import chain, compress
 from operator import attrgetter, not_
 from threading import RLock
@@ -56,13 +56,15 @@ def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[None]:
     """Run the body eagerly, with gradients on and autocast off; put tensors and random state back.
 
-    So are those of a loss that is a module.
+    So are those of a loss that is a module. `.grad` is empty inside, and put back, for a backward pass may
+    write there.
 
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
     streams, caches = _streams(modules), Caches(held(model, loss))
+    gradients = _set_aside(held(model, loss).parameters.values())
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
@@ -74,7 +76,8 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         try:
             yield
         finally:
-            _put_back(streams.restore, caches.restore, *(each.restore for each in reversed(tensors)))
+            restores = (each.restore for each in reversed(tensors))
+            _put_back(streams.restore, caches.restore, partial(_give_back, gradients), *restores)
 
 
 def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
@@ -122,19 +125,26 @@ def undone(model: nn.Module, loss: Any = None) -> Iterator[None]:
     Restored are `.grad`, tensors and random state, also when the body raises.
     """
     with ExitStack() as stack:
-        gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
         for each in _tensors(model, loss):
             stack.callback(each.restore)
         stack.callback(Streams(modules_of(model, loss)).restore)
-        stack.callback(_give_back, gradients)
-        for parameter, _ in gradients:
-            parameter.grad = None
+        stack.callback(_give_back, _set_aside(model.parameters()))
         yield
+
+
+def _set_aside(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor | None]]:
+    """Empty `.grad` of parameters; return what each had."""
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    for parameter, gradient in gradients:
+        if gradient is not None:
+            parameter.grad = None
+    return gradients
 
 
 def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
     for parameter, gradient in gradients:
-        parameter.grad = gradient
+        if parameter.grad is not gradient:
+            parameter.grad = gradient
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from lai_torch._model.snapshot.tensors import written
 from lai_torch._model.untouched import learn
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
-from lai_torch._recording.proving.backward import check_gradients_apart
+from lai_torch._recording.proving.backward import check_gradients_apart, check_owned_leaves, check_unhooked
 from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
-from lai_torch._recording.proving.last_layer import last_layer
+from lai_torch._recording.proving.last_layer import check_read_once, last_layer
 from lai_torch._recording.proving.placing import Places, Unplaced
 from lai_torch._recording.proving.reindexed import Reindexed, check_behind_zeros, compared, reindex
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -57,7 +57,9 @@ def _proved(task: Task, before: Known | None) -> Recording:
                 wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
             else:
                 asked = task.model, task.loss, task.batch
+                check_owned_leaves(asked)
                 check_gradients_apart(asked, recording.parameters, precision)
+                check_unhooked(asked, recording, precision)
         except Unplaced as found:
             skipped |= found.names
             continue
@@ -117,6 +119,7 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
             final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
             found = received(task, recorder, values)
             _narrow(places, values, other)
+        final = check_read_once(final, recorder, behind)
         sample_axes, certain = places.chosen(), places.certain()
         if not task.every_layer and recorder.samples > 1 and (other is None or not other.uses):
             sample_axes, certain = _by_every_layer(task, recorder, skipped)

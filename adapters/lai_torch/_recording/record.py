@@ -18,9 +18,9 @@ from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
 from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
-from lai_torch._recording.proving.behind import parameters_behind
+from lai_torch._recording.proving.behind import has_others, parameters_behind
 from lai_torch._recording.proving.company import CoupledError, check_apart
-from lai_torch._recording.proving.last_layer import is_last, last_layer
+from lai_torch._recording.proving.last_layer import check_read_once, is_last, last_layer
 from lai_torch._recording.proving.placing import Unplaced, known_places
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
@@ -71,8 +71,7 @@ def record(
         raise ValueError(msg)
     masks = valid if isinstance(valid, Masks) else Masks(valid)
     positions = masks(model, batch[0], count(*batch))
-    # those on parameters see what is added up for them
-    hooks = gradient_hooks(modules_of(model, loss), names.values() if every_layer else ())
+    hooks = gradient_hooks(modules_of(model, loss), names.values())
     task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions, hooks)
     with _naming_what_stays(batch):
         return _recorded(task, known, shortcut, plans, masks, live=live, captures=captures, mixing=mixing)
@@ -210,10 +209,11 @@ def _taken_over(
             with evaluating(task.model):
                 proved(task, known)
             known = replace(known, calls=known.calls | kinds)
-        if not known.behind.issuperset(parameters_behind(recorder, ends)):
+        if not known.behind.issuperset(parameters_behind(recorder, ends)) or has_others(recorder, ends):
             return None
         past = dict.fromkeys(sorted(known.past), HIDDEN)
         final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
+        final = check_read_once(final, recorder, known.behind)
         kind = None if calls.plan is None else calls.plan.averages
         found = received(task, recorder, values) if kind is None else []
         places = known_places(recorder, known)

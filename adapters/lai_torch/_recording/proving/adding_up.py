@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._model.batch import Loss, check_losses
+from lai_torch._model.owned import check_returned, other_leaves
 from lai_torch._model.preserve import preserved
 from lai_torch._model.untouched import losses_of
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.proving.reindexed import check_same
 from lai_torch._recording.watching.recording import Recording
@@ -39,12 +41,14 @@ def wrongly_recorded(
         values = check_losses(losses_of(model, loss, batch), recording.samples)
         check_same(recording.losses, values.detach(), precision)
         parameters = list(recording.parameters.values())
-        found = torch.autograd.grad((values * weights).sum(), parameters, allow_unused=True)
+        others = other_leaves(values, parameters).values()  # so that every function runs backwards
+        found = torch.autograd.grad((values * weights).sum(), [*parameters, *others], allow_unused=True)
+        check_returned(named_parameters(model, loss))
         trace, parts = assemble(recording), parameters_of(recording)
         lengths = {key: _length(trace, key, weights) for key in parts}
     plain = {
         name: 0.0 if gradient is None else float(gradient.detach().abs().double().square().sum())
-        for name, gradient in zip(recording.parameters, found, strict=True)
+        for name, gradient in zip(recording.parameters, found, strict=False)
     }
     none = set(plain) - {name for names in parts.values() for name in names} - set(recording.unexplained)
     whole: dict[tuple[str, ...], float] = defaultdict(float)  # matrices of one parameter together

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.batch import check_losses, count, rows
+from lai_torch._model.batch import check_losses, count, rows, tensors
+from lai_torch._model.owned import check_owned, other_leaves
 from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import differ, magnitude
 from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
+from lai_torch._model.walk import named_parameters
 from lai_torch._recording.proving.company import Asked, CoupledError, roundings
+from lai_torch._recording.watching.recording import Recording
 
 
 def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], precision: float) -> None:
@@ -56,6 +59,62 @@ def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], 
                     "score what is coupled as one sample (a group, with one loss)"
                 )
                 raise CoupledError(msg)
+
+
+def check_owned_leaves(asked: Asked) -> None:
+    """Raise if the losses depend on a parameter that neither the model nor the loss registers.
+
+    It may be that of a layer, behind the last one or before, which no recorder knows.
+    """
+    model, loss, batch = asked
+    known = [*tensors(batch), *named_parameters(model, loss).values()]
+
+    def others() -> dict[int, Tensor]:
+        with preserved(model, loss), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return other_leaves(losses_of(model, loss, batch), known)
+
+    check_owned(loss, others(), others)
+
+
+def check_unhooked(asked: Asked, recording: Recording, precision: float) -> None:
+    """Raise if hooks on modules or parameters change the gradient of the last layer's parameters.
+
+    Its record is that of the function alone. A hook that clips may leave small gradients as they are, so that
+    larger ones are held to it as well.
+
+    Raises
+    ------
+    ValueError
+        If hooks do.
+    """
+    model, loss, batch = asked
+    if not recording.known.hooks or recording.final is None:
+        return
+    sources = [recording.final.weight, *([recording.final.bias] if recording.final.bias else [])]
+    names = {name for source in sources for name in source.names}
+    parameters = {name: one for name, one in recording.parameters.items() if name in names}
+
+    def gradients(scale: float, *, hooks: bool) -> list[Tensor]:
+        aside = () if hooks else parameters.values()
+        with preserved(model, loss, hooks=hooks), unhooked(aside), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            total = scale * losses_of(model, loss, batch).sum()
+            found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+        return [_plain(gradient) / scale for gradient in found]
+
+    if not parameters:
+        return
+    expected = gradients(1.0, hooks=False)
+    within = max(roundings(one, precision) for one in expected)
+    for scale in (1.0, 1024.0):
+        for name, one, found in zip(parameters, expected, gradients(scale, hooks=True), strict=True):
+            if not magnitude(one - found) <= within:
+                msg = (
+                    f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which "
+                    "LAI and LLI read without hooks; remove it, or use estimator 'exact'"
+                )
+                raise ValueError(msg)
 
 
 def _gradients(

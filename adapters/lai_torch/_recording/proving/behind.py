@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import resolve_name
 
 from lai_torch._recording.proving.replay import ROUNDS, Move, Replay, UnlikeError
@@ -39,6 +39,12 @@ def parameters_behind(recorder: Recorder, ends: Ends) -> list[str]:
         for name in use.weight.names
     }
     return [*found, *(name for name, one in recorder.parameters.items() if id(one) in own)]
+
+
+def has_others(recorder: Recorder, ends: Ends) -> bool:
+    """Whether the losses reach a parameter behind the last layer that neither model nor loss registers."""
+    own = set(map(id, recorder.parameters.values()))
+    return any(isinstance(leaf, nn.Parameter) and key not in own for key, leaf in ends.leaves.items())
 
 
 def layers_in_disguise(

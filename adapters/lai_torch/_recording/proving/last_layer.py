@@ -1,6 +1,6 @@
 """Which layer is the last: the one whose output the losses reach without passing another layer."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from torch import Tensor
 
@@ -53,6 +53,32 @@ def last_layer(
     if past and not recorder.every_layer:
         check_last(past, recorder.parameters)
     return reached[0] if reached and not past else None
+
+
+def check_read_once(final: Use | None, recorder: Recorder, behind: Container[str]) -> Use | None:
+    """Return the last layer, unless the losses read its parameters behind it, too: then Ghost goes without.
+
+    What they read there, such as a penalty on the weight, is no part of the layer's record.
+
+    Raises
+    ------
+    ValueError
+        If they do, and only the last layer is recorded.
+    """
+    if final is None:
+        return None
+    names = [*final.weight.names, *(() if final.bias is None else final.bias.names)]
+    twice = next((name for name in names if name in behind and name in recorder.trainable), None)
+    if twice is None:
+        return final
+    if recorder.every_layer:
+        return None
+    msg = (
+        f"model: the loss reads {twice!r}, a parameter of the last layer, in another way too, which LAI and "
+        "LLI do not see: leave a penalty to the optimizer's weight_decay or lai_torch.Kept(auxiliary=), or "
+        "use estimator 'ghost' or 'exact'"
+    )
+    raise ValueError(msg)
 
 
 def is_last(shortcut: Shortcut, recorder: Recorder, ends: Ends) -> bool:

@@ -64,17 +64,17 @@ class Ends:
     probes
         The probes themselves: those of the final layers.
     leaves
-        Leaves of the graph, by their identity.
+        Leaves of the graph by their identity.
     """
 
     def __init__(self, loss: Tensor) -> None:
         self.probes: list[Probe] = []
-        self.leaves: set[int] = set()
+        self.leaves: dict[int, Tensor] = {}
         for node in _walk(loss.grad_fn):
             if (probe := getattr(node, "probe", None)) is not None and probe not in self.probes:
                 self.probes.append(probe)
             if (leaf := getattr(node, "variable", None)) is not None:
-                self.leaves.add(id(leaf))
+                self.leaves[id(leaf)] = leaf
 
 
 def leaves(loss: Tensor) -> list[Tensor]:

@@ -1,0 +1,319 @@
+"""What the last layer's record, or a gradient that is asked for, does not tell: right, or refused by name."""
+
+import functools
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from tests.lai_torch.support import LOSS, data, sgd
+from tests.support.torch_functions import Accumulating, Reversible
+
+OF_LAYERS = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
+
+
+class Net(nn.Module):
+    """Two layers, with something between them, and something behind."""
+
+    def __init__(self, between=None, behind=None):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+        self.block, self.end = nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Identity()
+        self.between, self.behind = between, behind
+
+    def forward(self, inputs):
+        hidden = torch.tanh(self.body(inputs))
+        hidden = self.block(hidden) if self.between is None else self.between(self, hidden)
+        outputs = self.head(hidden)
+        return self.end(outputs if self.behind is None else self.behind(self, outputs))
+
+
+def net(between=None, behind=None):
+    torch.manual_seed(0)
+    return Net(between, behind).double()
+
+
+def curated(model, loss, estimator, **options):
+    torch.manual_seed(1)
+    return lai_torch.Curator(model, loss, sgd(model, 0.5), data(5), estimator=estimator, **options)
+
+
+def of_a_leaf(module, hidden):
+    """Need no gradient but that of a leaf that is made here."""
+    leaf = torch.zeros((), dtype=hidden.dtype, requires_grad=True)
+    return Reversible.apply(hidden.detach() + leaf, module.block)
+
+
+REVERSIBLE = {
+    "calls backward": lambda m, h: Reversible.apply(h, m.block),
+    "of a leaf": of_a_leaf,
+    "adds by itself": lambda m, h: Accumulating.apply(h, m.block, *m.block.parameters()),
+    "in a loop": lambda m, h: functools.reduce(lambda x, one: Reversible.apply(x, one), m.block, h),
+    "in a checkpoint": lambda m, h: checkpoint(
+        lambda x: Reversible.apply(x, m.block), h, use_reentrant=False
+    ),
+    "twice": lambda m, h: Reversible.apply(Reversible.apply(h, m.block), m.block),
+    "of a part": lambda m, h: torch.cat([h[:, :3], Reversible.apply(h, m.block)[:, 3:]], 1),
+    "of a layer": lambda m, h: Reversible.apply(h, m.block[0]),
+    "of a lambda": lambda m, h: Reversible.apply(h, lambda x: m.block(x) * 2),
+    "nested": lambda m, h: Reversible.apply(h, lambda x: Reversible.apply(x, m.block)),
+}
+
+
+def plain(name):
+    """Return what the same function is without a backward pass of its own."""
+    return {
+        "in a loop": lambda m, h: m.block(h),
+        "twice": lambda m, h: m.block(m.block(h)),
+        "of a part": lambda m, h: torch.cat([h[:, :3], m.block(h)[:, 3:]], 1),
+        "of a layer": lambda m, h: m.block[0](h),
+        "of a lambda": lambda m, h: m.block(h) * 2,
+        "of a leaf": lambda m, h: m.block(h.detach()),
+    }.get(name)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "lli", "preconditioned_lai"])
+@pytest.mark.parametrize("name", REVERSIBLE)
+def test_what_reads_no_gradient_of_it_is_right_and_leaves_none(name, estimator):
+    torch.manual_seed(2)
+    batches = [data(6), data(6), data(4), data(4)]
+    models, found = (net(REVERSIBLE[name]), net(plain(name))), []
+    for model in models:
+        curator = curated(model, LOSS, estimator, accumulate=2)
+        for batch in batches:  # of other lengths later, which are proved anew between two micro-batches
+            found.append(curator.step(*batch).scores)
+            before = [one.grad for one in model.parameters()]
+            values = [None if one is None else one.clone() for one in before]
+            curator.score(*data(3))
+            for one, old, at in zip(model.parameters(), before, values, strict=True):
+                assert one.grad is old
+                assert old is None or torch.equal(old, at)
+    for one, other in zip(found[:4], found[4:], strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(models[0].state_dict(), models[1].state_dict())
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "exact", "midpoint", "calibrated_lai"])
+@pytest.mark.parametrize("name", REVERSIBLE)
+def test_a_backward_pass_that_writes_gradients_is_refused(name, estimator):
+    model = net(REVERSIBLE[name])
+    curator = curated(model, LOSS, estimator, accumulate=2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="returns every gradient"):
+            curator.step(*data(6))
+        assert all(one.grad is None for one in model.parameters())
+
+
+@pytest.mark.parametrize("ask", [lai_torch.trace, lai_torch.coverage])
+def test_no_coverage_is_claimed_of_gradients_that_are_not_returned(ask):
+    options = {"gradients": "all"} if ask is lai_torch.trace else {}
+    with pytest.raises(ValueError, match="returns every gradient"):
+        ask(net(REVERSIBLE["calls backward"]), LOSS, *data(5), **options)
+
+
+def masked(gradient):
+    return gradient * (torch.arange(gradient.shape[-1]) % 2)
+
+
+def halved(module, inputs, outputs):
+    return tuple(None if one is None else one / 2 for one in inputs)
+
+
+def on_outputs(hook):
+    def behind(model, outputs):
+        if outputs.requires_grad:
+            outputs.register_hook(hook)
+        return outputs
+
+    return behind
+
+
+def clipped(gradient, at=0.01):
+    return gradient.clamp(-at, at)
+
+
+HOOKS = {
+    "masks a weight": (lambda m: m.head.weight.register_hook(masked)),
+    "masks a bias": (lambda m: m.head.bias.register_hook(masked)),
+    "clips": (lambda m: m.head.weight.register_hook(clipped)),
+    "clips far away": (lambda m: m.head.weight.register_hook(functools.partial(clipped, at=50.0))),
+    "clips a norm": (lambda m: m.head.weight.register_hook(lambda g: g / g.norm().clamp(min=1e-3))),
+    "of the last module": (
+        lambda m: m.head.register_full_backward_pre_hook(lambda _, g: tuple(one * 3 for one in g))
+    ),
+    "of one behind": (lambda m: m.end.register_full_backward_hook(halved)),
+    "of the root": (lambda m: m.register_full_backward_pre_hook(lambda _, g: tuple(2 * o for o in g))),
+}
+"""Hooks that change the gradient of the last layer's parameters."""
+
+HARMLESS = {
+    "looks at a weight": (lambda m: m.head.weight.register_hook(lambda gradient: None)),
+    "looks at a module": (lambda m: m.head.register_full_backward_hook(lambda *_: None)),
+    "of a hidden weight": (lambda m: m.body.weight.register_hook(masked)),
+    "of a hidden module": (lambda m: m.block.register_full_backward_hook(halved)),
+    "masks outputs": (lambda m: setattr(m, "behind", on_outputs(lambda g: g * torch.arange(3.0)))),
+}
+"""Hooks that do not, or that the record sees."""
+
+
+def last_scores(model, loss, validation, batch):
+    """Return the inner products of the last layer's gradients, one reverse pass a sample."""
+    own = list(model.head.parameters())
+
+    def rows(side):
+        losses = loss(model(side[0]), side[1])
+        found = [torch.autograd.grad(one, own, retain_graph=True) for one in losses]
+        return torch.stack([torch.cat([part.flatten() for part in one]) for one in found])
+
+    return rows(batch) @ rows(validation).sum(0)
+
+
+@pytest.mark.parametrize("backward", ["kept", "whole"])
+@pytest.mark.parametrize("name", HARMLESS)
+def test_hooks_that_leave_the_last_layer_alone_are_no_matter(name, backward):
+    torch.manual_seed(2)
+    model, batch = net(), data(6)
+    HARMLESS[name](model)
+    curator = curated(model, LOSS, "lli", backward=backward)
+    for _ in range(2):
+        expected = last_scores(model, LOSS, curator.validation, batch)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("estimator", ["lai", "lli"])
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_on_the_last_layer_is_refused_when_it_comes(name, estimator, later):
+    model, batch = net(), data(6)
+    curator = curated(model, LOSS, estimator)
+    if later:
+        curator.step(*batch)
+    HOOKS[name](model)
+    with pytest.raises(ValueError, match=r"a hook changes the gradient of 'head\.(weight|bias)'"):
+        curator.step(*batch)
+
+
+class Penalised(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.held = [model]
+
+    def forward(self, outputs, targets):
+        return LOSS(outputs, targets) + self.held[0].head.weight.square().sum()
+
+
+def penalised(penalty):
+    return lambda model: lambda outputs, targets: LOSS(outputs, targets) + penalty(model)
+
+
+PENALTIES = {
+    "a square": penalised(lambda m: m.head.weight.square().sum()),
+    "all": penalised(lambda m: sum(one.square().sum() for one in m.parameters())),
+    "a bias": penalised(lambda m: m.head.bias.abs().sum()),
+    "one entry": penalised(lambda m: m.head.weight[0, 0].exp()),
+    "a norm": penalised(lambda m: torch.linalg.matrix_norm(m.head.weight)),
+    "with another": penalised(lambda m: (m.head.weight @ m.block[0].weight).square().mean()),
+    "a module": Penalised,
+    "a partial": lambda m: functools.partial(
+        lambda weight, outputs, targets: LOSS(outputs, targets) + weight.square().mean(), m.head.weight
+    ),
+    "of a sample": lambda m: lambda o, t: LOSS(o, t) + (t + 1.0) * m.head.weight.square().mean(),
+    "the layer again": lambda m: lambda o, t: LOSS(o + m.head(m.head.weight.mean(0)), t),
+}
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("estimator", OF_LAYERS)
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_penalty_on_the_last_layer_is_refused_by_those_that_read_its_record(name, estimator, later):
+    model = net()
+    penalty, on = PENALTIES[name](model), [not later]
+    curator = curated(model, lambda o, t: (penalty if on[0] else LOSS)(o, t), estimator)
+    if later:
+        curator.step(*data(6))
+        on[0] = True
+    with pytest.raises(ValueError, match=r"the loss reads 'head\.|the loss depends on 'head"):
+        curator.step(*data(6))
+
+
+def test_a_penalty_is_none_of_the_last_layer_where_others_or_only_training_read_it():
+    torch.manual_seed(2)
+    model, batch = net(), data(6)
+    of_others = penalised(lambda m: m.body.weight.square().sum())(model)
+    training = lai_torch.Kept(auxiliary=lambda outputs, targets: model.head.weight.square().sum())
+    for loss, options in ((of_others, {}), (LOSS, {"backward": training})):
+        curator = curated(model, loss, "lli", **options)
+        expected = last_scores(model, loss, curator.validation, batch)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
+
+
+class Called:
+    def __init__(self, head):
+        self.head = head
+
+    def __call__(self, outputs, targets):
+        return LOSS(self.head(outputs), targets)
+
+    def method(self, outputs, targets):
+        return self(outputs, targets)
+
+
+def headed(head, outputs, targets):
+    return LOSS(head(outputs), targets)
+
+
+OTHERS = {
+    "a closure": lambda head: lambda o, t: LOSS(head(o), t),
+    "a partial": lambda head: functools.partial(headed, head),
+    "a callable": Called,
+    "a method": lambda head: Called(head).method,
+    "a default": lambda head: lambda o, t, head=head: LOSS(head(o), t),
+    "a list": lambda head: lambda o, t, heads=[head]: LOSS(heads[0](o), t),
+    "a matrix": lambda head: lambda o, t: LOSS(o @ head.weight.T, t),
+    "a scripted sum": lambda head: lambda o, t: LOSS(functional.linear(o, head.weight * 2), t),
+    "beside": lambda head: lambda o, t: LOSS(o, t) + functional.cross_entropy(head(o), t, reduction="none"),
+    "a bias": lambda head: lambda o, t: LOSS(o + head.bias, t),
+    "a penalty": lambda head: lambda o, t: LOSS(o, t) + head.weight.square().sum(),
+}
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost", "exact"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_head_that_nobody_hands_over_is_refused(name, estimator, later):
+    model, head = net(), nn.Linear(3, 3).double()
+    other, on = OTHERS[name](head), [not later]
+    curator = curated(model, lambda o, t: (other if on[0] else LOSS)(o, t), estimator)
+    if later:
+        curator.step(*data(6))
+        on[0] = True
+    with pytest.raises(ValueError, match=r"belongs to neither the model nor the loss|not registered by"):
+        curator.step(*data(6))
+
+
+@pytest.mark.parametrize("estimator", ["lai", "lli"])
+def test_frozen_heads_and_those_of_a_loss_are_scored(estimator):
+    head = nn.Linear(3, 3).double()
+
+    class Headed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = head
+
+        def forward(self, outputs, targets):
+            return LOSS(self.head(outputs), targets)
+
+    assert curated(net(), Headed(), estimator).step(*data(6)).scores.isfinite().all()
+    head.requires_grad_(False)
+    assert curated(net(), OTHERS["a closure"](head), estimator).step(*data(6)).scores.isfinite().all()
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
+def test_layers_in_a_plain_list_are_refused(estimator):
+    hidden = [nn.Linear(6, 6).double()]
+    model = net(lambda m, h: torch.tanh(hidden[0](h)))
+    with pytest.raises(ValueError, match=r"belongs to neither the model nor the loss|not registered by"):
+        curated(model, LOSS, estimator).step(*data(6))
