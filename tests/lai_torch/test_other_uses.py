@@ -294,6 +294,20 @@ def test_a_head_that_nobody_hands_over_is_refused(name, estimator, later):
         curator.step(*data(6))
 
 
+@pytest.mark.parametrize("backward", ["whole", "selective"])
+def test_a_head_that_comes_later_is_refused_by_every_pass(backward):
+    model, head, on = net(), nn.Linear(3, 3).double(), []
+
+    def loss(outputs, targets):
+        return LOSS(head(outputs) if on else outputs, targets)
+
+    curator = curated(model, loss, "lai", backward=backward)
+    curator.step(*data(6))
+    on.append(True)
+    with pytest.raises(ValueError, match=r"belongs to neither the model nor the loss|reads 'head\.weight'"):
+        curator.step(*data(6))
+
+
 @pytest.mark.parametrize("estimator", ["lai", "lli"])
 def test_frozen_heads_and_those_of_a_loss_are_scored(estimator):
     head = nn.Linear(3, 3).double()

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, reentrant
+from lai_torch._model.owned import called, nodes, other_leaves
 from lai_torch._model.owned import check_owned as check_owned_leaves
-from lai_torch._model.owned import nodes, other_leaves
 from lai_torch._model.walk import named_parameters
 
 
@@ -55,10 +55,10 @@ def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: It
     leaves = [getattr(node, "variable", None) for node in nodes(losses, behind)]
     if all(leaf is None for leaf in leaves):
         return
-    called = {id(parameter): repr(name) for name, parameter in named_parameters(model, loss).items()}
+    names = {id(parameter): repr(name) for name, parameter in named_parameters(model, loss).items()}
     found = next(leaf for leaf in leaves if leaf is not None)
     msg = (
         "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
-        f"one reads {called.get(id(found)) or called(loss, found)} itself; use backward='kept'"
+        f"one reads {names.get(id(found)) or called(loss, found)} itself; use backward='kept'"
     )
     raise ValueError(msg)

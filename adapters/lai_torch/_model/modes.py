@@ -194,9 +194,9 @@ class _Switch(TorchDispatchMode):
             for name, one in self.found.parameters.items():
                 if _share(one, written):
                     raise _written(name)
-            for one in self.found.buffers.values():
-                if _share(one, written):
-                    self._buffers.setdefault(id(one), (one, one.detach().clone()))
+            for buffer in self.found.buffers.values():
+                if _share(buffer, written):
+                    self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
         return func(*args, **kwargs)
 
     def put_buffers_back(self) -> None:
