@@ -157,13 +157,13 @@ class Tempered(nn.Module):
 
 
 def test_a_loss_that_reads_parameters_itself_is_refused_by_name():
-    model, loss = nn.Linear(4, 3), Tempered()
+    model, loss = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), Tempered()
     batch = torch.randn(N, 4), torch.arange(N) % 3
 
     def decayed(outputs, targets):
-        return LOSS(outputs, targets) + model.weight.square().sum()
+        return LOSS(outputs, targets) + model[0].weight.square().sum()
 
-    for one, name in ((loss, "loss.scale"), (decayed, "weight")):
+    for one, name in ((loss, "loss.scale"), (decayed, "0.weight")):
         optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
         curator = lai_torch.Curator(model, one, optimizer, batch, backward="selective")
         with pytest.raises(ValueError, match=f"by the model's outputs alone, this one reads '{name}' itself"):

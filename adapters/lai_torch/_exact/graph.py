@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, reentrant
-from lai_torch._model.owned import called, nodes, other_leaves
-from lai_torch._model.owned import check_owned as check_owned_leaves
+from lai_torch._model.snapshot.owned import called, nodes, other_leaves
+from lai_torch._model.snapshot.owned import check_owned as check_owned_leaves
 from lai_torch._model.walk import named_parameters
 
 

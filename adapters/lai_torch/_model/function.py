@@ -10,9 +10,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, usable
-from lai_torch._model.modes import renew
-from lai_torch._model.owned import check_returned
 from lai_torch._model.preserve import ALONE, preserved
+from lai_torch._model.snapshot.modes import renew
+from lai_torch._model.snapshot.owned import check_returned
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.checkpoints import asked
-from lai_torch._model.modes import Caches, evaluating_by_own_methods, has_own_modes
+from lai_torch._model.snapshot.modes import Caches, evaluating_by_own_methods, has_own_modes
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.snapshot.tensors import Tensors
 from lai_torch._model.walk import Step, held, modules_of, set_training

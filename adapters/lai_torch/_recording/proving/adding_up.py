@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._model.batch import Loss, check_losses
-from lai_torch._model.owned import check_returned, other_leaves
 from lai_torch._model.preserve import preserved
+from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of

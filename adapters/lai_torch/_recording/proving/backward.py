@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import check_losses, count, rows, tensors
-from lai_torch._model.owned import check_owned, other_leaves
 from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import differ, magnitude
+from lai_torch._model.snapshot.owned import check_owned, other_leaves
 from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
