@@ -13,7 +13,10 @@ from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, namespace_of
+from lai_core._engine.rounding import rounding_bound as rounding_bound
+from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
+from lai_core.estimators._parameters import ghost_gradients, totals
 from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.checks import fitting_positions
@@ -22,6 +25,7 @@ from lai_core.estimators.scores import lai_scores
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.estimators.summaries import joined_summaries as joined_summaries
 from lai_core.records.base import Record, Trace
+from lai_core.records.compatible import check_trace
 
 GRADIENT_BUDGET = 2**31
 """Bytes that the per-sample gradients of one parameter may take, where they are materialised: 2 GiB.
@@ -112,6 +116,17 @@ def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: 
     if at == "start" and optimizer is None and learning_rate is not None:
         msg = "learning_rate: scores at the start are per unit learning rate; leave it out"
         raise ValueError(msg)
+
+
+def summed_gradients(trace: Trace, memory_budget: int) -> Mapping[tuple[Hashable, str], tuple[Array, ...]]:
+    """Return the samples' summed gradient of every parameter that Ghost sees, by weight key and part.
+
+    A part is `weight` or `bias`; a matrix comes as `(d_out, d_in)`, a kernel as one such block an offset.
+    """
+    work = check_trace("trace", trace, "all", memory_budget)
+    found = ghost_gradients(trace, work)
+    keys = [(matrix[1], part) for matrix, part in found]  # type: ignore[misc]
+    return dict(zip(keys, totals(found, work), strict=True))
 
 
 def default_positions(trace: Trace) -> str:

@@ -20,11 +20,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.difference import Difference
 from lai_torch._exact.directional import Pair, why
+from lai_torch._exact.errors import coupled, immovable, sized
 from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, real_product, vjp
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.rounding import measured_roundings
+from lai_torch._model.sample_axis import differ
 from lai_torch._model.standing import drawn, splits, stands
 
 Batch = tuple[Any, Any]
@@ -67,7 +71,8 @@ class Proof:
         self.function, self.direction, self.batch = function, direction, batch
         self.plain, self.finite = plain, finite
         coarse = plain.losses.is_cuda and plain.precision < TENSOR_FLOAT
-        self.room = (TENSOR_FLOAT if coarse else plain.precision) ** (5 / 8)
+        self.eps = TENSOR_FLOAT if coarse else plain.precision
+        self._roundings: Tensor | None = None
 
     def first(self, methods: Mapping[str, Way]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
@@ -88,7 +93,7 @@ class Proof:
             self._compare(losses, part)
         longer = self._longer()
         reasons: list[str] = []
-        unbounded = False
+        unbounded = compared = False
         for name, way in methods.items():
             unbounded = False
             try:
@@ -110,10 +115,13 @@ class Proof:
             if all(error.within for error in errors):
                 reasons += [way.told()] if isinstance(way, Difference) else []
                 if longer is not None and not self._errors(scores, longer, own or 0.0).within:
-                    raise sized()
+                    self._check_size(longer)
                 return (name, scores, max(error.relative for error in errors)), reasons
-            if len(sides) > 1 and self._errors(scores, self._side(self.finite), own or 0.0).within:
-                raise coupled()
+            if not compared:
+                self._check_apart(halves, sides)
+                # The samples are apart: what is left may be roundings, of which a sum of gradients with such
+                # weights takes the same as the gradients of single samples do.
+                sides, compared = [self._side(part, powers=True) for part in halves], True
             worst = max(error.relative for error in errors)
             reasons.append(f"{name}: off by {worst:.1e} from the gradient of a plain reverse pass")
         if unbounded:
@@ -149,6 +157,21 @@ class Proof:
                 losses = self._standing(part).detach()
             self._compare(losses, part)
 
+    def _check_apart(self, parts: list[Tensor], sides: list[_Side]) -> None:
+        """Raise if a part's gradient is another one beside the other samples than beside copies."""
+        for part, side in zip(parts, sides, strict=True):
+            # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
+            within = rounding_bound(self.eps, side.size)
+            if not abs(self._side(part, beside=True).value - side.value) <= within:
+                raise coupled()
+
+    def _check_size(self, longer: _Side) -> None:
+        """Raise if the batch's gradient is another one in a batch with a sample more."""
+        own = self._side(self.finite)
+        within = tolerance(self.eps, own.size, float(own.weights.double().square().sum()))
+        if not abs(own.value - longer.value) <= within:
+            raise sized()
+
     def _longer(self) -> _Side | None:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
         try:
@@ -162,15 +185,19 @@ class Proof:
             return None
         raise sized()
 
-    def _side(self, part: Tensor, *, more: int = 0) -> _Side:
-        """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands."""
-        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu").to(
-            self.plain.losses
-        )
-        weights = torch.where(part, (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
+    def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
+        """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands.
+
+        Or `beside` all others, whose losses have no weight. With `powers` of two for weights a pass takes the
+        same roundings as that of one sample with weight 1.
+        """
+        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
+        pair = pair.to(self.plain.losses)
+        size = 2.0 ** (4 * pair[0] - 2).floor() if powers else 0.5 + pair[0]
+        weights = torch.where(part, size * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self._standing(part, more)
+            losses = self.function(self.batch) if beside else self._standing(part, more)
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)  # outside: to run the batch again draws the same numbers
@@ -207,7 +234,8 @@ class Proof:
         for part in parts:
             with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
                 losses = self._standing(part)
-            if not self._near(losses, own[stands(part)]):
+            index = stands(part)
+            if not self._near(losses, own[index], index):
                 raise immovable("one in which a copy of a sample has another loss than the sample")
 
     def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
@@ -215,12 +243,13 @@ class Proof:
 
         So may the `own` error of a difference, relative to the scores' root mean square.
 
-        Roundings of the scores are relative to each of them, and a long computation leaves five digits of
-        eight; those of the gradient's own entries do not cancel where the entries' products do.
+        A score is itself a sum, of products of the gradient's entries with the direction's. Those of the
+        gradient of random signs have on average the size that the samples' have, in squares.
         """
         terms = torch.where(side.weights != 0, side.weights * scores, 0.0).double()
         apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
-        room = self.room * scale + min(64 * self.plain.precision, self.room) * side.size
+        squares = float(side.weights.double().square().sum())
+        room = tolerance(self.eps, float(terms.norm()), squares, magnitude=side.size)
         typical = float(scores[self.finite].double().square().mean().sqrt())
         room += own * typical * float(side.weights.abs().sum())
         return _Error(apart <= room, apart / (scale or side.size or 1.0))
@@ -241,40 +270,23 @@ class Proof:
         raise ValueError(msg)
 
     def _alike(self, losses: Tensor, part: Tensor) -> bool:
-        return self._near(losses.detach()[part], self.plain.losses[part])
+        return self._near(losses.detach()[part], self.plain.losses[part], part)
 
-    def _near(self, losses: Tensor, expected: Tensor) -> bool:
-        here, there = losses.double(), expected.double()
-        size = there.abs().mean()
-        room = self.room * (there.abs() + size) + 64 * self.plain.precision
-        return bool(((here - there).abs() <= room).all())
+    def _near(self, losses: Tensor, expected: Tensor, index: Tensor) -> bool:
+        """Whether the losses of the samples `index` are those expected, but for rounding."""
+        losses_of_finite = self.plain.losses[self.finite].double()
+        within = rounding_bound(self.eps, float(losses_of_finite.square().mean().sqrt()))
+        if not differ(losses, expected, within):
+            return True
+        if self._roundings is None:
+            parameters = self.function.parameters().values()
+            self._roundings = measured_roundings(self._losses, parameters, self.eps)
+        return not differ(losses, expected, self._roundings.to(losses)[index])
 
-
-def immovable(got: str) -> ValueError:
-    """Build the error of a batch whose samples' rows cannot stand in each other's place."""
-    return ValueError(
-        "training: expected samples whose rows can stand in the place of others', which proves that none "
-        f"sees another, got {got}; hold one row a sample in every tensor, padded where they differ in length"
-    )
-
-
-def coupled() -> ValueError:
-    """Build the error of samples that have no gradients of their own."""
-    return ValueError(
-        "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
-        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
-        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
-        "score at the level at which samples are independent (pairs, graphs), one row for each"
-    )
-
-
-def sized() -> ValueError:
-    """Build the error of samples whose gradients depend on how many they are."""
-    return ValueError(
-        "model: expected every sample's loss and gradient to be its own, got ones that move with the number "
-        "of samples: do not divide by the batch's size in the loss, nor let an embedding scale its gradient "
-        "by frequency"
-    )
+    def _losses(self) -> Tensor:
+        with self.function.preserved(), torch.no_grad():
+            losses: Tensor = self.function(self.batch)
+        return losses
 
 
 def standing(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:

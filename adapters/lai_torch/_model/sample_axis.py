@@ -122,3 +122,9 @@ def magnitude(values: Tensor) -> float:
     if not values.numel():
         return 0.0
     return float(torch.nan_to_num(values.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())
+
+
+def norm(values: Tensor) -> float:
+    """Return the root of the sum of squares, of entries of few digits too, dense or sparse."""
+    values = values.coalesce().values() if values.is_sparse else values
+    return float(torch.linalg.vector_norm(values.abs().double()))

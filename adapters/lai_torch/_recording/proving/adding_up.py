@@ -1,12 +1,20 @@
-"""What the records say of a batch, against one plain backward pass of its weighted losses.
+"""What the records say of a batch, against plain backward passes of its weighted losses.
 
-For random weights w of the samples, the sum of w_j times the recorded gradient of sample j is the
-gradient of the weighted losses exactly if every recorded gradient is right (for almost all w). Of both
-the squared length is taken, parameter by parameter: w' K w, which is what Ghost adds up.
+For weights w of the samples, the sum of w_j times the recorded gradient of sample j is the gradient of the
+weighted losses exactly if every recorded gradient is right (for almost all w). Both are compared as vectors,
+parameter by parameter.
+
+The weights are powers of two of random sign. A float times one is not rounded, so the plain pass takes the
+same roundings as the recorded one on its way to each layer, whatever cancels there (a loss's own p - 1, for
+instance): what is left are those of the last sum, over samples and positions. Signs are random so that sums
+do not cancel where the batch's gradient nearly vanishes: |sum_j w_j g_j|^2 is sum_j w_j^2 |g_j|^2 then, but
+for the sampling. Any two samples have different weights in one of the passes, or exchanged gradients would
+not show.
 """
 
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +22,18 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core._adapters import GRADIENT_BUDGET, summed_gradients, tolerance
 from lai_torch._model.batch import Loss, check_losses
 from lai_torch._model.preserve import preserved
+from lai_torch._model.sample_axis import norm
 from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.proving.reindexed import check_same
 from lai_torch._recording.watching.recording import Recording
+
+_LEVELS = (0.5, 1.0, 2.0, 4.0, -0.5, -1.0, -2.0, -4.0)
 
 
 def wrongly_recorded(
@@ -34,54 +46,99 @@ def wrongly_recorded(
     ValueError
         If the model gives other losses when it is run again.
     """
+    wrong: set[str] = set()
     # as training runs, with the hooks that may change a gradient
     with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        weights = _weights(recording.losses)  # in here: under inference mode others could not be multiplied
         values = check_losses(losses_of(model, loss, batch), recording.samples)
-        check_same(recording.losses, values.detach(), precision)
+        check_same((model, loss, batch), recording.losses, values.detach(), precision)
         parameters = list(recording.parameters.values())
         others = other_leaves(values, parameters).values()  # so that every function runs backwards
-        found = torch.autograd.grad((values * weights).sum(), [*parameters, *others], allow_unused=True)
-        check_returned(named_parameters(model, loss))
         trace, parts = assemble(recording), parameters_of(recording)
-        lengths = {key: _length(trace, key, weights) for key in parts}
-    plain = {
-        name: 0.0 if gradient is None else float(gradient.detach().abs().double().square().sum())
-        for name, gradient in zip(recording.parameters, found, strict=False)
-    }
-    none = set(plain) - {name for names in parts.values() for name in names} - set(recording.unexplained)
-    whole: dict[tuple[str, ...], float] = defaultdict(float)  # matrices of one parameter together
-    for key, names in parts.items():
-        whole[tuple(names)] += lengths[key]
-    checked = [(list(names), length) for names, length in whole.items()]
-    checked += [([name], 0.0) for name in none]
-    floor = precision * sum(plain.values())  # below lie roundings, such as attention's key bias has alone
+        for weights in _weights(recording.losses):
+            total, leaves = (values * weights).sum(), [*parameters, *others]
+            found = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
+            check_returned(named_parameters(model, loss))
+            plain = {
+                name: torch.zeros((), device="cpu") if one is None else one.detach()
+                for name, one in zip(recording.parameters, found, strict=False)
+            }
+            # one sample's share of the sum is its gradient times its weight: on average that for weight 1
+            count = float(weights.double().square().sum())
+            wrong |= _apart(recording, _recorded(trace, parts, weights), plain, precision, count)
+    return frozenset(wrong)
+
+
+def _apart(
+    recording: Recording,
+    recorded: Mapping[tuple[str, ...], list[tuple[Tensor, ...]]],
+    plain: Mapping[str, Tensor],
+    precision: float,
+    count: float,
+) -> set[str]:
+    """Return the names of parameters whose two gradients differ by more than rounding."""
+    norms = {name: norm(gradient) for name, gradient in plain.items()}
+    whole = sum(one**2 for one in norms.values()) ** 0.5
+    if not whole < float("inf"):
+        return set()
+    missing = set(plain) - {name for names in recorded for name in names} - set(recording.unexplained)
+    errors = {(name,): [(name, norms[name])] for name in missing}
+    for names, matrices in recorded.items():
+        errors[names] = [
+            (name, _distance([matrix[place] for matrix in matrices], plain[name]))
+            for place, name in enumerate(names)
+        ]
     wrong: set[str] = set()
-    for names, length in checked:
-        expected = sum(plain[name] for name in names)
-        # a gradient has its parameter's type, which may be coarser than all that the model computes in
-        types = [precision, *(torch.finfo(recording.parameters[name].dtype).eps for name in names)]
-        within = max(max(types) ** 0.5, 64 * max(types))
-        if not abs(length - expected) <= within * expected + floor:
-            wrong.update(names)
-    return frozenset(wrong) if sum(plain.values()) < float("inf") else frozenset()
+    for names, each in errors.items():
+        for name, error in each:
+            # a gradient has its parameter's type, which may be coarser than all that the model computes in
+            eps = max(precision, torch.finfo(recording.parameters[name].dtype).eps)
+            # of the whole, for some are zero but for roundings, as that of attention's key bias is
+            if not error <= tolerance(eps, norms[name], count, magnitude=whole):
+                wrong.update(names)
+    return wrong
 
 
-def _weights(losses: Tensor) -> Tensor:
-    """Return weights between 1/2 and 3/2 in no order, none where a loss is not finite."""
-    generator = torch.Generator().manual_seed(1)
-    drawn = torch.rand(losses.shape[0], generator=generator, dtype=torch.float64, device="cpu") + 0.5
-    return torch.where(torch.isfinite(losses), drawn.to(losses), 0.0)
+def _recorded(
+    trace: lai.Trace, parts: Mapping[str, list[str]], weights: Tensor
+) -> dict[tuple[str, ...], list[tuple[Tensor, ...]]]:
+    """Return the weighted sums of recorded gradients, by parameters: of each of their matrices one tuple."""
+    layers: list[Any] = [layer for layer in trace.layers if layer.weight in parts]
+    weighted = [replace(layer, output_gradients=_times(layer.output_gradients, weights)) for layer in layers]
+    found = summed_gradients(lai.Trace(weighted), GRADIENT_BUDGET) if weighted else {}
+    grouped: dict[tuple[str, ...], list[tuple[Tensor, ...]]] = defaultdict(list)
+    for key, names in parts.items():
+        sums = (found[key, part] for part in ("weight", "bias")[: len(names)])
+        grouped[tuple(names)].append(
+            tuple(blocks[0] if len(blocks) == 1 else torch.stack(list(blocks), -1) for blocks in sums)
+        )
+    return grouped
 
 
-def _length(trace: lai.Trace, key: str, weights: Tensor) -> float:
-    """Return the squared length of the weighted sum of a parameter's recorded gradients."""
-    layers: list[Any] = [layer for layer in trace.layers if layer.weight == key]
-    part = lai.Trace(
-        replace(layer, output_gradients=_times(layer.output_gradients, weights)) for layer in layers
-    )
-    return float(lai.ghost_scores(part, part).sum())
+def _distance(matrices: list[Tensor], plain: Tensor) -> float:
+    """Return the norm of the difference; a matrix may be recorded transposed, which no product sees."""
+    if plain.is_complex():
+        plain = torch.view_as_real(plain)
+    plain = plain.to_dense() if plain.is_sparse else plain
+    size = sum(one.numel() for one in matrices)
+    own = plain.expand(size) if plain.ndim == 0 else plain.reshape(-1)
+    squares = 0.0
+    for one, expected in zip(matrices, own.split([one.numel() for one in matrices]), strict=True):
+        ways = [one.reshape(-1)] + ([one.mT.reshape(-1)] if one.ndim == 2 else [])
+        squares += min(norm(way - expected.to(way)) ** 2 for way in ways)
+    return squares**0.5
+
+
+def _weights(losses: Tensor) -> Iterator[Tensor]:
+    """Yield weights for as many passes as tell any two samples apart; zero where a loss is not finite."""
+    samples, levels = len(losses), len(_LEVELS)
+    codes = torch.randperm(samples, generator=torch.Generator().manual_seed(1), device="cpu")
+    drawn = torch.tensor(_LEVELS, dtype=torch.float64, device="cpu")
+    while True:
+        yield torch.where(torch.isfinite(losses), drawn[codes % levels].to(losses), 0.0)
+        codes = codes // levels
+        if not bool(codes.any()):
+            return
 
 
 def _times(gradients: Tensor, weights: Tensor) -> Tensor:

@@ -17,11 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, unaligned
 from lai_torch._model.preserve import preserved
+from lai_torch._model.rounding import measured_roundings
 from lai_torch._model.sample_axis import differ, magnitude
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import modules_of, named_parameters
 
 Asked = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
@@ -190,11 +191,10 @@ def drawn_alike(asked: Asked, found: list[Company]) -> bool:
     return own is not None and all(map(own.equal, ends)) and not watch.found
 
 
-def check_uncoupled(values: Tensor, company: Company, where: str, precision: float) -> None:
+def check_uncoupled(asked: Asked, values: Tensor, company: Company, where: str, precision: float) -> None:
     """Raise if a sample's loss is another one among other samples."""
-    expected = values.detach()[company.index]
-    losses, within = company.losses, roundings(values, precision)
-    if not differ(losses, expected, within):
+    expected, losses = values.detach()[company.index], company.losses
+    if not losses_differ(asked, losses, values, company.index, precision):
         return
     moved = int((losses - expected).abs().nan_to_num().argmax())
     msg = (
@@ -220,16 +220,15 @@ def check_apart(asked: Asked, values: Tensor, where: str, precision: float) -> N
     found = companies(asked, pairs=False)
     try:
         for company in found:
-            check_uncoupled(values, company, where, precision)
+            check_uncoupled(asked, values, company, where, precision)
     except CoupledError:
         if drawn_alike(asked, found):
             raise
 
 
-def check_sized(values: Tensor, shorter: Tensor, precision: float) -> None:
+def check_sized(asked: Asked, values: Tensor, shorter: Tensor, precision: float) -> None:
     """Raise if a sample's loss is another one in a batch that ends before the last sample."""
-    expected = values.detach()[: len(shorter)]
-    if differ(shorter, expected, roundings(values, precision)):
+    if losses_differ(asked, shorter, values, torch.arange(len(shorter), device=values.device), precision):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
             "samples: do not divide by the batch's size"
@@ -238,8 +237,21 @@ def check_sized(values: Tensor, shorter: Tensor, precision: float) -> None:
 
 
 def roundings(values: Tensor, precision: float) -> float:
-    """Return what roundings explain: a kernel may add up a row in another order at another place."""
+    """Return by how much two arrays may differ in which nothing cancels: kernels add up in some order.
+
+    What differs by more may still be rounding; see `measured_roundings`.
+    """
     return (precision**0.5 if precision > 1e-4 else 1024 * precision) * magnitude(values.detach())
+
+
+def losses_differ(asked: Asked, losses: Tensor, values: Tensor, index: Tensor, precision: float) -> bool:
+    """Whether the losses of the samples `index` differ from their `values` by more than roundings explain."""
+    expected = values.detach()[index]
+    if not differ(losses, expected, roundings(values, precision)):
+        return False
+    parameters = named_parameters(*asked[:2]).values()
+    within = measured_roundings(lambda: run(asked)[0], parameters, precision)
+    return differ(losses, expected, within.to(losses)[index])
 
 
 def _spread(half: Tensor, others: Tensor) -> Tensor:

@@ -96,9 +96,9 @@ class Places:
         behind = "behind the last layer, in the loss or on its way there" if other.uses else "somewhere"
         place = behind if where is None else f"before {where!r}"
         for company in other.companies:
-            check_uncoupled(values, company, place, self.precision)
+            check_uncoupled(other.asked, values, company, place, self.precision)
         if other.shorter is not None:
-            check_sized(values, other.shorter, self.precision)
+            check_sized(other.asked, values, other.shorter, self.precision)
 
     def _coupled(self, use: Use, moved: Use, other: Reindexed) -> bool:
         if use.kind in {"direct", "operation"}:

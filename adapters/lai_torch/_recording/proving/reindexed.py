@@ -24,6 +24,7 @@ from lai_torch._recording.proving.company import (
     check_apart,
     companies,
     drawn_alike,
+    losses_differ,
     roundings,
     run,
     without_the_last,
@@ -38,7 +39,7 @@ class Reindexed:
 
     There are no uses where they are not those of the batch itself, or cannot move. `shorter` are the losses
     of the batch without its last sample, where these tell something. `precision` is that of the model,
-    `streams` are the random ones before it ran.
+    `streams` are the random ones before it ran, `asked` is what was run.
     """
 
     uses: list[Use]
@@ -46,6 +47,7 @@ class Reindexed:
     shorter: Tensor | None
     precision: float
     streams: Streams
+    asked: Asked
 
     @property
     def index(self) -> Tensor:
@@ -63,7 +65,7 @@ def reindex(asked: Asked, recorder: Recorder) -> Reindexed | None:
         return None
     watched = found[0].watched
     uses, precision = ([], 0.0) if watched is None else (watched.uses, precision_of(watched))
-    return Reindexed(uses, found, without_the_last(asked), precision, Streams(modules_of(*asked[:2])))
+    return Reindexed(uses, found, without_the_last(asked), precision, Streams(modules_of(*asked[:2])), asked)
 
 
 def compared(other: Reindexed, asked: Asked, recorder: Recorder, values: Tensor) -> Reindexed:
@@ -80,15 +82,15 @@ def compared(other: Reindexed, asked: Asked, recorder: Recorder, values: Tensor)
         other.streams.restore()  # the batch's own pass has drawn
         with preserved(model, loss), recorder.fresh(tensors(batch)):
             again = check_losses(losses_of(model, loss, batch), recorder.samples)
-        check_same(values.detach(), again.detach(), precision)
+        check_same(asked, values.detach(), again.detach(), precision)
         found = found if drawn_alike(asked, found) else []
     same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]
     return replace(other, companies=found, uses=other.uses if same else [])
 
 
-def check_same(values: Tensor, again: Tensor, precision: float) -> None:
+def check_same(asked: Asked, values: Tensor, again: Tensor, precision: float) -> None:
     """Raise unless the same batch gave the same losses again."""
-    if not alike(values, again, precision):
+    if losses_differ(asked, again, values, torch.arange(len(values), device=values.device), precision):
         msg = (
             "model: expected the same losses when the same batch is run again, got others: it draws from a "
             "random stream of its own, or keeps a state that is no buffer"

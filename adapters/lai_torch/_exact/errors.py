@@ -1,0 +1,28 @@
+"""Errors of batches whose samples have no gradients of their own."""
+
+
+def immovable(got: str) -> ValueError:
+    """Build the error of a batch whose samples' rows cannot stand in each other's place."""
+    return ValueError(
+        "training: expected samples whose rows can stand in the place of others', which proves that none "
+        f"sees another, got {got}; hold one row a sample in every tensor, padded where they differ in length"
+    )
+
+
+def coupled() -> ValueError:
+    """Build the error of samples that have no gradients of their own."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
+        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
+        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
+        "score at the level at which samples are independent (pairs, graphs), one row for each"
+    )
+
+
+def sized() -> ValueError:
+    """Build the error of samples whose gradients depend on how many they are."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the number "
+        "of samples: do not divide by the batch's size in the loss, nor let an embedding scale its gradient "
+        "by frequency"
+    )

@@ -1,0 +1,76 @@
+"""The bound under which every check accepts that two computations of one sum are the same."""
+
+from math import sqrt
+
+DEVIATIONS = 4.0
+"""How many standard deviations of a rounding error are allowed: the share beyond is below 1e-4."""
+IN_SERIES = 16
+"""How many independent roundings of the coarsest type a term passes through, one after the other."""
+DIGITS = 5 / 8
+"""The share of a type's digits that a term keeps where it is a difference of nearly equal numbers."""
+SEEN = 0.01
+"""The error of a single term that a check has to see."""
+
+
+def rounding_bound(eps: float, magnitude: float) -> float:
+    r"""Return by how much rounding alone may move a sum.
+
+    A sum of terms x_j, each computed with a relative error d_j, is off by sum_j d_j x_j. The terms' absolute
+    values tell its size and not the sum, which nearly cancels where a model is trained, labels are random or
+    a batch is large.
+
+    Each d_j is made of m roundings in series, each at most the unit roundoff u = eps / 2. In the worst case
+    d_j is gamma_m = m u / (1 - m u) (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+    Roundings have mean zero, so that d_j is at most t sqrt(m) u but for a share 2 exp(-t^2 / 2) of all cases
+    (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019). Errors of different
+    terms are independent, and those of the sum add up in squares:
+
+        |error| <= t sqrt(m) u sqrt(sum_j x_j^2),  t = 4, m = 16.
+
+    The root of the sum of squares is at most the sum of absolute values, under which an error in one of n
+    equal terms would be lost sqrt(n) times as often.
+
+    Parameters
+    ----------
+    eps
+        Distance from 1 to the next number, of the type of fewest digits that takes part: twice u.
+    magnitude
+        The root of the sum of the terms' squares.
+
+    Returns
+    -------
+    float
+        In the unit of `magnitude`.
+    """
+    return DEVIATIONS * sqrt(IN_SERIES) * (eps / 2) * magnitude
+
+
+def tolerance(eps: float, terms: float, count: float, magnitude: float = 0.0) -> float:
+    r"""Return by how much two computations of a sum of `count` terms may differ.
+
+    The larger one of two numbers. The first is `rounding_bound`, of the terms and of a `magnitude` of what
+    they are themselves made of. The second is for terms that have lost digits before they are terms: the
+    gradient of a fitted sample's cross-entropy is p - 1, whose relative error is u / (1 - p), and no bound
+    on the results knows of it. It grants each term an error of eps^(5/8), which leaves five of single
+    precision's eight digits. But it grants the sum no more than a third of what an error of 1% in one term
+    of average size makes, which is `terms / sqrt(count)`, for so much has to be seen.
+
+    Parameters
+    ----------
+    eps
+        As in `rounding_bound`.
+    terms
+        The root of the sum of the terms' squares. A sum with random signs has that size on average.
+    count
+        How many terms there are.
+    magnitude
+        The same root for the products that the terms are sums of, where these are known.
+
+    Returns
+    -------
+    float
+        In the unit of `terms`.
+    """
+    root = sqrt(max(count, 1.0))
+    lost = min(eps**DIGITS * terms * root, SEEN / 3 * terms / root)
+    return max(rounding_bound(eps, max(terms, magnitude)), lost)

@@ -1,0 +1,274 @@
+"""Trained models are refused by no check, and every check still sees an error in one sample's gradient.
+
+Gradients of a trained model nearly cancel in every sum, a fitted sample's own is p - 1, and its loss is zero
+but for roundings. The oracle is the construction: samples of these models are apart, so that no refusal is
+right, and a mutant changes the gradient of one sample.
+"""
+
+import functools
+import itertools
+from dataclasses import replace
+from unittest import mock
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._exact import directional, prover
+from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._recording import proved
+from lai_torch._recording.proving.adding_up import wrongly_recorded
+from torch import nn
+from torch.nn import functional
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+pytestmark = pytest.mark.filterwarnings("ignore:.*switches on autocast")
+SAMPLES, VALIDATION, CLASSES = 48, 1000, 4
+
+
+class Residual(nn.Module):
+    """Two blocks with a skip connection, each behind a normalisation."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 16), nn.Linear(16, CLASSES)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(norm(16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)) for _ in range(2)
+        )
+
+    def forward(self, inputs):
+        hidden = self.first(inputs)
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.head(torch.relu(hidden))
+
+
+class Transformer(nn.Module):
+    """One encoder layer on four tokens of two numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(2, 16), nn.Linear(16, CLASSES)
+        self.places = nn.Parameter(0.1 * torch.randn(4, 16))
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+
+    def forward(self, inputs):
+        tokens = self.embed(inputs.unflatten(1, (4, 2))) + self.places
+        return self.head(self.layer(tokens).mean(1))
+
+
+class Convolutional(nn.Module):
+    """Two convolutions with BatchNorm on images of 2 x 4."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1)
+        )
+        self.norm, self.head = nn.BatchNorm2d(6), nn.Linear(6, CLASSES)
+
+    def forward(self, inputs):
+        maps = self.body(inputs.unflatten(1, (1, 2, 4)))
+        return self.head(torch.relu(self.norm(maps)).mean((2, 3)))
+
+
+class Autocast(nn.Module):
+    """Computes in bfloat16 inside."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, inputs):
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = self.inner(inputs)
+        return outputs.float()
+
+
+def squares(outputs, targets):
+    return (outputs - functional.one_hot(targets, CLASSES)).square().sum(1)
+
+
+MODELS = {
+    "mlp": lambda: nn.Sequential(
+        nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16), nn.Tanh(), nn.Linear(16, CLASSES)
+    ),
+    "batch norm": lambda: nn.Sequential(
+        nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, CLASSES)
+    ),
+    "residual": lambda: Residual(nn.LayerNorm),
+    "residual with batch norm": lambda: Residual(nn.BatchNorm1d),
+    "convolutional": Convolutional,
+    "transformer": Transformer,
+}
+STEPS = (0, 12, 100, 400)
+GRID = list(itertools.product(MODELS, STEPS, (False, True), (False, True), (LOSS, squares)))
+FEW = [("residual", 400, False, False, LOSS), ("batch norm", 100, True, True, squares)]
+LONG = [("mlp", 2000, False, False, LOSS), ("residual", 2000, True, False, LOSS)]
+
+
+def batch(samples, *, learnable, seed):
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 8, generator=generator)
+    drawn = torch.randint(CLASSES, (samples,), generator=generator)
+    return inputs, inputs[:, :CLASSES].argmax(1) if learnable else drawn
+
+
+@functools.cache
+def trained(kind, steps, learnable, half, loss):
+    """Train on one batch for so many steps of Adam, and return the model, the batch and a validation set."""
+    torch.manual_seed(steps)
+    model = Autocast(MODELS[kind]()) if half else MODELS[kind]()
+    inputs, targets = training = batch(SAMPLES, learnable=learnable, seed=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(model(inputs), targets).mean().backward()
+        optimizer.step()
+    return model.eval(), training, batch(VALIDATION, learnable=learnable, seed=2)
+
+
+def judge(kind, steps, learnable, half, loss):
+    """Score with every estimator, the training batch and the validation set in either place."""
+    model, training, validation = trained(kind, steps, learnable, half, loss)
+    for gradients, side in itertools.product(("all", "output"), (training, validation)):
+        lai_torch.trace(model, loss, *side, gradients=gradients)
+    for pair in ((validation, training), (training, validation)):
+        assert lai_torch.exact_scores(model, loss, *pair).isfinite().all()
+
+
+@pytest.mark.parametrize(("kind", "steps", "learnable", "half", "loss"), FEW)
+def test_a_trained_model_is_not_refused(kind, steps, learnable, half, loss):
+    judge(kind, steps, learnable, half, loss)
+
+
+def test_two_hundred_trained_models_are_not_refused():
+    for case in [*GRID, *LONG, *(("mlp", steps, True, True, squares) for steps in range(50, 350, 50))]:
+        judge(*case)
+
+
+def scaled(gradients, sample, other):
+    """Return the gradients with an error of 1% in one sample."""
+    found = gradients.clone()
+    found[sample] *= 1.01
+    return found
+
+
+def swapped(gradients, sample, other):
+    """Return the gradients with one sample's in the place of another's."""
+    found = gradients.clone()
+    found[sample], found[other] = gradients[other], gradients[sample]
+    return found
+
+
+def changed(recording, change, pair):
+    """Return a recording in which the output gradient of every layer with samples in front is changed."""
+    uses = {}
+    for use in recording.uses:
+        probe = type(use.probe)()
+        gradient, in_front = use.probe.gradient, recording.sample_axes[use] == SampleAxis(0)
+        probe.gradient = change(gradient, *pair) if in_front and gradient is not None else gradient
+        uses[use] = use.again(use.activations, probe)
+    axes = {uses[use]: axis for use, axis in recording.sample_axes.items()}
+    last = None if recording.last is None else uses[recording.last]
+    leftovers = {name: change(each, *pair) for name, each in recording.leftovers.items()}
+    return replace(
+        recording, uses=list(uses.values()), sample_axes=axes, last=last, leftovers=leftovers, alike=None
+    )
+
+
+def typical(model, loss, side):
+    """Return two samples whose gradients have the average size, by one reverse pass a sample."""
+    losses = loss(model(side[0]), side[1])
+    parameters = list(model.parameters())
+    norms = torch.stack(
+        [
+            torch.cat([g.flatten() for g in torch.autograd.grad(one, parameters, retain_graph=True)]).norm()
+            for one in losses
+        ]
+    )
+    nearest = (norms - norms.square().mean().sqrt()).abs().argsort()
+    return int(nearest[0]), int(nearest[1])
+
+
+SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 400, True), ("transformer", 100, True)]
+
+
+@pytest.mark.parametrize("change", [scaled, swapped])
+@pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
+@pytest.mark.parametrize("side", ["training", "validation"])
+def test_an_error_in_one_samples_recorded_gradient_is_seen(kind, steps, learnable, change, side):
+    model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
+    given = training if side == "training" else validation
+    pair, found = typical(model, LOSS, given), []
+
+    def watched(model, loss, asked, recording, precision):
+        found.append(wrongly_recorded(model, loss, asked, recording, precision))
+        found.append(wrongly_recorded(model, loss, asked, changed(recording, change, pair), precision))
+        return found[0]
+
+    with mock.patch.object(proved, "wrongly_recorded", watched):
+        lai_torch.trace(model, LOSS, *given, gradients="all")
+    assert not found[0]
+    assert found[1]
+
+
+@pytest.mark.parametrize("change", [scaled, swapped])
+@pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
+def test_an_error_in_one_samples_exact_score_is_seen(kind, steps, learnable, change):
+    model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
+    right = lai_torch.exact_scores(model, LOSS, validation, training, explain=True).scores
+    nearest = (right.abs() - right.square().mean().sqrt()).abs().argsort()
+
+    def wrong(function, direction, given):
+        scores, losses = directional.forward(function, direction, given)
+        return change(scores, int(nearest[0]), int(right.abs().argmin())), losses
+
+    with mock.patch.dict(prover.METHODS, forward=wrong):
+        found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
+    assert found.method != "forward"
+    torch.testing.assert_close(found.scores, right, rtol=1e-3, atol=1e-3 * float(right.abs().max()))
+
+
+class Meeting(torch.autograd.Function):
+    """Adds 1% to the gradient of one sample where another one is beside it."""
+
+    @staticmethod
+    def forward(ctx, values, beside):
+        ctx.beside = beside
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradients):
+        found = gradients.clone()
+        found[0] *= 1.01 if ctx.beside else 1.0
+        return found, None
+
+
+class Met(nn.Module):
+    """A model in which the first sample's gradient depends on whether a certain other is in the batch."""
+
+    def __init__(self, model, other):
+        super().__init__()
+        self.model, self.other = model, other
+
+    def forward(self, inputs):
+        outputs = self.model(inputs)
+        return Meeting.apply(outputs, bool((inputs == self.other).all(1).any()))
+
+
+@pytest.mark.parametrize("estimator", ["lai", "exact"])
+@pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
+def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen(
+    kind, steps, learnable, estimator
+):
+    model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
+    first = typical(model, LOSS, training)[0]
+    order = torch.tensor([first, *(j for j in range(SAMPLES) if j != first)])
+    inputs, targets = training[0][order], training[1][order]
+    met = Met(model, inputs[1])
+    score = {
+        "lai": lambda: lai_torch.trace(met, LOSS, inputs, targets),
+        "exact": lambda: lai_torch.exact_scores(met, LOSS, validation, (inputs, targets)),
+    }[estimator]
+    with pytest.raises(ValueError, match=r"coupled|other samples"):
+        score()
