@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lai_core._adapters import tolerance
 from lai_jax._exact.coupling import check_uncoupled
 from lai_jax._exact.methods import (
     Batch,
@@ -30,7 +31,6 @@ from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
 
 _OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
-_TOLERANCE = 1e3  # roundings of the type; a rule that is not the gradient is off by far more
 
 
 def directional_derivatives(
@@ -51,8 +51,8 @@ def directional_derivatives(
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((at, batch))):
         errors = {}
         for chosen in dict.fromkeys((method, sample_by_sample)):
-            errors[chosen] = _adjoint_error(chosen, losses, at, batch)
-            if errors[chosen] <= _TOLERANCE * max(float(jnp.finfo(leaf.dtype).eps) for leaf in at):
+            errors[chosen], within = _adjoint_error(chosen, losses, at, batch)
+            if errors[chosen] <= within:
                 return chosen(losses, at, batch, direction)
         msg = (
             "apply, loss: the gradients of single samples and the gradient of their losses' sum contradict "
@@ -75,29 +75,57 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
 
 
-def _adjoint_error(method: Method, losses: Losses, at: Leaves, batch: Batch) -> float:
-    """Return by how much a method misses the adjoint identity, over the size of its right side.
+def _adjoint_error(method: Method, losses: Losses, at: Leaves, batch: Batch) -> tuple[float, float]:
+    """Return by how much a method misses the adjoint identity, over the size of its terms, and what it may.
 
     The direction is the gradient itself, each leaf of it of norm 1, so that nothing cancels on the right:
-    sum_j w_j s_j = sum_leaf ||grad_leaf||. A sample's own gradient is taken with weight 1, and a rule that
-    is not linear keeps the identity for that weight at most.
+    sum_j w_j s_j = sum_leaf ||grad_leaf||. Weights have random signs, for the gradient of the losses' sum
+    nearly vanishes where a model is trained. They are powers of two, with which a sample's own gradient takes
+    the roundings that it takes in the sum. A rule that is not linear keeps the identity for weight 1 at most,
+    with which a sample's own gradient is taken: where signs are too much for it, all weights are 1.
     """
+    found = 0.0, 0.0
+    for ones in (False, True):
+        found = _adjoint_error_at(method, losses, at, batch, ones=ones)
+        if method is not sample_by_sample or found[0] <= found[1]:
+            break
+    return found
+
+
+def _adjoint_error_at(
+    method: Method, losses: Losses, at: Leaves, batch: Batch, *, ones: bool
+) -> tuple[float, float]:
     values, vjp = jax.vjp(lambda values: losses(values, batch), at)
     if isinstance(values, jax.core.Tracer):  # apply or loss hold what is traced
-        return 0.0
+        return 0.0, 0.0
     draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
-    weights = jnp.asarray(draw.uniform(0.5, 1.5, values.shape), values.dtype)
-    if method is sample_by_sample:
-        weights = jnp.ones_like(values)
-    (gradient,) = vjp(jnp.where(jnp.isfinite(values), weights, 0))
+    sizes = draw.choice([0.5, 1.0, 2.0], values.shape) * draw.choice([-1.0, 1.0], values.shape)
+    if method is not sample_by_sample:  # its roundings are others anyway, and no two weights are the same
+        sizes *= draw.uniform(0.75, 1.25, values.shape)
+    weights = jnp.where(
+        jnp.isfinite(values), jnp.ones_like(values) if ones else sizes.astype(values.dtype), 0
+    )
+    (gradient,) = vjp(weights)
     norms = [jnp.linalg.norm(leaf) for leaf in gradient]
     expected = float(sum(norms))
     if not 0 < expected < float("inf"):  # a sample that is not finite has no derivative to check
-        return 0.0
+        return 0.0, 0.0
     direction = [leaf / jnp.where(norm > 0, norm, 1) for leaf, norm in zip(gradient, norms, strict=True)]
-    losses_found, scores = method(losses, at, batch, direction)
-    weighted = jnp.where(jnp.isfinite(losses_found), weights * scores, 0)
-    return abs(float(weighted.sum()) - expected) / max(expected, float(jnp.abs(weighted).sum()))
+    _, scores = method(losses, at, batch, direction)
+    terms = np.asarray(jnp.where(weights != 0, weights * scores, 0), np.float64)
+    size = float(np.linalg.norm(terms))
+    eps = _coarsest(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr)
+    within = tolerance(eps, size, float((np.asarray(weights, np.float64) ** 2).sum()), magnitude=expected)
+    scale = max(expected, size)
+    return abs(float(terms.sum()) - expected) / scale, within / scale
+
+
+def _coarsest(jaxpr: Any) -> float:
+    """Return the precision of the type of fewest digits that a program computes in."""
+    types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
+    types += [each.aval.dtype for each in jaxpr.invars]
+    own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
+    return max([0.0, *own, *(_coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:

@@ -1,0 +1,80 @@
+"""Trained models are refused by no check, and the adjoint identity still sees an error in one sample."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+from lai_jax._exact import directional
+
+SAMPLES, CLASSES = 48, 4
+
+
+def apply(params, inputs):
+    hidden = jax.nn.relu(inputs @ params["first"] + params["offset"])
+    return (hidden + jnp.tanh(hidden @ params["block"])) @ params["head"]
+
+
+def halved(params, inputs):
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+    return apply(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+def loss(outputs, targets):
+    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
+
+
+def batch(samples, seed, *, learnable):
+    draw = np.random.default_rng(seed)
+    inputs = draw.normal(size=(samples, 8))
+    targets = inputs[:, :CLASSES].argmax(1) if learnable else draw.integers(0, CLASSES, samples)
+    return jnp.asarray(inputs, jnp.float32), jnp.asarray(targets)
+
+
+def trained(model, steps, *, learnable):
+    """Return parameters after so many steps of gradient descent."""
+    draw = np.random.default_rng(2)
+    shapes = {"first": (8, 16), "offset": (16,), "block": (16, 16), "head": (16, CLASSES)}
+    start = {name: jnp.asarray(0.3 * draw.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
+    inputs, targets = batch(SAMPLES, 1, learnable=learnable)
+
+    def step(params, _):
+        gradient = jax.grad(lambda point: loss(model(point, inputs), targets).mean())(params)
+        return jax.tree.map(lambda one, slope: one - 0.5 * slope, params, gradient), None
+
+    return jax.jit(lambda params: jax.lax.scan(step, params, None, steps)[0])(start)
+
+
+@pytest.mark.parametrize("model", [apply, halved])
+@pytest.mark.parametrize("learnable", [False, True])
+def test_a_trained_model_is_not_refused(model, learnable):
+    params = trained(model, 1000, learnable=learnable)
+    sides = batch(SAMPLES, 1, learnable=learnable), batch(1000, 3, learnable=learnable)
+    for validation, training in (sides, sides[::-1]):
+        assert jnp.isfinite(lai_jax.exact_scores(model, params, loss, validation, training)).all()
+
+
+def scaled(scores, sample, other):
+    return scores.at[sample].multiply(1.01)
+
+
+def swapped(scores, sample, other):
+    return scores.at[jnp.array([sample, other])].set(scores[jnp.array([other, sample])])
+
+
+@pytest.mark.parametrize("change", [scaled, swapped])
+def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
+    params = trained(apply, 300, learnable=True)
+    training, validation = batch(SAMPLES, 1, learnable=True), batch(200, 3, learnable=True)
+    right = lai_jax.exact_scores(apply, params, loss, validation, training)
+    forward = directional.forward_mode
+
+    def wrong(*given):
+        losses, scores = forward(*given)
+        size = jnp.abs(scores)
+        typical = jnp.abs(size - jnp.sqrt((size**2).mean())).argmin()
+        return losses, change(scores, typical, size.argmin())
+
+    monkeypatch.setattr(directional, "forward_mode", wrong)
+    found = lai_jax.exact_scores(apply, params, loss, validation, training)
+    np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-3 * float(jnp.abs(right).max()))
