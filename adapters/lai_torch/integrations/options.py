@@ -16,7 +16,7 @@ from lai_torch.options.keywords import ELSEWHERE, check_keywords
 
 GIVEN = (None, None, None)
 """In the places of model, loss and optimizer, which a trainer hands over by itself."""
-A_SET = torch.zeros(1), torch.zeros(1)
+A_SET = torch.zeros(1, device="cpu"), torch.zeros(1, device="cpu")
 """In the place of a validation set that is still to be collated."""
 
 

@@ -184,4 +184,4 @@ def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tenso
             f"label: expected one of the model's classes, {sorted(classes)}, or its number, got {unknown[:5]}"
         )
         raise ValueError(msg)
-    return torch.tensor([known[str(label)] for label in labels])
+    return torch.tensor([known[str(label)] for label in labels], device="cpu")

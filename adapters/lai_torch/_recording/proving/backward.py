@@ -146,8 +146,9 @@ def _gradients(
 
 def _weights(part: Tensor) -> Tensor:
     """Return plus or minus a half, one or two for the samples of a part, a mask, and zero for the others."""
-    drawn = torch.randint(6, part.shape, generator=torch.Generator().manual_seed(2))
-    levels = torch.tensor([0.5, 1.0, 2.0, -0.5, -1.0, -2.0], dtype=torch.float64)
+    stream = torch.Generator("cpu").manual_seed(2)
+    drawn = torch.randint(6, part.shape, generator=stream, device="cpu")
+    levels = torch.tensor([0.5, 1.0, 2.0, -0.5, -1.0, -2.0], dtype=torch.float64, device="cpu")
     return torch.where(part, levels[drawn].to(part.device), 0.0)
 
 
