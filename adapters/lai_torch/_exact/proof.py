@@ -193,8 +193,8 @@ class Proof:
         """
         pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
-        size = 2.0 ** (4 * pair[0] - 2).floor() if powers else 0.5 + pair[0]
-        weights = torch.where(part, size * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
+        scale = 2.0 ** (4 * pair[0] - 2).floor() if powers else 0.5 + pair[0]
+        weights = torch.where(part, scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
             losses = self.function(self.batch) if beside else self._standing(part, more)

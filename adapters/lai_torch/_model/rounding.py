@@ -37,7 +37,7 @@ def measured_roundings(
         Distance from 1 to the next number, of the coarsest type that the model computes in.
     """
     moved = [one for one in parameters if one.is_floating_point()]
-    start, generator = [one.detach().clone() for one in moved], torch.Generator().manual_seed(0)
+    start, generator = [one.detach().clone() for one in moved], torch.Generator("cpu").manual_seed(0)
     own, again = losses().detach(), losses().detach()
     found = torch.zeros_like(own, dtype=torch.float64)
     if differ(again, own, rounding_bound(precision, float(torch.nan_to_num(own).abs().max()))):
@@ -45,7 +45,7 @@ def measured_roundings(
     try:
         for _ in range(DRAWS):
             for one, held in zip(moved, start, strict=True):
-                signs = torch.randint(2, held.shape, generator=generator).to(held) * 2 - 1
+                signs = torch.randint(2, held.shape, generator=generator, device="cpu").to(held) * 2 - 1
                 one.data.copy_(held * (1 + precision * signs))
             found = torch.maximum(found, (losses().detach().double() - own.double()).abs())
     finally:

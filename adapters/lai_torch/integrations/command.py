@@ -18,7 +18,7 @@ from lai_core.storage.tables import read_scores
 from lai_torch.dataset import score_dataset
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.samples import Problem, Samples, load_problem, read_samples
-from lai_torch.options import LAI, Estimator
+from lai_torch.options import LAI
 
 SHOWN = 60
 """Characters of a text that a list shows."""
@@ -109,7 +109,7 @@ def scored(
     pyarrow.Table
         As `read_scores` returns it.
     """
-    chosen: str | Estimator = estimator
+    chosen: Any = estimator
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
     data, validation = (

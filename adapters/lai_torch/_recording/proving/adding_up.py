@@ -82,7 +82,9 @@ def _apart(
     if not whole < float("inf"):
         return set()
     missing = set(plain) - {name for names in recorded for name in names} - set(recording.unexplained)
-    errors = {(name,): [(name, norms[name])] for name in missing}
+    errors: dict[tuple[str, ...], list[tuple[str, float]]] = {
+        (name,): [(name, norms[name])] for name in missing
+    }
     for names, matrices in recorded.items():
         errors[names] = [
             (name, _distance([matrix[place] for matrix in matrices], plain[name]))
