@@ -125,7 +125,8 @@ def summed_gradients(trace: Trace, memory_budget: int) -> Mapping[tuple[Hashable
     """
     work = check_trace("trace", trace, "all", memory_budget)
     found = ghost_gradients(trace, work)
-    keys: list[Any] = [(key[0][1], key[1]) for key in found]
+    blocks: list[Any] = list(found)
+    keys = [(matrix[1], part) for matrix, part in blocks]
     return dict(zip(keys, totals(found, work), strict=True))
 
 
