@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test slow proofs mutation compatibility peers lint types docs recorded bench clean
+.PHONY: help install demo data test slow proofs kernel mutation compatibility peers lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -34,6 +34,9 @@ slow: $(READY) ## the slow tests: mutants of lai_core, which the suite must noti
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs
+
+kernel: ## statements for every size under Coq's kernel, each with its axioms; KERNEL=required where Coq must be there
+	$(PYTHON) -m tests.support.kernel
 
 mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (20 minutes of CPU)
 	$(BIN)/python -m tests.mutation

@@ -7,7 +7,7 @@ import re
 
 from docutils import nodes
 
-from tests.support import ledger
+from tests.support import kernel, ledger
 
 NAMES = {
     "exact": "Exact",
@@ -43,6 +43,13 @@ class Known:
         self.links = ledger.find()
         self.run = _read("equations.json")
         self.generated = _read("thorough.json").get("statements", {})
+        self.claims = kernel.claims()
+        self.audited = _read("kernel.json")
+
+    def axioms(self, claim: kernel.Claim) -> str:
+        """Say what the last ``make kernel`` found below a theorem."""
+        found = self.audited.get(claim.key)
+        return "not run" if found is None else "no axiom" if found == kernel.CLOSED else found
 
     def outcomes(self, slug: str, node: str) -> dict[str, str]:
         """Give the outcomes of a test or proof in the last full run, by parametrised name."""
@@ -94,6 +101,11 @@ def known_of(env) -> Known:
 def node_page(node: str) -> str:
     """Name the page that shows the source of a test or proof."""
     return "source/" + node.partition("::")[0].removesuffix(".py")
+
+
+def kernel_page(path: str) -> str:
+    """Name the page that shows a file under Coq's kernel."""
+    return "source/" + path.removesuffix(".v")
 
 
 def anchor(node: str) -> str:

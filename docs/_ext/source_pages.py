@@ -1,16 +1,19 @@
-"""Pages that show every proof and every marked test, with an anchor at each function."""
+"""Pages that show every proof, every marked test and the kernel's files, with an anchor at each function."""
 
 from __future__ import annotations
 
 import ast
 import html
+import re
 
-from knowledge import known_of, node_page
+from knowledge import kernel_page, known_of, node_page
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
+from pygments.lexers import CoqLexer, PythonLexer
 
 from tests.support import ledger
+
+_NAMED = re.compile(r"^(?:Definition|Theorem) (\w+)", re.MULTILINE)
 
 
 def source_pages(app):
@@ -21,16 +24,29 @@ def source_pages(app):
     ]
     for path in sorted({node.partition("::")[0] for node in every}):
         yield node_page(path), {"title": path, "body": _listing(path)}, "page.html"
+    for source in sorted((ledger.ROOT / "kernel").rglob("*.v")):
+        path = source.relative_to(ledger.ROOT).as_posix()
+        yield kernel_page(path), {"title": path, "body": _listing(path)}, "page.html"
 
 
 def _listing(path):
     text = (ledger.ROOT / path).read_text(encoding="utf-8")
-    shown = highlight(text, PythonLexer(), HtmlFormatter(nowrap=True)).splitlines()
-    for name, node in ledger.definitions(ast.parse(text)):
-        first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
-        shown[first] = f'<span id="{html.escape(name)}"></span>{shown[first]}'
+    lexer = PythonLexer() if path.endswith(".py") else CoqLexer()
+    shown = highlight(text, lexer, HtmlFormatter(nowrap=True)).splitlines()
+    for name, line in _python_names(text) if path.endswith(".py") else _coq_names(text):
+        shown[line] = f'<span id="{html.escape(name)}"></span>{shown[line]}'
     lines = "\n".join(shown)
     return f'<h1>{html.escape(path)}</h1><div class="highlight"><pre>{lines}\n</pre></div>'
+
+
+def _python_names(text):
+    for name, node in ledger.definitions(ast.parse(text)):
+        yield name, min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
+
+
+def _coq_names(text):
+    for match in _NAMED.finditer(text):
+        yield match.group(1), text.count("\n", 0, match.start())
 
 
 def setup(app):

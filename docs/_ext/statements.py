@@ -20,6 +20,7 @@ from knowledge import (
     formula_address,
     formula_anchor,
     hypotheses,
+    kernel_page,
     known_of,
     node_page,
     short,
@@ -36,6 +37,11 @@ class source_link(nodes.General, nodes.Inline, nodes.TextElement):  # noqa: N801
 
 def _source(node: str, text: str | None = None) -> source_link:
     return source_link("", "", nodes.literal("", text or short(node)), node=node)
+
+
+def _coq(path: str, claim, text: str | None = None) -> source_link:
+    shown = nodes.inline("", text) if text else nodes.literal("", f"{claim.chapter}.v, {claim.name}")
+    return source_link("", "", shown, page=kernel_page(path), name=claim.name)
 
 
 def _function(name: str, env) -> nodes.Node:
@@ -100,6 +106,8 @@ class Verdict(SphinxDirective):
             ("Computed by", functions),
             ("Tested by", tests),
             ("Proved by", proofs),
+            ("Checked by a kernel, for every size", self._kernel(slug, known, "implements")),
+            ("Refuted by a kernel, for every size", self._kernel(slug, known, "refutes")),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
             ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
             ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
@@ -112,6 +120,17 @@ class Verdict(SphinxDirective):
         if entry.reason:
             rows += nodes.list_item("", nodes.paragraph("", f"Why it has no proof: {entry.reason}"))
         return rows
+
+    def _kernel(self, slug, known, relation):
+        """Link the statements under Coq's kernel that are about this one, and their proofs."""
+        shown = []
+        for claim in known.claims:
+            if slug in getattr(claim, relation):
+                holder = nodes.inline("", "", _coq(f"kernel/Statements/{claim.chapter}.v", claim))
+                holder += [nodes.Text(" ("), _coq(f"kernel/{claim.chapter}.v", claim, "proof")]
+                holder += nodes.Text(f", {known.axioms(claim)})")
+                shown.append(holder)
+        return shown
 
     def _evidence(self, slug, links, known):
         """Name the first three, counterexamples before others; number the rest."""
@@ -162,6 +181,8 @@ def resolve(app, doctree, docname):
     for link in list(doctree.findall(source_link)):
         if "statement" in link:
             uri = formula_address(app, docname, link["statement"])
+        elif "page" in link:
+            uri = f"{app.builder.get_relative_uri(docname, link['page'])}#{link['name']}"
         else:
             page = app.builder.get_relative_uri(docname, node_page(link["node"]))
             uri = f"{page}#{anchor(link['node'])}"

@@ -1,0 +1,117 @@
+"""Statements under Coq's kernel are tied to the ledger; a changed statement or an incomplete proof fails."""
+
+import shutil
+
+import pytest
+
+from tests.support import kernel, ledger
+
+# Hypotheses of the ledger that a statement's form carries: its types, its quantifiers, the terms it has.
+BY_FORM = {
+    r"$\alpha$ and $\beta^{(L)}$ are fixed",  # the bound depends on nothing else
+    "similarities have any sign",
+}
+# The formula refuted has none of the terms that its hypotheses are about.
+FREE = {"decays-with-depth"}
+COQ = shutil.which("coqc") is not None
+
+
+def test_every_statement_is_about_a_slug_and_says_what_each_hypothesis_is():
+    entries, found = ledger.read(), kernel.claims()
+    assert {slug for claim in found for slug in claim.implements + claim.refutes} <= set(entries)
+    assert [(claim.key, claim.unnamed) for claim in found if claim.unnamed] == []
+    assert {entries[slug].verdict for claim in found for slug in claim.refutes} == {"false as printed"}
+
+
+def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledger_one_of_the_kernel():
+    entries, used = ledger.read(), set()
+    for claim in kernel.claims():
+        for slug in claim.implements + claim.refutes:
+            stated, named = set(ledger.assumed(entries[slug])), set(claim.hypotheses)
+            assert named <= stated, claim.key
+            left = set() if slug in FREE else stated - named
+            assert left <= BY_FORM, (claim.key, left - BY_FORM)
+            used |= left
+    assert used == BY_FORM
+
+
+def test_no_statement_differs_from_its_hash():
+    assert kernel.changed() == []
+
+
+STATEMENT = """
+Definition double (n : nat) : nat := n + n.
+
+(* Implements: half *)
+Definition half := forall n, (* $n$ is odd *) n = 1 -> double n = 2.
+"""
+LEMMA = "Lemma used : forall n, n = 1 -> double n = 2. Proof. intros n e. now rewrite e. Qed."
+AXIOM = "Axiom used : forall n, n = 1 -> double n = 2."
+PROOF = f"""
+Require Import LAI.Statements.Sums.
+{LEMMA}
+Theorem half : Statements.Sums.half. Proof. exact used. Qed.
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    for name, text in {"Statements/Sums.v": STATEMENT, "Sums.v": PROOF}.items():
+        path = tmp_path / "kernel" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    kernel.main(["--lock"], tmp_path)
+    return tmp_path
+
+
+def change(root, name, old, new):
+    path = root / "kernel" / name
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_statement_is_read_with_its_slug_and_hypotheses(small):
+    (claim,) = kernel.claims(small)
+    assert (claim.key, claim.implements, claim.refutes) == ("Sums.half", ("half",), ())
+    assert (claim.hypotheses, claim.unnamed) == (("$n$ is odd",), ())
+    change(small, "Statements/Sums.v", "(* $n$ is odd *) ", "")
+    (claim,) = kernel.claims(small)
+    assert claim.unnamed == ("n = 1",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moved"),
+    [("double n = 2", "double n = 3", True), ("n + n", "n + n + n", True), ("$n$ is odd", "odd", False)],
+    ids=["the statement", "what it is about", "a comment"],
+)
+def test_hash_follows_the_statement_and_what_it_is_about(small, old, new, moved):
+    change(small, "Statements/Sums.v", old, new)
+    assert kernel.changed(small) == (["Sums.half"] if moved else [])
+
+
+HALF = "Theorem half : Statements.Sums.half. Proof. exact used. Qed."
+BREAKS = {
+    "nothing": ("Sums.v", LEMMA, LEMMA, 0, "Sums.half: no axiom"),
+    "an axiom": ("Sums.v", LEMMA, AXIOM, 1, "Sums.half: Axioms: Sums.used"),
+    "a gap": ("Sums.v", LEMMA, LEMMA.replace("Qed", "Admitted"), 1, "Sums.half: Axioms: Sums.used"),
+    "another theorem": ("Sums.v", HALF, "Theorem half : True. Proof. exact I. Qed.", 1, "Sums.half: "),
+    "another statement": ("Statements/Sums.v", "= 2.", "= 1 + 1.", 1, "changed since"),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_each_break_fails_the_check_and_is_named(small, capsys, name):
+    file, old, new, status, message = BREAKS[name]
+    change(small, file, old, new)
+    assert kernel.main([], small) == (status if COQ else 0)
+    assert (message if COQ else kernel.ABSENT) in capsys.readouterr().out
+
+
+def test_absence_of_coq_is_an_error_only_where_it_is_required(small, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(small))
+    monkeypatch.delenv("KERNEL", raising=False)
+    assert kernel.main([], small) == 0
+    monkeypatch.setenv("KERNEL", "required")
+    assert kernel.main([], small) == 1
+    assert capsys.readouterr().out == f"{kernel.ABSENT}\n" * 2

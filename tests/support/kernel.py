@@ -1,0 +1,224 @@
+"""Statements under Coq's kernel: read from ``kernel/Statements``, compiled and audited by ``make kernel``.
+
+A statement is a ``Definition`` in ``kernel/Statements/CHAPTER.v`` below a comment ``(* Implements: slug *)``,
+or ``(* Refutes: slug *)`` where what is printed is false; its proof is the theorem of the same name in
+``kernel/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
+the hypothesis says what a symbol is. ``kernel/statements.lock`` holds a hash of each statement with the
+definitions that it uses.
+
+``python -m tests.support.kernel`` compiles under ``build/kernel``, prints each theorem with its axioms,
+writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes the hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = "coq libcoq-mathcomp-ssreflect libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics"
+ABSENT = (
+    f"coqc is not installed, so no theorem was checked. Debian: apt-get install {PACKAGES}. "
+    "KERNEL=required makes this an error."
+)
+CLOSED = "Closed under the global context"
+MEANING = "meaning"
+
+_COMMENT = re.compile(r"\(\*(.*?)\*\)", re.DOTALL)
+_SENTENCE = re.compile(r"(?:\(\*.*?\*\)|[^(]|\((?!\*))*?\.(?=\s|$)", re.DOTALL)
+_DEFINITION = re.compile(r"(?:\s|\(\*.*?\*\))*Definition\s+(\w+)", re.DOTALL)
+_LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)")
+_IMPORT = re.compile(r"From LAI\.Statements Require Import ([\w ]+)\.")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement: where it is, which slugs it is about, what it assumes, the hash of what it says."""
+
+    chapter: str
+    name: str
+    line: int
+    implements: tuple[str, ...]
+    refutes: tuple[str, ...]
+    hypotheses: tuple[str, ...]
+    unnamed: tuple[str, ...]
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """Name the statement in the lock file."""
+        return f"{self.chapter}.{self.name}"
+
+
+def claims(root: Path = ROOT) -> list[Claim]:
+    """Read every statement that names a slug, in the order of the files."""
+    return [claim for path in _statement_files(root) for claim in _claims(path)]
+
+
+def locked(root: Path = ROOT) -> dict[str, str]:
+    """Read the hashes that were written by ``--lock``."""
+    path = root / "kernel" / "statements.lock"
+    return dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def changed(root: Path = ROOT) -> list[str]:
+    """List the statements whose text, or the text of what they are about, is not what was locked."""
+    found, kept = {claim.key: claim.digest for claim in claims(root)}, locked(root)
+    return sorted(key for key in found.keys() | kept.keys() if found.get(key) != kept.get(key))
+
+
+def _statement_files(root: Path) -> list[Path]:
+    return sorted((root / "kernel" / "Statements").glob("*.v"))
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _plain(sentence: str) -> str:
+    return _words(_COMMENT.sub(" ", sentence))
+
+
+def _is_claim(sentence: str) -> bool:
+    return bool(_LINK.search(sentence)) and bool(_DEFINITION.match(sentence))
+
+
+def _about(path: Path) -> list[str]:
+    """List what the claims of a file are about: other files' definitions, then its own."""
+    text = path.read_text(encoding="utf-8")
+    imported = [name for names in _IMPORT.findall(text) for name in names.split()]
+    others = [line for name in imported for line in _about(path.with_name(f"{name}.v"))]
+    return [*others, *(_plain(s) for s in _SENTENCE.findall(text) if not _is_claim(s))]
+
+
+def _claims(path: Path) -> Iterator[Claim]:
+    text, about = path.read_text(encoding="utf-8"), _about(path)
+    for match in _SENTENCE.finditer(text):
+        sentence = match.group()
+        definition = _DEFINITION.match(sentence)
+        if definition is None or not _is_claim(sentence):
+            continue
+        links = _LINK.findall(sentence)
+        slugs = {
+            word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
+            for word in ("Implements", "Refutes")
+        }
+        body = sentence[definition.end() :]
+        named = [_words(words) for words in _COMMENT.findall(body)]
+        yield Claim(
+            chapter=path.stem,
+            name=definition.group(1),
+            line=text.count("\n", 0, match.start() + definition.start(1)) + 1,
+            implements=slugs["Implements"],
+            refutes=slugs["Refutes"],
+            hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
+            unnamed=tuple(_unnamed(body)),
+            digest=hashlib.sha256("\n".join([*about, _plain(sentence)]).encode()).hexdigest()[:16],
+        )
+
+
+def _unnamed(body: str) -> Iterator[str]:
+    """Give the hypotheses, of the whole statement, that no comment names."""
+    start, depth, position = body.index(":=") + 2, 0, body.index(":=") + 2
+    while position < len(body):
+        comment = _COMMENT.match(body, position)
+        if comment:
+            position = comment.end()
+            continue
+        depth += (body[position] in "([{") - (body[position] in ")]}")
+        binders = depth == 0 and body[position] == ","
+        arrow = depth == 0 and body.startswith("->", position) and body[position - 1] != "<"
+        if arrow and not body[start:position].lstrip().startswith("(*"):
+            yield _plain(body[start:position])
+        position += 2 if arrow else 1
+        start = position if binders or arrow else start
+
+
+def compiled(root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Compile every file under ``build/kernel``; what did not change since the last time is kept."""
+    build = root / "build" / "kernel"
+    sources = sorted((root / "kernel").rglob("*.v"))
+    names = [path.relative_to(root / "kernel").as_posix() for path in sources]
+    for path, name in zip(sources, names, strict=True):
+        copy = build / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, copy)
+    options = "-R . LAI\n-arg -w -arg none\n"
+    (build / "_CoqProject").write_text(options + "\n".join(names) + "\n", encoding="utf-8")
+    made = subprocess.run(
+        ["coq_makefile", "-f", "_CoqProject", "-o", "CoqMakefile"],
+        cwd=build,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        return made
+    jobs = f"-j{os.cpu_count() or 1}"
+    command = ["make", "-f", "CoqMakefile", jobs]
+    return subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
+
+
+def audit(root: Path = ROOT) -> dict[str, str]:
+    """Ask the kernel, for each statement, for a theorem of its name, that type, and the axioms below it."""
+    build = root / "build" / "kernel"
+    found = claims(root)
+    files = sorted({name for claim in found for name in (claim.chapter, f"Statements.{claim.chapter}")})
+    lines = [f"Require LAI.{name}." for name in files]
+    for claim in found:
+        lines += [
+            f'Goal True. idtac "== {claim.key}". Abort.',
+            f"Definition checked : LAI.Statements.{claim.key} := LAI.{claim.key}.",
+            "Print Assumptions checked.",
+            "Reset checked.",
+        ]
+    (build / "Audit.v").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = ["coqtop", "-q", "-w", "none", "-R", ".", "LAI", "-batch", "-l", "Audit.v"]
+    run = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
+    parts = dict(part.split("\n", 1) for part in run.stdout.split("== ")[1:])
+    answers = {key: _words(part) for key, part in parts.items()}
+    if run.returncode:
+        raise RuntimeError(f"{list(answers)[-1] if answers else 'kernel'}: {_words(run.stderr)}")
+    return answers
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Check everything, or write the lock file; return the exit status."""
+    if arguments == ["--lock"]:
+        lines = [f"{claim.key} {claim.digest}\n" for claim in claims(root)]
+        (root / "kernel" / "statements.lock").write_text("".join(lines), encoding="utf-8")
+        return 0
+    if shutil.which("coqc") is None:
+        print(ABSENT)
+        return int(os.environ.get("KERNEL") == "required")
+    result = compiled(root)
+    if result.returncode:
+        print(result.stderr)
+        return 1
+    try:
+        answers = audit(root)
+    except RuntimeError as error:
+        print(error)
+        return 1
+    for key, answer in answers.items():
+        print(f"{key}: {'no axiom' if answer == CLOSED else answer}")
+    moved = changed(root)
+    if moved:
+        print(f"changed since kernel/statements.lock was written (--lock writes it): {', '.join(moved)}")
+    (root / "build" / "kernel.json").write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
+    axioms = [key for key, answer in answers.items() if answer != CLOSED]
+    print(f"{len(answers)} theorems, {len(axioms)} that rest on an axiom")
+    return int(bool(axioms or moved))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
