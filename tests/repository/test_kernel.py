@@ -10,6 +10,11 @@ from tests.support import kernel, ledger
 BY_FORM = {
     r"$\alpha$ and $\beta^{(L)}$ are fixed",  # the bound depends on nothing else
     "similarities have any sign",
+    "samples are not coupled",  # a loss is a function of its own sample's pre-activation
+    "losses are unnormalised",
+    "one position",
+    r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
+    r"$\hat x$ does not depend on them",
 }
 # The formula refuted has none of the terms that its hypotheses are about.
 FREE = {"decays-with-depth"}
