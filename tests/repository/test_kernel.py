@@ -13,6 +13,12 @@ BY_FORM = {
     "samples are not coupled",  # a loss is a function of its own sample's pre-activation
     "losses are unnormalised",
     "one position",
+    r"fixed $\alpha$",
+    "one validation sample",
+    "finite variances",  # the law has finitely many outcomes
+    "finite second moments",
+    r"over the law of $g^{(L)}$ and $\varepsilon$",
+    "over the law of $g^{(L)}$ and of what is below it",
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"$\hat x$ does not depend on them",
 }
