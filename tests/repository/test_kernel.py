@@ -13,6 +13,8 @@ BY_FORM = {
     "samples are not coupled",  # a loss is a function of its own sample's pre-activation
     "losses are unnormalised",
     "one position",
+    "the batch is its own validation set",
+    "the normalisation of the step does not depend on which samples are kept",
     r"fixed $\alpha$",
     "one validation sample",
     "finite variances",  # the law has finitely many outcomes

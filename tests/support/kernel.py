@@ -36,6 +36,7 @@ _COMMENT = re.compile(r"\(\*(.*?)\*\)", re.DOTALL)
 _SENTENCE = re.compile(r"(?:\(\*.*?\*\)|[^(]|\((?!\*))*?\.(?=\s|$)", re.DOTALL)
 _DEFINITION = re.compile(r"(?:\s|\(\*.*?\*\))*Definition\s+(\w+)", re.DOTALL)
 _LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)")
+_BINDERS = re.compile(r",|(?<![\\\w])in(?!\w)")
 _IMPORT = re.compile(r"From LAI\.Statements Require Import ([\w ]+)\.")
 
 
@@ -134,11 +135,11 @@ def _unnamed(body: str) -> Iterator[str]:
             position = comment.end()
             continue
         depth += (body[position] in "([{") - (body[position] in ")]}")
-        binders = depth == 0 and body[position] == ","
+        binders = _BINDERS.match(body, position) if depth == 0 else None
         arrow = depth == 0 and body.startswith("->", position) and body[position - 1] != "<"
         if arrow and not body[start:position].lstrip().startswith("(*"):
             yield _plain(body[start:position])
-        position += 2 if arrow else 1
+        position = binders.end() if binders else position + 1 + arrow
         start = position if binders or arrow else start
 
 

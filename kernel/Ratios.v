@@ -1,0 +1,98 @@
+(** Proofs of Statements/Ratios.v. *)
+From mathcomp Require Import all_ssreflect all_algebra ring.
+From LAI.Statements Require Import Networks Ratios.
+From LAI Require Import Vectors Gap.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+(* Sums over pairs and layers, compared term by term. *)
+Lemma ler_layers (R : realFieldType) n L (F G : 'I_n -> nat -> R) :
+  (forall z l, (0 < l < L)%N -> F z l <= G z l) ->
+  \sum_z \sum_(1 <= l < L) F z l <= \sum_z \sum_(1 <= l < L) G z l.
+Proof.
+by move=> h; apply: ler_sum => z _; rewrite big_nat [X in _ <= X]big_nat; apply: ler_sum => l hl; apply: h.
+Qed.
+Lemma layers_out (R : comRingType) n L (b : 'I_n -> R) (a : 'I_n -> nat -> R) m :
+  \sum_z b z * (\sum_(1 <= l < L) a z l * m l) = \sum_z \sum_(1 <= l < L) a z l * (m l * b z).
+Proof. by apply: eq_bigr => z _; rewrite mulr_sumr; apply: eq_bigr => l _; ring. Qed.
+
+Theorem lli_two_sided : Statements.Ratios.lli_two_sided.
+Proof.
+move=> R d n L V j m M hr _ ha; rewrite ghost_lli !layers_out; apply/andP.
+by split; apply: ler_layers => z l hl; apply: ler_wpmul2l; rewrite ?ha //; case/andP: (hr z l hl).
+Qed.
+
+Theorem lai_two_sided : Statements.Ratios.lai_two_sided.
+Proof.
+move=> R d n L V j m M hr _ ha.
+have -> : lai L.+1 V j - ghost L.+1 V j
+        = \sum_z \sum_(1 <= l < L.+1) alpha (V z) j l * (beta (V z) j L.+1 - beta (V z) j l).
+  rewrite -opprB ghost_lai -sumrN; apply: eq_bigr => z _.
+  by rewrite -sumrN; apply: eq_bigr => l _; rewrite -mulrN opprB.
+rewrite !layers_out.
+apply/andP; split; apply: ler_layers => z l hl; apply: ler_wpmul2l; rewrite ?ha //; case/andP: (hr z l hl) => h1 h2.
+  by rewrite mulrBl mul1r ler_add2l ler_opp2.
+by rewrite mulrBl mul1r ler_add2l ler_opp2.
+Qed.
+
+Section Range.
+Variables (R : realFieldType) (d : nat -> nat) (n L : nat) (V : 'I_n -> trace R d) (j : trace R d).
+Hypothesis a0 : forall z l, (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l.
+Hypothesis b0 : forall z l, (0 < l <= L.+1)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+1.
+
+Lemma term_ge0 z l : (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l * beta (V z) j l.
+Proof. by move=> hl; apply: mulr_ge0; [apply: a0|case/andP: (b0 z hl)]. Qed.
+Lemma lli_le_ghost z : alpha (V z) j L.+1 * beta (V z) j L.+1 <= \sum_(1 <= l < L.+2) alpha (V z) j l * beta (V z) j l.
+Proof.
+rewrite big_nat_recr //= ler_addr big_nat; apply: sumr_ge0 => l /andP [l0 lL].
+by apply: term_ge0; rewrite l0 ltnW.
+Qed.
+Lemma ghost_le_lai : ghost L.+1 V j <= lai L.+1 V j.
+Proof.
+rewrite /ghost /lai; under [X in _ <= X]eq_bigr do rewrite mulr_suml.
+by apply: ler_layers => z l hl; apply: ler_wpmul2l; [apply: a0|case/andP: (b0 z hl)].
+Qed.
+Lemma lai_ge0 : 0 <= lai L.+1 V j.
+Proof.
+by apply: le_trans ghost_le_lai; apply: sumr_ge0 => z _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
+Qed.
+Lemma share_le_ghost m : (forall z, m * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
+  m * lai L.+1 V j <= ghost L.+1 V j.
+Proof.
+move=> hm; rewrite mulr_sumr; apply: ler_sum => z _; apply: le_trans (lli_le_ghost z); rewrite mulrA.
+by apply: ler_wpmul2r => //; case/andP: (b0 z (ltnSn L : (0 < L.+1 <= L.+1)%N)).
+Qed.
+End Range.
+
+Theorem ghost_lai_range : Statements.Ratios.ghost_lai_range.
+Proof.
+move=> R d n L V j m a0 b0 lai0 hm; have pos : 0 < lai L.+1 V j by rewrite lt_def lai0 lai_ge0.
+have h1 := share_le_ghost a0 b0 hm; have h2 := ghost_le_lai a0 b0.
+by rewrite h1 h2 ler_pdivl_mulr // ler_pdivr_mulr // mul1r h1 h2.
+Qed.
+
+Theorem relative_below_one : Statements.Ratios.relative_below_one.
+Proof.
+move=> R d n L V j m error a0 b0 lai0 hm; have pos : 0 < lai L.+1 V j by rewrite lt_def lai0 lai_ge0.
+have h1 := share_le_ghost a0 b0 hm; have h2 := ghost_le_lai a0 b0.
+have -> : error = 1 - ghost L.+1 V j / lai L.+1 V j.
+  rewrite /error influence_gap distrC ger0_norm ?subr_ge0 // normrN gtr0_norm //.
+  by rewrite mulrBl divff // gt_eqF.
+have some (F : 'I_n -> R) : (forall z, 0 <= F z) -> \sum_z F z != 0 -> exists z, 0 < F z.
+  move=> F0; case: (pickP (fun z => 0 < F z)) => [z hz _|none]; first by exists z.
+  by rewrite big1 ?eqxx // => z _; apply/eqP; rewrite eq_le F0 leNgt none.
+have last0 z : 0 <= beta (V z) j L.+1 by case/andP: (b0 z _ (ltnSn L : (0 < L.+1 <= L.+1)%N)).
+split.
+- by rewrite ler_add2l ler_opp2 ler_pdivl_mulr.
+- rewrite ler_subl_addr ler_addl divr_ge0 ?lai_ge0 //.
+  by apply: sumr_ge0 => z _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
+move=> alast; rewrite ltr_subl_addr ltr_addl divr_gt0 //.
+have [|z hz] := some (fun z => (\sum_(1 <= l < L.+2) alpha (V z) j l) * beta (V z) j L.+1) _ lai0.
+  by move=> z; apply: mulr_ge0 => //; rewrite big_nat; apply: sumr_ge0 => l; apply: a0.
+have bz : 0 < beta (V z) j L.+1.
+  by rewrite lt_def last0 andbT; apply: contraTneq hz => ->; rewrite mulr0 ltxx.
+rewrite /ghost (bigD1 z) //= ltr_paddr //.
+  by apply: sumr_ge0 => z' _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
+by apply: lt_le_trans (lli_le_ghost a0 b0 z); apply: mulr_gt0.
+Qed.

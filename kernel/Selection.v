@@ -1,0 +1,126 @@
+(** Proofs of Statements/Selection.v. *)
+From mathcomp Require Import all_ssreflect all_algebra ring.
+From LAI.Statements Require Import Networks Selection.
+From LAI Require Import Vectors.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+Lemma negbT_le (R : realDomainType) (x : R) : (0 < x) = false -> x <= 0.
+Proof. by move=> h; rewrite leNgt h. Qed.
+
+(* A number is its positive part less its negative one. *)
+Lemma positive_part (R : realDomainType) (x : R) : x = Num.max x 0 - Num.max (- x) 0.
+Proof.
+have [h|h] := lerP x 0.
+  by rewrite sub0r (max_idPl _) ?opprK // oppr_ge0.
+by rewrite (max_idPr _) ?subr0 // oppr_le0 ltW.
+Qed.
+
+(* The regret, sample by sample. *)
+Lemma regret_le (R : realFieldType) n (v v' b : 'I_n -> R) :
+  (forall k, Num.max (v k) 0 - (if 0 < v' k then v k else 0) <= b k) ->
+  \sum_k Num.max (v k) 0 - \sum_(k | 0 < v' k) v k <= \sum_k b k.
+Proof. by move=> h; rewrite [X in _ - X]big_mkcond -sumrB; apply: ler_sum => k _; apply: h. Qed.
+
+Theorem selection_regret : Statements.Selection.selection_regret.
+Proof.
+move=> R n v v' lambda l0; apply: regret_le => k; case: ifP => h.
+  have [v0|v0] := lerP (v k) 0; last by rewrite subrr.
+  rewrite sub0r distrC; apply: le_trans (ler_norm _).
+  by rewrite ler_addr mulr_ge0 // ltW.
+rewrite subr0; have [v0|v0] := lerP (v k) 0; first by [].
+apply: le_trans (ler_norm _); rewrite ler_addl oppr_ge0; apply: mulr_ge0_le0 => //.
+by rewrite leNgt h.
+Qed.
+
+Theorem certified_regret : Statements.Selection.certified_regret.
+Proof.
+move=> R n v v' e he; split.
+  apply: regret_le => k; have := he k; rewrite ler_norml ler_subl_addr => /andP [h1 h2].
+  rewrite le_maxr; case: ifP => h.
+    rewrite gtr0_norm //; have [v0|v0] := lerP (v k) 0; last by rewrite subrr lexx orbT.
+    by rewrite sub0r -ler_opp2 opprB opprK addrC -ler_subr_addr h1.
+  rewrite (ler0_norm (negbT_le h)) subr0; have [v0|v0] := lerP (v k) 0; first by rewrite lexx orbT.
+  by rewrite opprK h2.
+have e0 k : 0 <= e k by apply: le_trans (he k).
+exists (fun k => if 0 < v' k then v' k - e k else v' k + e k); split=> [k|].
+  by case: ifP => _; rewrite addrAC subrr ?sub0r ?add0r ?normrN ger0_norm.
+rewrite [X in _ - X]big_mkcond -sumrB; apply: eq_bigr => k _; case: ifP => h.
+  by rewrite gtr0_norm // -[e k - _]opprB [X in _ - X]positive_part subKr.
+by rewrite subr0 (ler0_norm (negbT_le h)) opprK addrC.
+Qed.
+
+Lemma scaled_part (R : realDomainType) (x r m M : R) : m <= r <= M ->
+  m * Num.max x 0 - M * Num.max (- x) 0 <= r * x.
+Proof.
+move=> /andP [mr rM]; have [h|h] := lerP x 0.
+  by rewrite mulr0 sub0r (max_idPl _) ?oppr_ge0 // mulrN opprK ler_wnmul2r.
+by rewrite (max_idPr _) ?oppr_le0 ?(ltW h) // mulr0 subr0 ler_wpmul2r // ltW.
+Qed.
+
+Theorem sign_agreement : Statements.Selection.sign_agreement.
+Proof.
+move=> R n a r m M P N hr m0 N0; rewrite ltr_pdivr_mulr // mulrAC ltr_pdivl_mulr // => hPN.
+have least : m * P - M * N <= \sum_z r z * a z.
+  by rewrite !mulr_sumr -sumrB; apply: ler_sum => z _; apply: scaled_part.
+have sum_a : \sum_z a z = P - N by rewrite -sumrB; apply: eq_bigr => z _; apply: positive_part.
+have ghost0 : 0 < m * P - M * N by rewrite subr_gt0 [m * P]mulrC.
+split; last exact: lt_le_trans least.
+have [z _|none] := pickP 'I_n; last first.
+  by move: N0; rewrite /N big1 ?ltxx // => z; move: (none z).
+have mM : m <= M by have /andP [h1 h2] := hr z; apply: le_trans h2.
+rewrite sum_a -(pmulr_rgt0 _ m0) mulrBr; apply: lt_le_trans ghost0 _.
+by rewrite ler_add2l ler_opp2 ler_wpmul2r // ltW.
+Qed.
+
+Theorem concordance : Statements.Selection.concordance.
+Proof.
+move=> R n G A m M j k hw m0 hA; have [r1 /andP [m1 M1] ->] := hw k; have [r2 /andP [m2 M2] ->] := hw j.
+have Ak : 0 < `|A 0 k| by rewrite normr_gt0; apply: contraTneq hA => ->; rewrite mulr0 ltxx.
+rewrite normf_div ler_pdivl_mulr // mulrAC ler_pdivr_mulr // => h.
+rewrite !normrM (gtr0_norm (lt_le_trans m0 m1)) (gtr0_norm (lt_le_trans m0 m2)); apply: (@le_trans _ _ (M * `|A 0 k|)); first exact: ler_wpmul2r.
+by apply: le_trans h _; rewrite mulrC; apply: ler_wpmul2r.
+Qed.
+
+Theorem rank_cosine : Statements.Selection.rank_cosine.
+Proof.
+move=> R n G A m M hw m0 A0.
+have nA : 0 < norm A by rewrite lt_def norm_eq0 A0 norm_ge0.
+have [k hk] : exists k, A 0 k != 0.
+  apply/existsP; apply: contraNT A0; rewrite negb_exists => /forallP h; apply/eqP/rowP => k.
+  by have := h k; rewrite negbK mxE => /eqP.
+have mM : m <= M by have [r /andP [h1 h2] _] := hw k; apply: le_trans h2.
+have M0 : 0 < M := lt_le_trans m0 mM.
+have key : dot G G + m * M * dot A A <= (m + M) * dot G A.
+  rewrite /dot !big_ord1 !mulr_sumr -big_split; apply: ler_sum => i _ /=.
+  have [r /andP [h1 h2] ->] := hw i; rewrite -subr_ge0.
+  have -> : (m + M) * (r * A 0 i * A 0 i) - (r * A 0 i * (r * A 0 i) + m * M * (A 0 i * A 0 i))
+          = (r - m) * (M - r) * A 0 i ^+ 2 by ring.
+  by rewrite mulr_ge0 ?sqr_ge0 // mulr_ge0 ?subr_ge0.
+have nG : 0 < norm G.
+  rewrite lt_def norm_ge0 andbT norm_eq0; apply: contraTneq key => ->; rewrite !dot0l mulr0 add0r -ltNge.
+  by rewrite mulr_gt0 ?mulr_gt0 // -norm_sqr exprn_gt0.
+rewrite /cos ler_pdivl_mulr ?mulr_gt0 // mulrAC ler_pdivr_mulr ?addr_gt0 // [X in _ <= X]mulrC.
+apply: le_trans key; rewrite -!norm_sqr -{2}(sqr_sqrtr (ltW (mulr_gt0 m0 M0))) -subr_ge0.
+have -> : norm G ^+ 2 + Num.sqrt (m * M) ^+ 2 * norm A ^+ 2 - 2%:R * Num.sqrt (m * M) * (norm G * norm A)
+        = (norm G - Num.sqrt (m * M) * norm A) ^+ 2 by ring.
+exact: sqr_ge0.
+Qed.
+
+Theorem identical_ranking : Statements.Selection.identical_ranking.
+Proof.
+move=> R d n N L V B c k hb ha K0 j.
+have -> : ghost L V (B j) = (\sum_(1 <= l < L.+1) k l * c l) * \sum_z alpha (V z) (B j) 1 * beta (V z) (B j) L.
+  rewrite mulr_sumr; apply: eq_bigr => z _; rewrite mulr_suml big_nat [RHS]big_nat; apply: eq_bigr => l hl.
+  by rewrite hb // ha //; ring.
+have -> : lai L V (B j) = (\sum_(1 <= l < L.+1) k l) * \sum_z alpha (V z) (B j) 1 * beta (V z) (B j) L.
+  rewrite mulr_sumr; apply: eq_bigr => z _; rewrite mulrA; congr (_ * _).
+  by rewrite mulr_suml big_nat [RHS]big_nat; apply: eq_bigr => l hl; rewrite ha.
+by rewrite mulrA divfK.
+Qed.
+
+Theorem self_exclusion : Statements.Selection.self_exclusion.
+Proof.
+by move=> R p n g j; rewrite (bigD1 j) //= norm_sqr -ltr_subr_addl sub0r.
+Qed.

@@ -1,0 +1,67 @@
+(** What ranking and selecting by an approximate score can cost. *)
+From mathcomp Require Import all_ssreflect all_algebra.
+From LAI.Statements Require Import Networks.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+(* Every Ghost score is that of LAI times a ratio between m and M. *)
+Definition within (R : realFieldType) n (G A : 'rV[R]_n) m M :=
+  forall k, exists2 r, m <= r <= M & G 0 k = r * A 0 k.
+
+(** Selecting by v' > 0 in place of v > 0. *)
+(* Implements: selection-regret *)
+Definition selection_regret := forall (R : realFieldType) n (v v' : 'I_n -> R) lambda,
+  (* meaning *) 0 <= lambda ->
+  \sum_k Num.max (v k) 0 - \sum_(k | 0 < v' k) v k <= \sum_k `|v k - lambda * v' k|.
+
+(** The regret that bounds on errors allow, and scores that reach it. *)
+(* Implements: certified-regret *)
+Definition certified_regret := forall (R : realFieldType) n (v v' e : 'I_n -> R),
+  (* $|v_j - \hat v_j| \le \epsilon_j$ for every $j$ *) (forall k, `|v k - v' k| <= e k) ->
+  \sum_k Num.max (v k) 0 - \sum_(k | 0 < v' k) v k <= \sum_k Num.max (e k - `|v' k|) 0 /\
+  exists u : ('I_n -> R), (forall k, `|u k - v' k| <= e k) /\
+    \sum_k Num.max (u k) 0 - \sum_(k | 0 < v' k) u k = \sum_k Num.max (e k - `|v' k|) 0.
+
+(** When several validation samples leave the sign alone: a z are LAI's terms, r z a z are Ghost's. *)
+(* Implements: sign-agreement *)
+Definition sign_agreement := forall (R : realFieldType) n (a r : 'I_n -> R) m M,
+  let P := \sum_z Num.max (a z) 0 in
+  let N := \sum_z Num.max (- a z) 0 in
+  (* every term's ratio lies in $[m, M]$ *) (forall z, m <= r z <= M) ->
+  (* $m > 0$ *) 0 < m ->
+  (* $N > 0$ *) 0 < N ->
+  (* meaning *) M / m < P / N ->
+  0 < \sum_z a z /\ 0 < \sum_z r z * a z.
+
+(** Pairs that are certainly ranked alike. *)
+(* Implements: concordance *)
+Definition concordance := forall (R : realFieldType) n (G A : 'rV[R]_n) m M j k,
+  (* $m \le \Ghost_j / \LAI_j \le M$ for every sample *) within G A m M ->
+  (* $m > 0$ *) 0 < m ->
+  (* both scores have one sign *) 0 < A 0 j * A 0 k ->
+  (* meaning *) M / m <= `|A 0 j / A 0 k| ->
+  `|G 0 k| <= `|G 0 j|.
+
+(** Ratio bounds give a cosine. *)
+(* Implements: rank-cosine *)
+Definition rank_cosine := forall (R : rcfType) n (G A : 'rV[R]_n) m M,
+  (* $m \le \Ghost_j / \LAI_j \le M$ for every sample *) within G A m M ->
+  (* $m > 0$ *) 0 < m ->
+  (* scores are not all zero *) A != 0 ->
+  2%:R * Num.sqrt (m * M) / (m + M) <= cos G A.
+
+(** Networks on which LAI and Ghost rank alike: one factor for all training samples. *)
+(* Implements: identical-ranking *)
+Definition identical_ranking := forall (R : realFieldType) d n N L (V : 'I_n -> trace R d) (B : 'I_N -> trace R d) c k,
+  (* $\beta^{(l)} = c_l \beta^{(L)}$ for all pairs *)
+  (forall z j l, (0 < l <= L)%N -> beta (V z) (B j) l = c l * beta (V z) (B j) L) ->
+  (* $\alpha^{(l)} = k_l \alpha^{(1)}$ for all pairs *)
+  (forall z j l, (0 < l <= L)%N -> alpha (V z) (B j) l = k l * alpha (V z) (B j) 1) ->
+  (* $\sum_l k_l \ne 0$ *) (\sum_(1 <= l < L.+1) k l != 0) ->
+  forall j, ghost L V (B j) = (\sum_(1 <= l < L.+1) k l * c l) / (\sum_(1 <= l < L.+1) k l) * lai L V (B j).
+
+(** When a sample outvotes its batch, of which g are the gradients. *)
+(* Implements: self-exclusion *)
+Definition self_exclusion := forall (R : rcfType) p n (g : 'I_n -> 'cV[R]_p) j,
+  (\sum_z dot (g z) (g j) < 0) = (\sum_(z | z != j) dot (g z) (g j) < - norm (g j) ^+ 2).
