@@ -13,6 +13,9 @@ BY_FORM = {
     "samples are not coupled",  # a loss is a function of its own sample's pre-activation
     "losses are unnormalised",
     "one position",
+    "signs are drawn without looking at $g$ and $h$",
+    "the expectation is over the signs",
+    "the expectation is over $K$",
     "the batch is its own validation set",
     "the normalisation of the step does not depend on which samples are kept",
     r"fixed $\alpha$",

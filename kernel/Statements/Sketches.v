@@ -1,0 +1,25 @@
+(** Random sketches and random truncation are unbiased. *)
+From mathcomp Require Import all_ssreflect all_algebra.
+From LAI.Statements Require Import Networks Variance.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+(* Signs of d outputs, 1 or -1, and the sketch that adds outputs up in groups with them. *)
+Definition sign (R : ringType) d (s : {ffun 'I_d -> bool}) i : R := (-1) ^+ s i.
+Definition sketch (R : ringType) d w (group : 'I_d -> 'I_w) s (g : 'cV[R]_d) : 'cV_w :=
+  \col_b \sum_(i | group i == b) sign R s i * g i 0.
+
+(** A sketched inner product has the mean of the inner product, for any groups: all 2^d signs are equally likely. *)
+(* Implements: sketch-unbiased *)
+Definition sketch_unbiased := forall (R : realFieldType) d w (P : law R [finType of {ffun 'I_d -> bool}]) (group : 'I_d -> 'I_w)
+    (g h : 'cV[R]_d),
+  (* signs are independent and fair *) (forall s, prob P s = 1 / 2%:R ^+ d) ->
+  mean P (fun s => dot (sketch group s g) (sketch group s h)) = dot g h.
+
+(** Ghost's sum over layers, stopped at a random layer K with chances q l = P(K <= l). *)
+(* Implements: random-truncation *)
+Definition truncation_unbiased := forall (R : realFieldType) L (P : law R [finType of 'I_L.+1]) (x q : 'I_L.+1 -> R),
+  (* $q$ is increasing with $q_L = 1$ *) (forall l, q l = \sum_(k < L.+1 | (k <= l)%N) prob P k) ->
+  (* $q_l > 0$ where $x_l \ne 0$ *) (forall l, x l != 0 -> 0 < q l) ->
+  mean P (fun k => \sum_(l < L.+1 | (k <= l)%N) x l / q l) = \sum_l x l.
