@@ -9,7 +9,7 @@ import re
 from knowledge import kernel_page, known_of, node_page
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CoqLexer, PythonLexer
+from pygments.lexers import get_lexer_by_name
 
 from tests.support import ledger
 
@@ -31,7 +31,7 @@ def source_pages(app):
 
 def _listing(path):
     text = (ledger.ROOT / path).read_text(encoding="utf-8")
-    lexer = PythonLexer() if path.endswith(".py") else CoqLexer()
+    lexer = get_lexer_by_name("python" if path.endswith(".py") else "coq")
     shown = highlight(text, lexer, HtmlFormatter(nowrap=True)).splitlines()
     for name, line in _python_names(text) if path.endswith(".py") else _coq_names(text):
         shown[line] = f'<span id="{html.escape(name)}"></span>{shown[line]}'
