@@ -264,3 +264,24 @@ rewrite distrC; apply: le_trans (ler_norm _).
 rewrite -subr_ge0 [X in 0 <= X](_ : _ = w - (m + M) / 2%:R); first by rewrite subr_ge0 ltW.
 by field.
 Qed.
+
+Theorem assumptions_met : Statements.Geometric.assumptions_met.
+Proof.
+move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.
+have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r1 : r ^+ 2 <= 1.
+  by apply: le_trans (last_weight_rho L rho0 rho1) _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1).
+exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1; split.
+- by split=> //; apply: chain_linear.
+- by split; [apply: chain_A1|apply: chain_A2].
+- split; [exact: chain_A3|exact: chain_variant|].
+  by move=> z l hl; rewrite !chain_cos.
+- split=> [|z|z l /andP [_ hl]]; rewrite ?ltr01 // chain_alpha ?ler01 //.
+have sum0 : 0 < \sum_(z < n.+1) beta (chain L r) (chain L r) L.+2 by rewrite chain_sum ltr0Sn.
+split=> // [z l /andP [_ hl]||].
+- rewrite chain_signal; move: hl; rewrite leq_eqVlt => /orP [/eqP ->|hl]; first by rewrite chain_signal ler01 lexx.
+  by rewrite chain_beta // sqr_ge0 r1.
+- rewrite /lli (eq_bigr (fun=> 1)) => [|z _]; last by rewrite chain_alpha // chain_signal mulr1.
+  by rewrite sumr_const card_ord pnatr_eq0.
+rewrite -normr_eq0 -normrN -/(influence_lai _ _ _) chain_lai -natrM pnatr_eq0 //.
+Qed.

@@ -101,3 +101,16 @@ Definition minimax_weights := forall (R : realFieldType) (m M : R),
   (* $m_l \le M_l$ *) m <= M ->
   [/\ forall b, m <= b <= M -> `|b - (m + M) / 2%:R| <= (M - m) / 2%:R
     & forall w, exists2 b, m <= b <= M & (M - m) / 2%:R <= `|b - w| ].
+
+(** What the bounds of this appendix assume can be met, all of it together: at every depth of two layers or more, for
+    every rho and any number of validation samples, by a linear chain. *)
+(* Implements: gradient-norm-decay *)
+Definition assumptions_met := forall (R : rcfType) n L (rho : R),
+  (* meaning *) 0 < rho < 1 ->
+  exists (d : nat -> nat) (W : forall l, 'M[R]_(d l.+1, d l)) (V : 'I_n.+1 -> trace R d) (j : trace R d) (C abar : R),
+  [/\ linear_chain L.+2 W j /\ (forall z, V z = j),
+      (* A1 *) A1 L.+2 V j rho /\ A2 L.+2 V j C,
+      [/\ A3 L.+2 V j, variant L.+2 V j & non_expansive L.+2 V j],
+      [/\ 0 < abar, forall z, abar <= alpha (V z) j L.+2 & forall z l, (0 < l <= L.+2)%N -> 0 <= alpha (V z) j l]
+    & [/\ forall z l, (0 < l <= L.+2)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+2,
+          0 < \sum_z beta (V z) j L.+2, lli L.+2 V j != 0 & lai L.+2 V j != 0]].
