@@ -13,6 +13,8 @@ BY_FORM = {
     "samples are not coupled",  # a loss is a function of its own sample's pre-activation
     "losses are unnormalised",
     "one position",
+    "one SGD step with a fixed normalisation",
+    "$L_V$ is quadratic",
     "one plain SGD step on sample $j$",
     "signs are drawn without looking at $g$ and $h$",
     "the expectation is over the signs",

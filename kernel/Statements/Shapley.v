@@ -1,0 +1,24 @@
+(** The Shapley values of one step of SGD. *)
+From mathcomp Require Import all_ssreflect perm all_algebra.
+From LAI.Statements Require Import Networks.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+(* A quadratic loss with Hessian H and slope b at 0; its gradient at x is H x + b where H is symmetric. *)
+Definition quadratic (R : fieldType) p (H : 'M[R]_p) (b x : 'cV_p) := dot x (H *m x) / 2%:R + dot b x.
+
+(* The parameters when j joins: the samples before it, in the order s, have stepped. *)
+Definition before (R : ringType) p n eta (theta : 'cV[R]_p) (g : 'I_n -> 'cV_p) (s : 'S_n) j :=
+  theta - eta *: (\sum_(i | (s i < s j)%N) g i).
+
+(* The Shapley value of sample j: the mean over all orders of what its step takes off the loss. *)
+Definition shapley (R : fieldType) p n (L : 'cV[R]_p -> R) eta theta (g : 'I_n -> 'cV_p) j :=
+  (\sum_(s : 'S_n) (L (before eta theta g s j) - L (before eta theta g s j - eta *: g j))) / n`!%:R.
+
+(** For a quadratic it is the midpoint score, times eta. *)
+(* Implements: midpoint *)
+Definition midpoint := forall (R : realFieldType) p n (H : 'M[R]_p) (b theta : 'cV_p) (g : 'I_n -> 'cV_p) eta j,
+  (* meaning *) H^T = H ->
+  (* meaning *) eta != 0 ->
+  shapley (quadratic H b) eta theta g j / eta = dot (g j) (H *m (theta - (eta / 2%:R) *: (\sum_i g i)) + b).
