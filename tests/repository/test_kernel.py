@@ -54,6 +54,13 @@ def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledg
     assert used == BY_FORM
 
 
+def test_statements_rest_on_mathcomp_and_on_statements_alone():
+    """So that a hash, which follows the statements' own files, covers all that a statement is about."""
+    for path in (ledger.ROOT / "kernel" / "Statements").glob("*.v"):
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "Require" in line]
+        assert all(line.startswith(("From mathcomp ", "From LAI.Statements ")) for line in lines), path.name
+
+
 def test_no_statement_differs_from_its_hash():
     assert kernel.changed() == []
 
