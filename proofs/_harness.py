@@ -39,7 +39,9 @@ else: a proof does not lean on the code it judges. It holds
 What ``settle`` demands, so that nothing passes by accident:
 
 * an SMT solver decides ``given => claim`` for all reals at every depth in ``depths`` and at the next one,
-  with every `width` as it is and one more (see `_solver`), and refutes no short claim three sizes beyond;
+  with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
+  three and twelve sizes beyond;
+* every sign that a symbol carries, and every relation `under` `MEANING`, is listed in `_meaning`;
 * where it gives up, the claim is an identity of rational functions, or holds at points that satisfy
   ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
 * something satisfies ``given``, and the claim is about the arguments that its numbers are functions of;
@@ -67,7 +69,7 @@ function in ``lai_core``, so that the proof is about the formula that the code c
 
 from __future__ import annotations
 
-import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,20 +80,23 @@ from typing import Any
 
 import sympy as sp
 
+from proofs._meaning import unstated
 from proofs._rational import vanishes
 from proofs._relations import (
     MEANING,
+    POINTS,
     AtMost,
     Equal,
     RefutedError,
     Relation,
     UndecidedError,
     allowed,
+    glance,
     search_points,
     symbols_of,
     under,
 )
-from proofs._solver import EFFORT, decide
+from proofs._solver import EFFORT, Decision, decide
 from proofs._steps import Steps, draws
 
 __all__ = [
@@ -108,7 +113,8 @@ __all__ = [
     "width",
 ]
 SHORT = 100
-"""Operations of a claim up to which it is decided at sizes well beyond its author's, too."""
+BEYOND = {3: SHORT, 12: 3 * SHORT}
+"""How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
 _BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
 
 
@@ -189,14 +195,18 @@ class Statement:
         yield self.depths[-1] + 1, 0
 
     def far(self) -> Iterator[tuple[int, int]]:
-        """List sizes well beyond, where the claim is short: a bound may fail late."""
+        """List sizes three and twelve beyond, where the claim stays short: a bound may fail late."""
         last, widths = self.depths[-1], {beyond for _, beyond in self.sizes()}
-        if len(self.depths) > 1 and _is_short(self.relations(last + 1)):
-            yield last + 3, 0
-        with wider(1):
-            short = 1 in widths and _is_short(self.relations(self.depths[0]))
-        if short:
-            yield self.depths[0], 3
+        if len(self.depths) > 1:
+            for more in _affordable(lambda more: self.relations(last + more)):
+                yield last + more, 0
+        if 1 in widths:
+            for more in _affordable(self._wide):
+                yield self.depths[0], more
+
+    def _wide(self, more: int) -> tuple[Relation, ...]:
+        with wider(more):
+            return self.relations(self.depths[0])
 
     def numbers(self, side: str = "rhs", *, depth: int = 1, index: int = 0) -> Callable[..., Any]:
         """Make a numerical function of ``arguments(depth)`` for one side of one relation."""
@@ -233,6 +243,9 @@ def judge(
     sizes = len(list(statement.sizes()))
     if counterexample is not None:
         raise AssertionError(f"{statement.slug}: the statement is false at {counterexample}")
+    for depth in statement.depths:
+        if hidden := unstated(statement.slug, statement.relations(depth), statement.given(depth)):
+            raise AssertionError(f"{statement.slug}: no hypothesis says {hidden}; see proofs/_meaning.py")
     steps = Steps()
     proof(statement, steps)
     if steps.count == 0:
@@ -270,9 +283,23 @@ def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
         yield f"relation {index}, three times the right side and a seventh", replace(statement, claim=claim)
 
 
-def _is_short(relations: Sequence[Relation]) -> bool:
+def _affordable(at: Callable[[int], Sequence[Relation]]) -> Iterator[int]:
+    """Go to three and to twelve sizes more, while the claim is short and grows no faster than a square."""
+    length = _length(at(1))
+    for more, longest in BEYOND.items():
+        if length > longest:
+            return
+        yield more
+        grown = _length(at(more))
+        if grown > 3 * max(length, SHORT // 5):
+            return
+        length = grown
+
+
+def _length(relations: Sequence[Relation]) -> float:
+    """Count the operations of a claim between numbers."""
     sides = [sp.sympify(side) for relation in relations for side in (relation.lhs, relation.rhs)]
-    return all(isinstance(side, sp.Expr) for side in sides) and sum(map(sp.count_ops, sides)) <= SHORT
+    return sum(map(sp.count_ops, sides)) if all(isinstance(side, sp.Expr) for side in sides) else math.inf
 
 
 def _seventh(like: Any) -> Any:
@@ -317,31 +344,40 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
         depth, values = statement.witness
         return (dict(values) if _violated(statement, depth, values) else None), []
     at_points = []
-    sizes = list(statement.sizes())
-    for depth, beyond in itertools.chain(sizes, statement.far()):
+    for depth, beyond in statement.sizes():
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            asked = (depth, beyond) in sizes  # well beyond, only what is refuted with little effort counts
-            decision = decide(relations, given, effort=EFFORT if asked else EFFORT // 20)
-            if decision.verdict == "open" and not asked:
-                continue
+            decision = decide(relations, given)
             if decision.verdict == "empty":
                 raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
-            if decision.verdict == "open" and all(map(_is_identity, relations)):
-                continue
-            found = None
-            if decision.verdict == "open":
+            found = _refuted(statement, depth, decision)
+            if decision.verdict == "open" and not all(map(_is_identity, relations)):
                 at_points.append(f"depth {depth}" + (", one width more" if beyond else ""))
-                found = search_points(
-                    f"{statement.slug}, depth {depth}", relations, given, draws(statement, depth)
-                )
-            elif decision.verdict == "fails":
-                found = {"point": "irrational"} if decision.point is None else dict(decision.point)
-                if decision.point is not None and not _violated(statement, depth, decision.point):
-                    raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
+                name = f"{statement.slug}, depth {depth}"
+                found = search_points(name, relations, given, draws(statement, depth))
+            if found is not None:
+                return {"depth": depth, **found}, at_points
+    for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
+        with wider(beyond):
+            relations, given = statement.relations(depth), statement.given(depth)
+            decision = decide(relations, given, effort=EFFORT // 20)
+            found = _refuted(statement, depth, decision)
+            if decision.verdict == "open":
+                name = f"{statement.slug}, depth {depth}, {beyond} more"
+                sample = draws(statement, depth)
+                found, _ = glance(name, relations, given, sample, points=POINTS // 2, attempts=POINTS * 4)
             if found is not None:
                 return {"depth": depth, **found}, at_points
     return None, at_points
+
+
+def _refuted(statement: Statement, depth: int, decision: Decision) -> dict[Any, Any] | None:
+    """Give the solver's counterexample, which must be one."""
+    if decision.verdict != "fails":
+        return None
+    if decision.point is not None and not _violated(statement, depth, decision.point):
+        raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
+    return {"point": "irrational"} if decision.point is None else dict(decision.point)
 
 
 def _is_identity(relation: Relation) -> bool:

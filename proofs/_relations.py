@@ -14,6 +14,10 @@ from proofs._solver import boundary
 
 POINTS = 12
 ATTEMPTS = 4000
+LARGEST = 12
+"""Up to where integers are drawn."""
+PRIMES = tuple(sp.primerange(5, 100))
+"""Denominators: one for each point, so that no period is shared by all points."""
 
 
 class RefutedError(Exception):
@@ -72,27 +76,34 @@ def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list
 
 
 def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, Any]) -> dict[Any, Any]:
-    """Draw a rational value for every symbol, sizes of matrices before matrices."""
+    """Draw a rational value for every symbol, sizes of matrices before matrices.
+
+    At every fourth point the symbols of one name and different indices are equal: bounds are attained there.
+    """
     matrices = [symbol for symbol in symbols if isinstance(symbol, sp.MatrixSymbol)]
     sizes = set().union(*(sp.sympify(n).free_symbols for m in matrices for n in m.shape))
     values = dict(chosen)
+    prime, tied = draw.choice(PRIMES), draw.randrange(4) == 0
+    by_name: dict[Any, Any] = {}
     for symbol in (*sorted(sizes, key=str), *symbols):
         if symbol in values or symbol in matrices:
             continue
-        values[symbol] = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw)
+        drawn = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw, prime)
+        name = symbol.name.rstrip("0123456789_"), tuple(sorted(symbol.assumptions0.items()))
+        values[symbol] = by_name.setdefault(name, drawn) if tied and symbol not in sizes else drawn
     for matrix in matrices:
         if matrix not in values:
             rows, columns = (int(sp.sympify(n).subs(values)) for n in matrix.shape)
-            entries = [_rational(draw) for _ in range(rows * columns)]
+            entries = [_rational(draw, prime) for _ in range(rows * columns)]
             values[matrix] = sp.ImmutableMatrix(rows, columns, entries)
     return values
 
 
-def _scalar(symbol: Any, draw: random.Random) -> Any:
+def _scalar(symbol: Any, draw: random.Random, prime: int) -> Any:
     if symbol.is_integer:
         low = 1 if symbol.is_positive else 0 if symbol.is_nonnegative else -4
-        return sp.Integer(draw.randint(low, 5))
-    value = _rational(draw)
+        return sp.Integer(draw.randint(low, LARGEST))
+    value = _rational(draw, prime)
     if symbol.is_negative or symbol.is_nonpositive:
         value = -abs(value)
     elif symbol.is_nonnegative:
@@ -104,8 +115,11 @@ def _scalar(symbol: Any, draw: random.Random) -> Any:
     )
 
 
-def _rational(draw: random.Random) -> sp.Rational:
-    return sp.Rational(draw.randint(-9, 9), draw.choice((1, 2, 3, 4, 7)))
+def _rational(draw: random.Random, prime: int) -> sp.Rational:
+    """Draw a small integer, or a fraction of the point's prime."""
+    denominator = draw.choice((1, 2, prime))
+    most = 9 * (prime if denominator == prime else 1)
+    return sp.Rational(draw.randint(-most, most), denominator)
 
 
 def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
@@ -162,21 +176,41 @@ def search_points(
     UndecidedError
         If hardly a point satisfies what is given: the check would be empty.
     """
+    for end in boundary(given, symbols_of(relations, given)):
+        point = draw_point(symbols_of(relations, given), random.Random(name), end)
+        # where something is divided by zero the statement says nothing
+        if defined((*given, *relations), point) and _violates(point, relations, given):
+            return point
+    wrong, admissible = glance(name, relations, given, sample, points=POINTS * 4, attempts=ATTEMPTS)
+    if wrong is None and admissible < POINTS:
+        raise UndecidedError(f"{name}: {admissible} admissible points")
+    return wrong
+
+
+def glance(
+    name: str,
+    relations: Sequence[Relation],
+    given: Sequence[Relation],
+    sample: Callable[[random.Random], Mapping[Any, Any]] | None = None,
+    *,
+    points: int,
+    attempts: int,
+) -> tuple[dict[Any, Any] | None, int]:
+    """Try random points: give one that violates, and the number of those that satisfy what is given."""
     draw = random.Random(name)
     symbols = symbols_of(relations, given)
     admissible = 0
-    for values in (*boundary(given, symbols), *[None] * ATTEMPTS):
-        drawn = sample(draw) if sample and values is None else values or {}
-        point = draw_point(symbols, draw, dict(drawn))
-        if values is not None and not defined((*given, *relations), point):
-            continue  # a quotient by zero: the statement says nothing there
+    for _ in range(attempts):
+        point = draw_point(symbols, draw, dict(sample(draw)) if sample else {})
         if not all(condition.holds(point) for condition in given):
             continue
         if not all(relation.holds(point) for relation in relations):
-            return point
-        admissible += values is None  # the ends come on top of the random points
-        if admissible == POINTS * 4:
+            return point, admissible
+        admissible += 1
+        if admissible == points:
             break
-    if admissible < POINTS:
-        raise UndecidedError(f"{name}: {admissible} admissible points")
-    return None
+    return None, admissible
+
+
+def _violates(point: Mapping[Any, Any], relations: Sequence[Relation], given: Sequence[Relation]) -> bool:
+    return all(r.holds(point) for r in given) and not all(r.holds(point) for r in relations)

@@ -5,26 +5,11 @@ A test asks that every hypothesis of a proved statement stands here, or that a r
 
 from __future__ import annotations
 
-BY_SIGNS = (  # the symbols are declared so
-    r"$D > 0$ entrywise",
-    r"$\hat v > 0$ entrywise",
-    r"$\beta^{(L)} \ge 0$ for every $z$",
-    r"$\eta \ge 0$",
-    r"$\eta > 0$",
-    r"$H$ is positive definite",
-    r"$\rho \ge 0$",
-    r"$m_l \le M_l$",
-    r"$m > 0$",
-    r"$\alpha^{(l)} \ge 0$ for $l < L$",
-    r"$\alpha^{(l)} \ge 0$",
-    r"for one sign of all scores also $\alpha^{(l)} \ge 0$",
-    r"fixed $\alpha \ge 0$",
-    r"$0 \le q_1 \le \dots \le q_L = 1$",
+BY_ORDER = (  # the symbols are increments, in this order
     r"$q$ is increasing with $q_L = 1$",
-    r"A1",
-    r"A3",
-    r"$\nabla L_V$ is $\lambda$-Lipschitz",
-    r"the Hessian of $L_V$ is $\mu$-Lipschitz",
+)
+BY_REMARK = (  # a remark beside the claim assumes it; no proof shows the remark
+    r"for the strict sign also $\alpha^{(L)} > 0$ for every $z$",
 )
 BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"$g_V \ne 0$",
@@ -35,7 +20,6 @@ BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"$N > 0$",
     r"$\sum_l k_l \ne 0$",
     r"both means are not zero",
-    r"$\Var \beta^\star > 0$",
     r"$d > 1$",
 )
 BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are outcomes
@@ -57,6 +41,7 @@ BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are out
 BY_LAWS = (  # the law is written out: its outcomes and their chances, or its moments
     r"finite variances",
     r"finite second moments",
+    r"from the moments of each alone: $\alpha$ is independent of $\beta$",
     r"second moments over pairs exist",
     r"$\E g^{(L)}$ exists",
     r"over the law of $g^{(L)}$ and $\varepsilon$",
@@ -76,7 +61,6 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"uniform and independent over layers",
     r"$g_z$ and $g_j$ are independent",
     r"both samples share them",
-    r"weights are independent Gaussians of mean zero and variance $v$",
     r"$\E[\beta^{(l)} \mid g^{(L)}] = c_l \beta^\star$",
     r"$\Cov(\beta^\star, Y) = 0$",
     r"signs are independent and fair",
@@ -133,7 +117,6 @@ BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"$\hat x$ does not depend on them",
     r"the readouts are added where the last layer's output is, at $U = 0$",
-    r"cross-entropy of a softmax with one-hot labels",
     r"one validation sample",
     r"$c_l = 1$ for every layer",
     r"the regression goes through the origin",
@@ -143,6 +126,7 @@ BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$\alpha^{(l)} = k_l \alpha^{(1)}$ for all pairs",
     r"$\beta^{(l)} = c_l \beta^{(L)}$ for all pairs",
     r"A2",
+    r"A3",
     r"the variant of A3",
     r"$\alpha^{(L)} \ge \bar\alpha > 0$",
 )

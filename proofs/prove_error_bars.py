@@ -40,14 +40,13 @@ def spread(*, freedom: int = 1, power: int = 1, by_size: bool = True) -> Stateme
 
         def expected(expression: sp.Expr) -> sp.Expr:
             # parts are independent, and the error of one of size n_i has mean 0 and variance n_i s
-            polynomial = sp.Poly(expression, *errors)
-            squares = [tuple(2 * (k == i) for k in range(depth)) for i in range(depth)]
-            return total(polynomial.coeff_monomial(m) * n * s for m, n in zip(squares, sizes, strict=True))
+            squares = (sp.diff(expression, error, 2) / 2 for error in errors)
+            return total(square * n * s for square, n in zip(squares, sizes, strict=True))
 
         rests = [e - centre(n, samples, depth) * sum_of_errors for n, e in zip(sizes, errors, strict=True)]
         estimate = total(rest**2 / n**power for n, rest in zip(sizes, rests, strict=True)) / (depth - freedom)
-        unrelated = (Equal(sp.simplify(expected(sum_of_errors * rest)), 0) for rest in rests)
-        return (Equal(sp.simplify(expected(estimate)), s), *unrelated)
+        unrelated = (Equal(expected(sum_of_errors * rest), 0) for rest in rests)
+        return (Equal(expected(estimate), s), *unrelated)
 
     return Statement(
         slug="part-variance",

@@ -16,7 +16,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under, width
+from proofs._harness import MEANING, AtMost, Statement, Steps, under, width
 from proofs._symbols import total
 
 SAMPLES = 2
@@ -272,59 +272,53 @@ def lli_relative_proof(statement: Statement, steps: Steps) -> None:
 
 
 def limit(*, target: int = 1, layer: int = 0, start: int = 1) -> Statement:
-    """State where LAI's relative error goes: its value at rho = 0, as it is a polynomial in rho."""
+    """State how far LAI's relative error is from its limit, whatever the ratios: it vanishes with them."""
 
-    def ratios(depth: int) -> list:
-        return [list(sp.symbols(f"t{z}_:{depth}", real=True)) for z in range(width(SAMPLES))]
+    def parts(depth: int) -> tuple:
+        alpha, last = names(depth)[0], [row[0] for row in names(depth)[1]]
+        ratios = [list(sp.symbols(f"r{z}_:{depth - 1}", real=True)) for z in range(width(SAMPLES))]
+        return alpha, last, ratios
 
-    def error(depth: int) -> sp.Expr:
-        alpha, beta = names(depth, aligned=True)
-        _, lai, last = scores(depth, aligned=True)
-        below = sp.Add(
-            *(
-                alpha[z][k] * ratios(depth)[z][k] * RHO ** (2 * (k - 1 + start)) * beta[z][0]
-                for z in range(width(SAMPLES))
-                for k in range(1, depth)
-            )
-        )
-        return (lai - last - below) / lai
+    def terms(depth: int) -> tuple:
+        alpha, last, ratios = parts(depth)
+        lai = sp.Add(*(sp.Add(*x) * b for x, b in zip(alpha, last, strict=True)))
+        kept = sp.Add(*(x[layer % depth] * b for x, b in zip(alpha, last, strict=True)))
+        rows = zip(alpha, last, ratios, strict=True)
+        below = [a * r * b for x, b, row in rows for a, r in zip(x[1:], row, strict=True)]
+        return lai, kept, below
 
-    def claim(depth: int) -> Equal:
-        alpha, beta = names(depth, aligned=True)
-        lai = scores(depth, aligned=True)[1]
-        kept = sp.Add(*(alpha[z][layer % depth] * beta[z][0] for z in range(width(SAMPLES))))
-        return Equal(target * (1 - kept / lai), error(depth).subs(RHO, 0))
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        return {
-            s: sp.Rational(draw.randint(1, 9), draw.choice((1, 2, 5)))
-            for group in names(depth, aligned=True)
-            for row in group
-            for s in row
-        }
+    def claim(depth: int) -> tuple[AtMost, AtMost]:
+        lai, kept, below = terms(depth)
+        alpha, last, _ = parts(depth)
+        top = sp.Add(*(x[0] * b for x, b in zip(alpha, last, strict=True)))
+        error = abs(lai - top - sp.Add(*below)) / abs(lai)
+        end = target * abs(1 - kept / lai)
+        rest = sp.Add(*map(abs, below[start - 1 :])) / abs(lai)
+        return AtMost(error - end, rest), AtMost(end - error, rest)
 
     return Statement(
         slug="relative-limit",
-        scope="any depth, any number of validation samples, any bounded ratios",
+        scope="any depth, any number of validation samples, similarities and ratios of any sign",
         claim=claim,
         depths=(1, 2, 3),
-        arguments=lambda depth: names(depth, aligned=True),
-        sample=sample,
-        parts={"target": target, "power": lambda k: 2 * (k - 1 + start), "layer": layer},
+        arguments=parts,
+        parts={"terms": terms},
     )
 
 
 def limit_proof(statement: Statement, steps: Steps) -> None:
-    """Let a lower layer's term vanish with rho; what stays is the last layer's share."""
-    part = statement.part
-    k = sp.symbols("k", integer=True, positive=True)
-    term, lai, last, alpha, beta = sp.symbols("t A I alpha beta", positive=True)
-    steps.identity("a lower layer's term", (term * RHO ** part.power(k)).subs(RHO, 0), sp.Integer(0))
-    steps.identity("what stays", part.target * (1 - last / lai), (lai - last) / lai)
-    for relation in (*statement.relations(1), *statement.relations(2)):
-        steps.identity("one and two layers", relation.lhs, relation.rhs)
-    more = (lai + alpha * beta) - (last + 0 * alpha * beta)
-    steps.identity("one more layer adds to LAI alone", more, (lai - last) + alpha * beta)
+    """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
+    size = sp.Symbol("t", nonnegative=True)
+    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
+
+    def over_lai(depth: int) -> list:
+        lai, kept, below = statement.part.terms(depth)
+        x, y = lai - kept, sp.Add(*below)
+        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
+        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
+        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]
+
+    steps.conclude(statement, over_lai)
 
 
 STATEMENT = broken()

@@ -8,6 +8,8 @@ proofs use what variances are made of, a symmetric bilinear form: with
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import sympy as sp
 
@@ -328,14 +330,91 @@ def sums(*, squared: int = 2, coupled: bool = True, swapped: bool = False) -> St
     )
 
 
-def sums_proof(statement: Statement, steps: Steps) -> None:
-    """Show one term and a pair of terms; a sum's variance has no more than terms and pairs."""
-    for depth, name in ((1, "one term"), (2, "a pair of terms")):
-        relation = statement.relations(depth)[0]
-        steps.identity(f"{name}, two outcomes each", relation.lhs, relation.rhs)
-    so_far, x = sp.symbols("S x", real=True)
-    steps.identity("a term more adds pairs alone", (so_far + x) ** 2 - so_far**2 - x**2, 2 * so_far * x)
+def joint(*, pairs: int = 2, squared: int = 2) -> Statement:
+    """State the variance of a sum whose alphas and similarities have any joint law."""
 
+    def law(depth: int) -> tuple:
+        alphas, betas = (
+            [sp.symbols(f"{name}{i}_:{width(2)}", real=True) for i in range(depth)] for name in "ab"
+        )
+        terms = [[a * b for a, b in zip(*rows, strict=True)] for rows in zip(alphas, betas, strict=True)]
+        free = list(sp.symbols(f"p:{width(2) - 1}", real=True))
+        return terms, [*free, 1 - total(free)]
+
+    def claim(depth: int) -> Equal:
+        terms, chances = law(depth)
+        whole = [total(column) for column in zip(*terms, strict=True)]
+        variance = mean([(x**squared, p) for x, p in zip(whole, chances, strict=True)])
+        variance -= mean(list(zip(whole, chances, strict=True))) ** 2
+        own = total(covariance(row, row, chances) for row in terms)
+        mixed = total(covariance(*rows, chances) for rows in itertools.combinations(terms, 2))
+        return Equal(variance, own + pairs * mixed)
+
+    return Statement(
+        slug="random-weight-sum",
+        scope="any number of terms (layers, validation samples); any joint law with second moments",
+        claim=claim,
+        depths=(1, 2),
+        parts={"law": law},
+    )
+
+
+def _one_term_more(steps: Steps, outcomes: int) -> tuple:
+    """Show by how much a term more changes a variance, for a law of some outcomes."""
+    so_far, x = (list(sp.symbols(f"{name}_:{outcomes}", real=True)) for name in "Sx")
+    chances = list(sp.symbols(f"w:{outcomes}", real=True))
+
+    def variance(values: list) -> sp.Expr:
+        return (
+            mean([(v**2, w) for v, w in zip(values, chances, strict=True)])
+            - mean(list(zip(values, chances, strict=True))) ** 2
+        )
+
+    def product_moment(left: list, right: list) -> sp.Expr:
+        both = [(a * b, w) for a, b, w in zip(left, right, chances, strict=True)]
+        means = [mean(list(zip(side, chances, strict=True))) for side in (left, right)]
+        return mean(both) - means[0] * means[1]
+
+    both = [a + b for a, b in zip(so_far, x, strict=True)]
+    grown = variance(so_far) + 2 * product_moment(so_far, x) + variance(x)
+    return steps.identity(f"a term more, {outcomes} outcomes", variance(both), grown), so_far, x, chances
+
+
+def joint_proof(statement: Statement, steps: Steps) -> None:
+    """Take a term more: its own variance, and its covariance with the sum so far."""
+
+    def all_terms(depth: int):
+        terms, chances = statement.part.law(depth)
+        more, so_far, x, weights = _one_term_more(steps, len(chances))
+        values = dict(zip(weights, chances, strict=True)) | dict(zip(x, terms[-1], strict=True))
+        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
+        return more.at(values | dict(zip(so_far, before, strict=True)))
+
+    steps.conclude(statement, all_terms)
+
+
+def sums_proof(statement: Statement, steps: Steps) -> None:
+    """Take a term more; the outcomes are pairs, one of the alphas and one of the similarities."""
+    more, so_far, x, weights = _one_term_more(steps, 4)
+
+    def all_terms(depth: int):
+        alphas, betas, p, q = statement.arguments(depth)
+        pairs = [(i, k) for i in range(2) for k in range(2)]
+        terms = [[a[i] * b[k] for i, k in pairs] for a, b in zip(alphas, betas, strict=True)]
+        values = dict(zip(weights, [(p, 1 - p)[i] * (q, 1 - q)[k] for i, k in pairs], strict=True))
+        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
+        values |= dict(zip(x, terms[-1], strict=True)) | dict(zip(so_far, before, strict=True))
+        return more.at(values)
+
+    steps.conclude(statement, all_terms)
+
+
+JOINT = joint()
+JOINT_MUTANTS = {
+    "each pair once": joint(pairs=1),
+    "terms as if uncorrelated": joint(pairs=0),
+    "not squared": joint(squared=1),
+}
 
 SUMS = sums()
 SUMS_MUTANTS = {
@@ -348,6 +427,7 @@ SUMS_MUTANTS = {
 @pytest.mark.equation("random-weight-sum")
 def prove_random_weight_sum(settle):
     """Show the variance of a sum with random alphas, through second moments."""
+    settle(JOINT, joint_proof, JOINT_MUTANTS)
     settle(SUMS, sums_proof, SUMS_MUTANTS)
 
 

@@ -10,10 +10,12 @@ Every certificate is an expansion whose monomials have no negative sign.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps
+from proofs._harness import MEANING, AtMost, Statement, Steps, under
 from proofs._symbols import monomials, product, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
@@ -40,21 +42,54 @@ def sizes(depth: int) -> tuple:
     return tuple([sp.Abs(x) for x in side] for side in arguments(depth))
 
 
-def norm(*, kept=lambda P, R, F: P - R) -> Statement:
-    """State the bound on the change; ``kept`` makes it from both products and the printed sum."""
+def norms(depth: int) -> tuple:
+    """Name the norms of the mean parts and the rests, of the change so far and of the product so far."""
+    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "bdfh")
 
-    def claim(depth: int) -> AtMost:
-        gains, rests = sizes(depth)
+
+def norm(*, kept=lambda P, R, F: P - R) -> Statement:
+    """State the bound for layers of one unit, and for the norms that a norm's axioms leave of matrices.
+
+    ``kept`` makes the bound from both products and the printed sum. For matrices, ``(Q + S)(B + D) - Q B`` is
+    ``S (B + D) + Q D``: what is given are the triangle inequality and submultiplicativity, layer by layer.
+    """
+
+    def bound(gains: list, rests: list) -> sp.Expr:
         both = product([gain + rest for gain, rest in zip(gains, rests, strict=True)])
-        bound = kept(both, product(gains), first(gains, rests))
-        return AtMost(sp.Abs(change(*arguments(depth))), bound)
+        return kept(both, product(gains), first(gains, rests))
+
+    def claim(depth: int) -> tuple[AtMost, AtMost]:
+        gains, rests, changes, _ = norms(depth)
+        scalar = AtMost(sp.Abs(change(*arguments(depth))), bound(*sizes(depth)))
+        return scalar, AtMost(changes[-1], bound(gains, rests))
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        gains, rests, changes, products = norms(depth)
+        axioms = [AtMost(changes[0], rests[0]), AtMost(products[0], gains[0])]
+        for t in range(1, depth):
+            split = changes[t - 1] * gains[t] + changes[t - 1] * rests[t] + products[t - 1] * rests[t]
+            axioms += [AtMost(changes[t], split), AtMost(products[t], products[t - 1] * gains[t])]
+        return under(MEANING, axioms)
+
+    def sample(draw: random.Random, depth: int) -> dict:
+        gains, rests, changes, products = norms(depth)
+        values = {x: sp.Rational(draw.randint(0, 12), draw.choice((1, 7, 11))) for x in (*gains, *rests)}
+        below, whole = sp.Integer(0), sp.Integer(1)
+        for b, d, f, h in zip(gains, rests, changes, products, strict=True):
+            share = draw.choice((sp.Integer(1), sp.Integer(1), sp.Rational(draw.randint(0, 8), 8)))
+            most = below * (values[b] + values[d]) + whole * values[d]
+            below, whole = share * most, whole * values[b]
+            values |= {f: below, h: whole}
+        return values
 
     return Statement(
         slug="perturbation-norm",
         scope=SCOPE,
         claim=claim,
+        given=given,
         depths=(1, 2, 3),
         arguments=arguments,
+        sample=sample,
         parts={"kept": kept},
     )
 
@@ -66,13 +101,7 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
     Q, S, B, D = (sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
     steps.identity("split", (Q + S) * (B + D) - Q * B, S * B + S * D + Q * D)
 
-    names = ("R", "E", "F", "rho", "delta", "a", "m", "j", "k", "x", "y", "p", "q")
-    R, E, F, rho, delta, a, m, j, k, x, y, p, q = sp.symbols(names, nonnegative=True)
-    steps.nonnegative(
-        "norms below their bounds give no more",
-        (a + x) * (j + p + k + q) + (m + y) * (k + q) - (a * (j + k) + m * k),
-        monomials((a + x) * (j + p + k + q) + (m + y) * (k + q) - (a * (j + k) + m * k)),
-    )
+    R, E, F, rho, delta, x, y = sp.symbols("R E F rho delta x y", nonnegative=True)
     slack = kept(rho + delta, rho, delta) - delta
     one = steps.nonnegative("one layer", slack, monomials(slack))
     P = R + E
@@ -80,19 +109,35 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
     slack = grown - kept(P, R, F) * (rho + delta) - R * delta
     more = steps.nonnegative("one more layer", slack, monomials(slack))
     rest = sp.Symbol("t", nonnegative=True)
-    triangle = steps.nonnegative("what the triangle inequality leaves", rest, [rest])
+    left = steps.nonnegative("what an inequality between norms leaves", rest, [rest])
+    shorter = steps.nonnegative("a shorter product times a rest", x * y, [x * y])
 
-    def one_layer_more(depth: int):
+    def one_layer_more(depth: int) -> list:
+        found = []
         (*means, mean), (*changes, last) = arguments(depth)
-        gain, size = abs(mean), abs(last)
-        if depth == 1:
-            return one.at({rho: gain, delta: size})
         below, whole = change(means, changes), product(means)
-        gains, others = sizes(depth - 1)
-        products = {R: product(gains), E: sp.expand(change(gains, others)), F: first(gains, others)}
-        left = abs(below) * (gain + size) + abs(whole) * size - abs(below * (mean + last) + whole * last)
-        so_far = steps.hypothesis(statement, depth - 1) * (gain + size)
-        return so_far + more.at({rho: gain, delta: size, **products}) + triangle.at({rest: left})
+        norm_below, so_far = abs(below), abs(whole)
+        triangle = norm_below * (abs(mean) + abs(last)) + so_far * abs(last)
+        scalar = left.at({rest: triangle - abs(below * (mean + last) + whole * last)})
+        gains, rests, f, h = norms(depth)
+        for index, (size, other) in enumerate((sizes(depth), (gains, rests))):
+            gain, more_rest = size[-1], other[-1]
+            if depth == 1:
+                start = one.at({rho: gain, delta: more_rest})
+                found.append(start if index == 0 else start + left.at({rest: rests[0] - f[0]}))
+                continue
+            before = product(size[:-1])
+            excess = sp.expand(change(size[:-1], other[:-1]))
+            products = {R: before, E: excess, F: first(size[:-1], other[:-1])}
+            bound = steps.hypothesis(statement, depth - 1, index) * (gain + more_rest)
+            bound += more.at({rho: gain, delta: more_rest, **products})
+            if index == 0:
+                found.append(bound + scalar)
+                continue
+            split = f[-2] * gain + f[-2] * more_rest + h[-2] * more_rest
+            bound += left.at({rest: split - f[-1]})
+            found.append(bound + shorter.at({x: before - h[-2], y: more_rest}))
+        return found
 
     steps.conclude(statement, one_layer_more, depths=statement.depths)
 

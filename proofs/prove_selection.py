@@ -12,7 +12,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under, width
 from proofs._quotients import HIGH, LOW, between, draw_between, names
 from proofs._symbols import one_where, total
 
@@ -21,7 +21,7 @@ SCOPE = "any number of samples, scores of any sign"
 
 def flip(*, rate: int = 2, inputs: tuple = (9, 1, -2, 2), below: bool = True) -> Statement:
     """State the scores of one network of each estimator, and that LAI has the pair the wrong way round."""
-    rho = sp.symbols("rho", positive=True)
+    rho = sp.symbols("rho", nonnegative=True)
 
     def claim(depth: int) -> tuple:
         alphas = [(x[0] + x[1], x[1]) for x in (inputs[:2], inputs[2:])]
@@ -193,37 +193,44 @@ def agreement_proof(statement: Statement, steps: Steps) -> None:
 
 
 def identical(*, weighted: bool = True, power: int = 1, own: bool = False) -> Statement:
-    """State that proportional similarities leave one factor between Ghost and LAI."""
+    """State that proportional similarities leave one factor between Ghost and LAI, for all samples."""
 
-    def layers(depth: int) -> tuple:
-        return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in ("k", "c"))
+    def names(depth: int) -> tuple:
+        k, c = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("k", "c"))
+        pairs = [
+            [list(sp.symbols(f"{name}{j}_:{width(2)}", real=True)) for j in range(width(2))]
+            for name in ("alpha", "beta")
+        ]
+        return k, [*c[:-1], sp.Integer(1)], *pairs
 
-    def claim(depth: int) -> Equal:
-        k, c = layers(depth)
-        c = [*c[:-1], sp.Integer(1)]
-        alpha, beta = sp.symbols("alpha beta", positive=True)
-        extra = [sp.Symbol(f"x{i}", positive=True) if own else 1 for i in range(depth)]
-        ghost = sum(x * a * alpha * g**power * beta for x, a, g in zip(extra, k, c, strict=True))
-        lai = sum(x * a for x, a in zip(extra, k, strict=True)) * alpha * beta
-        weights = k if weighted else [1] * depth
-        factor = sum(a * g for a, g in zip(weights, c, strict=True)) / sum(weights)
-        return Equal(factor * lai, ghost)
+    def claim(depth: int) -> tuple[Equal, ...]:
+        k, c, alpha, beta = names(depth)
+        weights = k if weighted else [sp.Integer(1)] * depth
+        factor = total(a * g for a, g in zip(weights, c, strict=True)) / total(weights)
+        extra = sp.symbols(f"x:{depth}", real=True) if own else [sp.Integer(1)] * depth
+        layers = [(x * a, g**power) for x, a, g in zip(extra, k, c, strict=True)]
+        relations = []
+        for firsts, lasts in zip(alpha, beta, strict=True):  # a training sample; sums over validation samples
+            pairs = list(zip(firsts, lasts, strict=True))
+            ghost = total(a * first * g * last for first, last in pairs for a, g in layers)
+            lai = total(total(a * first for a, _ in layers) * last for first, last in pairs)
+            relations.append(Equal(factor * lai, ghost))
+        return tuple(relations)
 
     return Statement(
         slug="identical-ranking",
-        scope="any depth, any pair of samples",
+        scope="any depth, any number of validation and of training samples, similarities of any sign",
         claim=claim,
         depths=(1, 2, 3),
-        arguments=lambda depth: (*layers(depth), *sp.symbols("alpha beta", positive=True)),
-        parts={"weighted": weighted, "power": power, "own": own},
+        arguments=lambda depth: (names(depth)[0], names(depth)[1][:-1], *names(depth)[2:]),
+        parts={"names": names, "weighted": weighted, "power": power, "own": own},
     )
 
 
 def identical_proof(statement: Statement, steps: Steps) -> None:
-    """Take alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
+    """Take the pair's alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
     part = statement.part
-    top, bottom = sp.symbols("N K", nonnegative=True)
-    k, c, pair, x = sp.symbols("k c P x", positive=True)
+    top, bottom, k, c, pair, x = sp.symbols("N K k c P x", real=True)
     x = x if part.own else sp.Integer(1)
     ghost, lai = (top + x * k * c**part.power) * pair, (bottom + x * k) * pair
     more = (top + k * c) / (bottom + k) if part.weighted else (top + c) / (bottom + 1)
@@ -233,11 +240,14 @@ def identical_proof(statement: Statement, steps: Steps) -> None:
     scaled = c * sp.Identity(d)
     steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
 
-    def all_layers(depth: int):
-        shares, gains, alpha, beta = statement.arguments(depth)
+    def all_layers(depth: int) -> list:
+        shares, gains, alpha, beta = part.names(depth)
         before = total(a * b for a, b in zip(shares[:-1], gains[:-1], strict=True))
-        values = {top: before, bottom: total(shares[:-1]), k: shares[-1], c: 1, pair: alpha * beta}
-        return grown.at(values)
+        values = {top: before, bottom: total(shares[:-1]), k: shares[-1], c: 1}
+        return [
+            total(grown.at(values | {pair: a * b}) for a, b in zip(firsts, lasts, strict=True))
+            for firsts, lasts in zip(alpha, beta, strict=True)
+        ]
 
     steps.conclude(statement, all_layers)
 

@@ -19,34 +19,37 @@ SCOPE = "any law with second moments"
 
 
 def opposed(*, inner: int = -1, power: int = 2, factor: int = 1) -> Statement:
-    """State the least variance of a sum, from the standard deviations of its terms."""
+    """State the least variance of a sum, from the standard deviations of its terms and their correlation."""
 
     def arguments(depth: int) -> tuple:
-        return (*sp.symbols("s t", positive=True), sp.Symbol("n", nonnegative=True))
+        return (*sp.symbols("s t", nonnegative=True), sp.Symbol("r", real=True))
 
-    def sides(s, t, n):
-        covariance = (n - 2 * s**2 * t**2) / (2 * s * t)
-        return factor * (s + inner * t) ** power, s**2 + t**2 + 2 * covariance
+    def sides(s, t, r):
+        return factor * (s + inner * t) ** power, s**2 + t**2 + 2 * r * s * t
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        return under(MEANING, (AtMost(sp.Integer(-1), arguments(depth)[2]),))
 
     return Statement(
         slug="minkowski-lower-bound",
-        scope=f"{SCOPE}, neither term constant",
+        scope=SCOPE,
         claim=lambda depth: AtMost(*sides(*arguments(depth))),
+        given=given,
         arguments=arguments,
         parts={"sides": sides},
     )
 
 
 def opposed_proof(statement: Statement, steps: Steps) -> None:
-    """Write the slack as the variance of ``t X + s Y`` over ``s t``."""
-    X, Y = sp.symbols("X Y", real=True)  # centred
-    s, t = sp.symbols("s t", positive=True)
-    n = sp.Symbol("n", nonnegative=True)
+    """Show that a correlation is at least -1, by the variance of ``t X + s Y``; the slack is linear in it."""
+    X, Y, s, t = sp.symbols("X Y s t", real=True)  # X and Y are centred
     square = t**2 * X**2 + s**2 * Y**2 + 2 * s * t * X * Y
-    steps.identity("the variance n", (t * X + s * Y) ** 2, square)
-    least, variance = statement.part.sides(s, t, n)
-    slack = steps.nonnegative("slack", variance - least, [n / (s * t)])
-    steps.conclude(statement, lambda depth: slack, depths=(1,))
+    steps.identity("the variance of t X + s Y", (t * X + s * Y) ** 2, square)
+    s, t, above = sp.symbols("s t n", nonnegative=True)
+    least, variance = statement.part.sides(s, t, above - 1)
+    slack = steps.nonnegative("slack", variance - least, [2 * s * t * above])
+    correlation = statement.arguments(1)[2]
+    steps.conclude(statement, lambda depth: slack.at({above: 1 + correlation}), depths=(1,))
 
 
 OPPOSED = opposed()

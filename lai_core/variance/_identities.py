@@ -146,7 +146,8 @@ def random_weight_sum(
     (\sum_i E\alpha_i\, E\beta_i)^2`. The index i runs over layers, or over layers and validation
     samples; for LAI every layer's :math:`\beta_i` is :math:`\beta^\star`.
 
-    Assume: finite second moments.
+    Assume: finite second moments; from the moments of each alone: :math:`\alpha` is independent of
+    :math:`\beta`.
 
     Parameters
     ----------

@@ -176,9 +176,9 @@ def test_geometric_bounds(seed, depth):
     arguments = (*lists, point.rho, point.C_a, point.alpha_bar)
     proved = numbers(prove_geometric.LLI_RELATIVE, depth=depth)(*arguments)
     np.testing.assert_allclose(found, proved, **CLOSE)
-    positive = np.abs(point.alpha), np.abs(point.beta)
-    proved = numbers(prove_geometric.LIMIT, "lhs", depth=depth)(*map(from_top, positive))
-    np.testing.assert_allclose(bounds.relative_limit(positive[0], positive[1][-1]), proved, **CLOSE)
+    no_error = from_top(point.alpha), list(point.beta[-1][:, 0]), [[1.0] * (depth - 1)] * len(point.beta[-1])
+    limit = numbers(prove_geometric.LIMIT, "lhs", depth=depth, index=1)(*no_error)
+    np.testing.assert_allclose(bounds.relative_limit(point.alpha, point.beta[-1]), limit, **CLOSE)
 
 
 @pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
@@ -309,8 +309,10 @@ def test_selection_and_ranking(seed, n):
     assert bounds.selection_regret_bound(exact, approximate) <= distance * (1 + 1e-9)
     gains, shares = rng.uniform(0.1, 2, (2, n))
     gains[-1] = 1.0
-    proved = numbers(prove_selection.IDENTICAL, "lhs", depth=n)(list(shares), list(gains), 2.0, 3.0)
-    np.testing.assert_allclose(bounds.common_factor(gains, shares) * shares.sum() * 6, proved)
+    proved = numbers(prove_selection.IDENTICAL, "lhs", depth=n)(
+        list(shares), list(gains[:-1]), [[2.0, 1.0], [0.0, 0.0]], [[3.0, -4.0], [0.0, 0.0]]
+    )
+    np.testing.assert_allclose(bounds.common_factor(gains, shares) * shares.sum() * (6 - 4), proved)
     rho = float(rng.uniform(0.01, 1))
     ghost = np.array([0.0, numbers(prove_selection.FLIP, "lhs")(rho)])
     reverse = bounds.reversed_pairs(ghost, np.array([11.0, 2.0]))

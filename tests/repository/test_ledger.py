@@ -122,6 +122,7 @@ MACHINERY = [
     "tests/slow_cases.txt",
     "proofs/__init__.py",
     "proofs/_harness.py",
+    "proofs/_meaning.py",
     "proofs/_rational.py",
     "proofs/_relations.py",
     "proofs/_solver.py",

@@ -28,11 +28,18 @@ from proofs._harness import (
     search,
     width,
 )
+from proofs._meaning import NORM, SIGNS
 from proofs._solver import boundary
 from proofs.prove_virtual_readout import STATEMENT
 
 a, b = sp.symbols("a b", nonnegative=True)
 x, y = sp.symbols("x y", real=True)
+
+
+@pytest.fixture(autouse=True)
+def _signs_are_hypotheses(monkeypatch):
+    for slug, signs in (("mean", "p >= 0, q >= 0"), ("weights", "w >= 0"), ("witness", "a >= 0, b >= 0")):
+        monkeypatch.setitem(SIGNS, slug, {NORM: signs})
 
 
 def square(*, sign=1):

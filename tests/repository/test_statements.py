@@ -4,7 +4,7 @@ import ast
 import importlib
 import itertools
 
-from proofs import _structure
+from proofs import _meaning, _structure
 from proofs._harness import MEANING, Statement
 from tests.support import ledger
 from tests.support.stated import PREDICATES
@@ -74,7 +74,13 @@ def proved():
 
 def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_one_of_the_ledger():
     entries = ledger.read()
-    groups = (_structure.BY_SIGNS, _structure.BY_QUOTIENTS, _structure.BY_NUMBERS, _structure.BY_LAWS)
+    groups = (
+        _structure.BY_ORDER,
+        _structure.BY_REMARK,
+        _structure.BY_QUOTIENTS,
+        _structure.BY_NUMBERS,
+        _structure.BY_LAWS,
+    )
     structural = [*itertools.chain(*groups, _structure.BY_FORM, _structure.OPEN)]
     stated, unknown, used = {}, [], set()
     for name, statement in proved():
@@ -82,7 +88,7 @@ def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_o
         relations = [relation for depth in statement.depths for relation in statement.given(depth)]
         words = {part for relation in relations for part in relation.of.split("; ")}
         unknown += [(name, part) for part in words - known]
-        stated.setdefault(statement.slug, set()).update(words)
+        stated.setdefault(statement.slug, set()).update(words, _meaning.SIGNS.get(statement.slug, ()))
     assert unknown == []
     for slug, words in stated.items():
         left = set(ledger.assumed(entries[slug])) - words
@@ -92,6 +98,26 @@ def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_o
     assert set(structural) == used
 
 
+def test_each_sign_of_a_symbol_is_a_hypothesis_of_the_ledger_or_what_the_symbol_stands_for():
+    entries = ledger.read()
+    unknown = [
+        (slug, words)
+        for slug, listed in _meaning.SIGNS.items()
+        for words in set(listed) - {*ledger.assumed(entries[slug]), *_meaning.KINDS}
+    ]
+    assert unknown == []
+
+
+def test_each_sign_and_meaning_that_is_listed_is_one_that_a_proof_uses():
+    used = {}
+    for _, statement in proved():
+        depth = statement.depths[-1]
+        found = _meaning.assumed_by_symbols(statement.relations(depth), statement.given(depth))
+        used.setdefault(statement.slug, set()).update(found)
+    listed = {slug: _meaning.allowed_of(slug) for slug in {*_meaning.SIGNS, *_meaning.RELATIONS}}
+    assert {slug: words - used[slug] for slug, words in listed.items() if words - used[slug]} == {}
+
+
 def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
     entries = ledger.read()
     silent = [
@@ -99,7 +125,7 @@ def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
         for path in sorted((ledger.ROOT / "proofs").glob("prove_*.py"))
         for name, value in vars(importlib.import_module(f"proofs.{path.stem}")).items()
         if isinstance(value, Statement)
-        and any(value.given(depth) for depth in value.depths)
+        and any(relation.of != MEANING for depth in value.depths for relation in value.given(depth))
         and entries[value.slug].given == "none"
     ]
     assert silent == []

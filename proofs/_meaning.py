@@ -1,0 +1,194 @@
+r"""What the symbols of the proofs stand for: the reason of every sign that a symbol carries.
+
+A symbol that is declared positive assumes something, as a relation of a ``given`` does. `SIGNS` names, slug
+by slug, the hypothesis of the ledger that each such sign stands for, or one of `KINDS`: what a norm, a count
+or a probability is by its meaning. `RELATIONS` lists the relations that a ``given`` may have `under`
+`MEANING`. The harness refuses any other. Indices are left out: ``beta`` is every ``beta0_1``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sympy as sp
+
+from proofs._relations import MEANING, AtMost, Relation, symbols_of
+
+NORM = "a norm, or a bound of norms"
+COUNT = "a count"
+CHANCE = "a probability"
+SQUARE = "a mean of squares, a variance or the root of one"
+STEP = "a learning rate, or another size of a step"
+DISTANCE = "a distance between two ends"
+EXAMPLE = "the parameter of an example that is written out"
+KINDS = (NORM, COUNT, CHANCE, SQUARE, STEP, DISTANCE, EXAMPLE)
+
+_ENDS = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
+_LAST = r"$\beta^{(L)} \ge 0$ for every $z$"
+_BELOW = r"$\alpha^{(l)} \ge 0$ for $l < L$"
+_EACH = r"$\alpha^{(l)} \ge 0$"
+_RATIO = r"$m > 0$"
+_FLOOR = r"$\alpha^{(L)} \ge \bar\alpha > 0$"
+_INSIDE = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
+_CONSERVATIVE = {"A1": "rho >= 0", "A2": "C_a >= 0", "A3": "beta >= 0", NORM: "m >= 0, n >= 0"}
+_CHAIN = {"A1": "rho >= 0", NORM: "m >= 0, m_l >= 0, n >= 0, n_l >= 0"}
+SIGNS: dict[str, dict[str, str]] = {
+    "adam-direction": {r"$D > 0$ entrywise": "r > 0"},
+    "adam-derivative": {
+        r"$0 < \beta_1, \beta_2 < 1$": "decay >= 0",
+        r"$\hat v > 0$ entrywise": "r > 0",
+        STEP: "epsilon > 0",
+        COUNT: "t > 0",
+        NORM: "c > 0, d > 0, n > 0",
+    },
+    "adam-readouts": {SQUARE: "c > 0, r > 0"},
+    "second-moment": {SQUARE: "D >= 0, q >= 0"},
+    "cost-ratio": {COUNT: "d > 0"},
+    "gradient-norm-decay": {"A1": "r > 0", NORM: "d > 0, n > 0"},
+    "bounded-activations": {"A2": "C >= 0"},
+    "non-negative-alignment": {
+        "A3": "c >= 0",
+        r"for one sign of all scores also $\alpha^{(l)} \ge 0$": "alpha >= 0",
+        NORM: "n >= 0",
+    },
+    "non-expansive": {"for the decay also A1": "rho >= 0", NORM: _CHAIN[NORM]},
+    "alignment-decay": _CHAIN,
+    "norm-product-bound": _CHAIN,
+    "block-factors": {NORM: "F >= 0, m >= 0, n >= 0, G >= 0"},
+    "certified-regret": {r"$|v_j - \hat v_j| \le \epsilon_j$ for every $j$": "e >= 0"},
+    "app-conservative": _CONSERVATIVE,
+    "conservative-sharp": _CONSERVATIVE,
+    "lai-lower-bound": {_FLOOR: "abar >= 0", _LAST: "beta >= 0"},
+    "app-relative-conservative": _CONSERVATIVE | {_FLOOR: "abar >= 0"},
+    "gap-without-alignment": {
+        r"A1 with any $\rho > 0$": "rho >= 0",
+        "A2": "C_a >= 0",
+        NORM: "m >= 0, n >= 0",
+    },
+    "decay-bounds-gain": {"A1 for every gradient": "rho >= 0"},
+    "descent-meaning": {
+        r"$\eta \ge 0$": "eta > 0",
+        r"$\nabla L_V$ is $\lambda$-Lipschitz": "lambda > 0",
+        NORM: "n > 0",
+        DISTANCE: "q >= 0, v > 0",
+    },
+    "hessian-cosine": {r"$H$ is positive definite": "m > 0, d >= 0, s >= 0"},
+    "directional-derivative": {STEP: "h > 0"},
+    "part-variance": {COUNT: "n > 0", SQUARE: "s > 0"},
+    "empirical-bernstein": {SQUARE: "sigma >= 0, sd >= 0", DISTANCE: "D >= 0, R >= 0, u >= 0, v >= 0"},
+    "false-discovery-rate": {CHANCE: "p >= 0, q > 0"},
+    "zeta-bound": {"A2": "C >= 0"},
+    "app-abs-gap": {EXAMPLE: "r > 0, rho > 0"},
+    "app-rel-gap": {EXAMPLE: "r > 0, rho > 0"},
+    "lli-gap": {"A1": "rho > 0", "A2": "C_a > 0"},
+    "lli-relative-gap": {"A1": "rho > 0", "A2": "C_a > 0", _FLOOR: "abar > 0", _LAST: "beta >= 0"},
+    "app-var-beta": {NORM: "rho >= 0", SQUARE: "sigma >= 0"},
+    "gradient2": {EXAMPLE: "c > 0"},
+    "admissible-weights": {r"$\rho \ge 0$": "r >= 0, s >= 0, T >= 0", DISTANCE: "d > 0"},
+    "minimax-weights": {r"$m_l \le M_l$": "h >= 0", SQUARE: "s >= 0"},
+    "random-weights-variance": {
+        r"weights are independent Gaussians of mean zero and variance $v$": "v > 0",
+    },
+    "rank-cosine": {_RATIO: "m > 0, M > 0"},
+    "rank-pearson": {_RATIO: "m > 0, M > 0"},
+    "concordance": {_RATIO: "m > 0, M > 0"},
+    "lai-two-sided": {_BELOW: "alpha >= 0", _LAST: "beta >= 0", NORM: "C_a >= 0"},
+    "lli-two-sided": {_BELOW: "alpha >= 0", _LAST: "beta >= 0"},
+    "ghost-lai-range": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
+    "relative-below-one": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
+    "perturbation-norm": {NORM: "b >= 0, d >= 0, f >= 0, h >= 0"},
+    "rank-flip": {r"$\rho \ge 0$": "rho >= 0"},
+    "selection-regret": {STEP: "lam >= 0"},
+    "sign-agreement": {_RATIO: "m > 0, M > 0"},
+    "midpoint": {STEP: "eta > 0"},
+    "shapley-first-order": {
+        r"$\eta > 0$": "eta > 0",
+        r"$\nabla L_V$ is $\lambda$-Lipschitz": "lambda > 0",
+        NORM: "a >= 0",
+    },
+    "midpoint-error": {
+        r"$\eta > 0$": "eta > 0",
+        r"the Hessian of $L_V$ is $\mu$-Lipschitz": "mu > 0",
+        NORM: "a >= 0",
+    },
+    "softmax-feedback": {r"cross-entropy of a softmax with one-hot labels": "x > 0, y > 0"},
+    "top-layer-certificate": {NORM: "fj >= 0, fz >= 0, m >= 0, n >= 0, nj >= 0, nz >= 0"},
+    "random-truncation": {r"$q_l > 0$ where $x_l \ne 0$": "s > 0"},
+    "truncation-variance": {r"$0 < q_1 \le \dots \le q_L = 1$": "s > 0, q > 0", SQUARE: "d > 0, e > 0"},
+    "unit-gain-variance": {CHANCE: "p > 0"},
+    "minkowski-lower-bound": {SQUARE: "s >= 0, t >= 0"},
+    "app-var-CS-lb": {SQUARE: "s >= 0, t >= 0"},
+    "app-var-corr-lb": {SQUARE: "V >= 0, n >= 0"},
+    "signed-covariance-bound": {SQUARE: "V >= 0, n >= 0"},
+    "variance-order": {
+        r"fixed $\alpha \ge 0$": "a >= 0",
+        r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer": "d >= 0, n >= 0",
+    },
+    "variance-criterion": {CHANCE: "p > 0"},
+    "scale-free-variance": {CHANCE: "p > 0"},
+    "regression-gain": {CHANCE: "p > 0", r"$\Var \beta^\star > 0$": "s > 0"},
+    "calibrated-error": {CHANCE: "p > 0"},
+}
+RELATIONS: dict[str, tuple[str, ...]] = {  # what a cosine, a maximum, a share or a fit is
+    "norm-product-bound": ("c_l <= 1", "-c_l <= 1"),
+    "block-factors": ("c <= 1", "-c <= 1", "k <= G", "-k <= G"),
+    "top-layer-certificate": ("c <= 1", "-c <= 1"),
+    "lai-two-sided": ("alpha <= C_a**2", "-alpha <= C_a**2", "0 <= b", "b <= 1"),
+    "app-abs-gap": ("r**2 + rho**2 < 1",),
+    "app-rel-gap": ("r**2 + k*rho**2 < 1",),
+    "rank-flip": ("k*rho**2 < 1",),
+    "admissible-weights": ("s <= 1", "r <= 1"),
+    "minimax-weights": ("s <= 1",),
+    "calibrated-least-squares": ("w, x, y: equation",),
+    "concordance": ("Max(M*S, S*m) <= Min(M*S, S*m)",),
+    "unit-gain-variance": ("0 < 1 - k*p",),
+    "minkowski-lower-bound": ("-1 <= r",),
+    "app-var-CS-lb": ("-1 <= r", "r <= 1"),
+    "perturbation-norm": ("f <= b*f + d*f + d*h", "h <= b*h", "f <= d", "h <= b"),
+}
+_INDICES = re.compile(r"_*\d+")
+_FACTOR = re.compile(r"(?<!\*)\b\d+\*")
+_SIGNS = {
+    "positive": "> 0",
+    "negative": "< 0",
+    "nonnegative": ">= 0",
+    "nonpositive": "<= 0",
+    "nonzero": "!= 0",
+}
+
+
+def allowed_of(slug: str) -> set[str]:
+    """List what the symbols of a statement may assume."""
+    signs = {sign for listed in SIGNS.get(slug, {}).values() for sign in listed.split(", ")}
+    return signs | set(RELATIONS.get(slug, ()))
+
+
+def assumed_by_symbols(relations: Sequence[Relation], given: Sequence[Relation]) -> set[str]:
+    """List the signs that symbols carry, and the relations under `MEANING`."""
+    meant = {_spelled(relation) for relation in given if MEANING in relation.of}
+    return meant | set(_carried(symbols_of(relations, given)))
+
+
+def unstated(slug: str, relations: Sequence[Relation], given: Sequence[Relation]) -> list[str]:
+    """List what symbols assume and no hypothesis says."""
+    return sorted(assumed_by_symbols(relations, given) - allowed_of(slug))
+
+
+def _carried(symbols: Sequence[Any]) -> Iterator[str]:
+    for symbol in symbols:
+        words = (text for name, text in _SIGNS.items() if getattr(symbol, f"is_{name}", False))
+        if isinstance(symbol, sp.Symbol) and (word := next(words, None)):  # the first one is the strictest
+            yield f"{_INDICES.sub('', symbol.name)} {word}"
+
+
+def _spelled(relation: Relation) -> str:
+    """Write a relation without indices, and ``k`` for the counts that merging the indices leaves."""
+    sides = [sp.sympify(side) for side in (relation.lhs, relation.rhs)]
+    symbols = set().union(*(side.free_symbols for side in sides))
+    stems = {symbol: sp.Symbol(_INDICES.sub("", symbol.name)) for symbol in symbols}
+    if isinstance(relation, AtMost):
+        left, right = (_FACTOR.sub("k*", str(side.xreplace(stems))) for side in sides)
+        return f"{left} {'<' if relation.strict else '<='} {right}"
+    return f"{', '.join(sorted(map(str, set(stems.values()))))}: equation"
