@@ -101,6 +101,7 @@ from proofs._steps import Steps, draws
 
 __all__ = [
     "MEANING",
+    "STEP",
     "AtMost",
     "Equal",
     "RefutedError",
@@ -112,6 +113,8 @@ __all__ = [
     "under",
     "width",
 ]
+STEP = "the depths asked, the step to one more layer shown"
+"""The scope of a proof that shows an induction's step and does not compare it with the claim."""
 SHORT = 100
 BEYOND = {3: SHORT, 12: 3 * SHORT}
 """How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
@@ -223,14 +226,15 @@ def judge(
     statement: Statement,
     proof: Callable[[Statement, Steps], None],
     mutants: Mapping[str, Statement],
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Hold a statement true and proved, and its mutants false and rejected.
 
     Returns
     -------
     dict
         The numbers of ``statements``, ``mutants`` and ``mutants_rejected``; of sizes at which the
-        claim was ``decided`` for all reals, and of those at which points alone were tried, ``at_points``.
+        claim was ``decided`` for all reals, and of those at which points alone were tried, ``at_points``;
+        and ``sizes``, which says so for each.
 
     Raises
     ------
@@ -240,7 +244,7 @@ def judge(
     if not _is_about_its_arguments(statement):
         raise AssertionError(f"{statement.slug}: the claim says nothing of the statement's arguments")
     counterexample, at_points = search(statement)
-    sizes = len(list(statement.sizes()))
+    sizes = list(statement.sizes())
     if counterexample is not None:
         raise AssertionError(f"{statement.slug}: the statement is false at {counterexample}")
     for depth in statement.depths:
@@ -265,7 +269,13 @@ def judge(
             continue
         raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
     counts = {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
-    return counts | {"decided": sizes - len(at_points), "at_points": len(at_points)}
+    found = {asked(*size): "points" if asked(*size) in at_points else "decided" for size in sizes}
+    return counts | {"decided": len(sizes) - len(at_points), "at_points": len(at_points), "sizes": found}
+
+
+def asked(depth: int, beyond: int) -> str:
+    """Name a size at which a claim is decided."""
+    return f"depth {depth}" + (", one width more" if beyond else "")
 
 
 def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
@@ -352,7 +362,7 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
                 raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open" and not all(map(_is_identity, relations)):
-                at_points.append(f"depth {depth}" + (", one width more" if beyond else ""))
+                at_points.append(asked(depth, beyond))
                 name = f"{statement.slug}, depth {depth}"
                 found = search_points(name, relations, given, draws(statement, depth))
             if found is not None:

@@ -116,9 +116,9 @@ def _scalar(symbol: Any, draw: random.Random, prime: int) -> Any:
 
 
 def _rational(draw: random.Random, prime: int) -> sp.Rational:
-    """Draw a small integer, or a fraction of the point's prime."""
+    """Draw a small integer, or a fraction of the point's prime, as often below one as above."""
     denominator = draw.choice((1, 2, prime))
-    most = 9 * (prime if denominator == prime else 1)
+    most = 9 if denominator < prime else draw.choice((1, 9)) * prime
     return sp.Rational(draw.randint(-most, most), denominator)
 
 

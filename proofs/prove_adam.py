@@ -325,7 +325,7 @@ def readouts(*, inputs: bool = True, times: int = 1, mixed: bool = False) -> Sta
 
     return Statement(
         slug="adam-readouts",
-        scope="any number of layers, any widths; Adam without momentum",
+        scope="one and two layers and the step to one more, any widths; Adam without momentum",
         claim=claim,
         depths=(1, 2),
         parts={"inputs": inputs, "times": times, "mixed": mixed},

@@ -15,11 +15,11 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps, width
 from proofs._symbols import matrix, total
 
-SCOPE = "any number of validation samples, any widths, any depth"
-COST_SCOPE = "any depth, any widths, dense layers"
+SCOPE = f"any number of validation samples, any widths; {STEP}"
+COST_SCOPE = f"{STEP}; any widths, dense layers"
 IN, OUT = 2, 2
 
 

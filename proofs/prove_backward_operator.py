@@ -19,7 +19,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, width
 from proofs._symbols import matrices, matrix, total, vector
 
 WIDTH = 2
@@ -105,7 +105,7 @@ def chain(*, below_left: bool = True, dropped: int = 0, transposed: bool = False
 
     return Statement(
         slug="app-A-prod",
-        scope="any depth, any widths; chains, where each layer separates what is below from the loss",
+        scope=f"{STEP}; any widths; chains, where each layer separates what is below from the loss",
         claim=claim,
         depths=(1, 2, 3),
         arguments=arguments,

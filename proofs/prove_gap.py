@@ -15,7 +15,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, under
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps, under
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth, similarities of any sign"
@@ -41,7 +41,7 @@ def statement(*, sign: int = -1, power: int = 1, start: int = 1, other: int = 0)
 
     return Statement(
         slug="app-epsilon-pair",
-        scope=SCOPE,
+        scope=f"{STEP}; similarities of any sign",
         claim=claim,
         depths=(1, 2, 3, 4),
         arguments=names,
@@ -138,7 +138,7 @@ def nearer(*, threshold: int = 1, power: int = 2, side: int = 1, start: int = 1)
 
     return Statement(
         slug="lai-nearer-than-lli",
-        scope="any depth, any number of validation samples, similarities of any sign",
+        scope=f"{STEP}; any number of validation samples, similarities of any sign",
         claim=claim,
         depths=(2, 3),
         arguments=names,

@@ -17,10 +17,10 @@ from collections.abc import Callable
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, width
 from proofs._symbols import inner_product, matrix, vector
 
-SCOPE = "any depth, any widths, any activation functions and loss with a derivative"
+SCOPE = f"{STEP}; any widths, any activation functions and loss with a derivative"
 POSITIONS_SCOPE = "any numbers of positions, any widths"
 SHARING_SCOPE = "any number of uses, any widths"
 IN, OUT = 2, 2

@@ -22,7 +22,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps
 from proofs._symbols import mean, monomials, product, signs, total, vector
 
 
@@ -52,7 +52,7 @@ def formula(*, z=1, j=1, both=1, exchanged: bool = False) -> Statement:
 
     return Statement(
         slug="jacobian-noise-variance",
-        scope="any widths, any number of layers, any laws with second moments; z and j independent",
+        scope=f"any widths; {STEP}; any laws with second moments; z and j independent",
         claim=claim,
         depths=(1, 2),
         arguments=arguments,

@@ -13,10 +13,10 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps, width
 from proofs._symbols import vector
 
-SCOPE = "any depth, any widths"
+SCOPE = f"{STEP}; any widths"
 WIDTH, OUTPUTS = 2, 2
 
 
@@ -208,7 +208,7 @@ def last_layer(*, sign: int = 1, layers: str = "last") -> Statement:
 
     return Statement(
         slug="lli",
-        scope="any depth, any widths, any loss with a derivative",
+        scope=f"{STEP}; any widths, any loss with a derivative",
         claim=claim,
         depths=(1, 2, 3),
         arguments=arguments,

@@ -12,10 +12,10 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, width
 from proofs._symbols import matrices, product
 
-SCOPE = "any depth, any widths"
+SCOPE = f"{STEP}; any widths"
 
 
 def arguments(depth: int) -> tuple:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import STEP, Equal, Statement, Steps
 from proofs._symbols import total, vector
 
 
@@ -57,7 +57,7 @@ def recursion(*, norms: int = 2, square: int = 1) -> Statement:
 
     return Statement(
         slug="random-weights-variance",
-        scope="any depth, any widths; normal weights independent of the gates and of what comes from above",
+        scope=f"{STEP}; any widths; normal weights independent of the gates and of what comes from above",
         claim=claim,
         depths=(1, 2),
         arguments=arguments,

@@ -14,9 +14,9 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, width
 
-SCOPE = "any depth, any widths"
+SCOPE = f"{STEP}; any widths"
 WIDTH = 2
 
 

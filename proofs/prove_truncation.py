@@ -13,7 +13,7 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under
+from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, under
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth"
@@ -192,7 +192,7 @@ def variance(*, scale: int = 1, lagged: int = 0, sign: int = -1) -> Statement:
 
     return Statement(
         slug="truncation-variance",
-        scope=SCOPE,
+        scope=STEP,
         claim=claim,
         depths=(2, 3),
         arguments=layer_names,

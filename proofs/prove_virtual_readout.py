@@ -18,9 +18,9 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, width
 
-SCOPE = "any depth, any widths, any differentiable loss of the logits"
+SCOPE = f"{STEP}; any widths, any differentiable loss of the logits"
 WIDTH, OUTPUTS = 2, 2
 
 

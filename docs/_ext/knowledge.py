@@ -7,7 +7,7 @@ import re
 
 from docutils import nodes
 
-from tests.support import kernel, ledger
+from tests.support import kernel, ledger, proved
 
 NAMES = {
     "exact": "Exact",
@@ -45,11 +45,17 @@ class Known:
         self.generated = _read("thorough.json").get("statements", {})
         self.claims = kernel.claims()
         self.audited = _read("kernel.json")
+        self.proved = proved.proofs()
+        self.theorems = proved.kernel()
 
     def axioms(self, claim: kernel.Claim) -> str:
         """Say what the last ``make kernel`` found below a theorem."""
         found = self.audited.get(claim.key)
         return "not run" if found is None else "no axiom" if found == kernel.CLOSED else found
+
+    def evidence(self, slug: str) -> list[str]:
+        """Say how a statement is proved and tested, from the strongest kind to the weakest."""
+        return proved.evidence(slug, self.proved, self.theorems, self.run.get(slug, {}))
 
     def outcomes(self, slug: str, node: str) -> dict[str, str]:
         """Give the outcomes of a test or proof in the last full run, by parametrised name."""

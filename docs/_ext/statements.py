@@ -109,6 +109,7 @@ class Verdict(SphinxDirective):
             ("Checked by a kernel, for every size", self._kernel(slug, known, "implements")),
             ("Refuted by a kernel, for every size", self._kernel(slug, known, "refutes")),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
+            ("What is proved", [nodes.inline("", " · ".join(known.evidence(slug)))]),
             ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
             ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
         ):

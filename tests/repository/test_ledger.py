@@ -249,6 +249,7 @@ def test_full_run_writes_what_the_contract_says(small):
         "tests": {"tests/test_sums.py::test_half_is_the_formula_proved": "passed"},
         "proofs": {"proofs/prove_half.py::prove_half": "passed"},
         "scope": "any reals",
+        "sizes": {"depth 1": "decided", "depth 2": "decided"},
     }
     counts = {"statements": 1, "mutants": 3, "mutants_rejected": 3}
     assert json.loads((small / "build/proofs.json").read_text()) == {"proofs/prove_half.py": counts}

@@ -7,6 +7,7 @@ import itertools
 from proofs import _meaning, _structure
 from proofs._harness import MEANING, Statement
 from tests.support import ledger
+from tests.support import proved as evidence
 from tests.support.stated import PREDICATES
 
 LABELS = [
@@ -116,6 +117,55 @@ def test_each_sign_and_meaning_that_is_listed_is_one_that_a_proof_uses():
         used.setdefault(statement.slug, set()).update(found)
     listed = {slug: _meaning.allowed_of(slug) for slug in {*_meaning.SIGNS, *_meaning.RELATIONS}}
     assert {slug: words - used[slug] for slug, words in listed.items() if words - used[slug]} == {}
+
+
+def test_any_depth_is_the_scope_of_nothing_but_a_compared_induction_or_a_theorem_for_every_size():
+    compared = {proof.statement for proof in evidence.proofs() if proof.compared}
+    general = compared | {name for name, statement in proved() if statement.slug in evidence.kernel()}
+    assert [
+        name
+        for name, statement in proved()
+        if evidence.EVERY_SIZE.search(statement.scope) and name not in general
+    ] == []
+
+
+def test_every_statement_is_settled_by_a_proof():
+    assert sorted(proof.statement for proof in evidence.proofs()) == sorted(name for name, _ in proved())
+
+
+def test_a_derivation_that_compares_nothing_is_seen(tmp_path):
+    source = """
+def helper(steps): steps.conclude(1, 2)
+def compares(statement, steps): helper(steps)
+def shows(statement, steps): steps.identity("one", 1, 1)
+
+@pytest.mark.equation("half")
+def prove_half(settle):
+    settle(FIRST, compares, {})
+    settle(SECOND, shows, {})
+"""
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "proofs/prove_half.py").write_text(source, encoding="utf-8")
+    found = evidence.proofs(tmp_path)
+    assert [(proof.statement, proof.compared) for proof in found] == [
+        ("prove_half.FIRST", True),
+        ("prove_half.SECOND", False),
+    ]
+    statements = tmp_path / "kernel/Statements"
+    statements.mkdir(parents=True)
+    (statements / "Sums.v").write_text("(* Implements: half *)\nDefinition halved := True.", encoding="utf-8")
+    run = {
+        "tests": {"t::a": "passed", "t::b": "skipped"},
+        "sizes": {"depth 1": "decided", "depth 2": "points"},
+    }
+    assert evidence.evidence("half", found, evidence.kernel(tmp_path), run) == [
+        "every size: proof assistant (Sums.v, halved)",
+        "solver or rational identity, for all reals: depth 1",
+        "sympy, at points alone: depth 2",
+        "sympy, derivation: compared in part with the claim",
+        "floating point: 1 tests passed",
+    ]
+    assert evidence.evidence("other", found, {}, {}) == ["assumed"]
 
 
 def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():

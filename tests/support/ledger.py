@@ -250,19 +250,19 @@ def _marked(path: Path, root: Path) -> Iterator[tuple[str, str]]:
         slug
         for node in tree.body
         if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "pytestmark" for t in node.targets)
-        for slug in _slugs(node.value)
+        for slug in slugs_of(node.value)
     ]
     for name, node in definitions(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
         outer = next((c for c in tree.body if isinstance(c, ast.ClassDef) and node in c.body), None)
         decorators = [*node.decorator_list, *(outer.decorator_list if outer else [])]
-        for slug in [*everywhere, *(s for decorator in decorators for s in _slugs(decorator))]:
+        for slug in [*everywhere, *(s for decorator in decorators for s in slugs_of(decorator))]:
             if node.name.startswith(("test_", "prove_")):
                 yield slug, f"{place}::{name.replace('.', '::')}"
 
 
-def _slugs(tree: ast.AST) -> Iterable[str]:
+def slugs_of(tree: ast.AST) -> Iterable[str]:
     for node in ast.walk(tree):
         called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if called and node.func.attr == "equation":

@@ -105,7 +105,7 @@ def equations(
     outcomes: Mapping[str, str],
     properties: Mapping[str, list[tuple[str, object]]],
 ) -> dict[str, dict]:
-    """Gather each statement's function, tests, proofs and scope."""
+    """Gather each statement's function, tests, proofs, their scope and what decided the sizes asked."""
     entries, functions = ledger.read(root), ledger.find(root).functions
     found: dict[str, dict] = {
         slug: {
@@ -114,6 +114,7 @@ def equations(
             "tests": {},
             "proofs": {},
             "scope": None,
+            "sizes": {},
         }
         for slug, entry in entries.items()
     }
@@ -124,6 +125,9 @@ def equations(
             scopes = [value for name, value in said if name == "scope"]
             if scopes:
                 found[slug]["scope"] = scopes[0]
+            for size, how in (pair for name, value in said if name == "sizes" for pair in value.items()):
+                known = found[slug]["sizes"].get(size)
+                found[slug]["sizes"][size] = known if known == "points" else how
     return found
 
 

@@ -1,0 +1,109 @@
+"""What proves each statement, and how: read from the proofs, the kernel's statements and the last full run.
+
+``proofs()`` reads ``proofs/`` without running it: which statement each proof settles, by which procedure,
+and whether that procedure compares what its lemmas add up to with the claim (`Steps.conclude`). ``kernel()``
+reads ``kernel/Statements``, where that folder exists. ``evidence()`` says both in words, with what a full
+run found.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import ledger
+
+EVERY_SIZE = re.compile(r"any depth|any number of layers")
+_LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+)")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A statement that a proof settles: the file's name for it, and how it is proved."""
+
+    node: str
+    statement: str
+    slugs: tuple[str, ...]
+    compared: bool
+    inductive: bool
+
+
+def proofs(root: Path = ledger.ROOT) -> list[Proof]:
+    """List what the proofs settle, in the order of the files."""
+    return [proof for path in sorted((root / "proofs").glob("prove_*.py")) for proof in _settled(path, root)]
+
+
+def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
+    """Name, for each slug, the theorems that a proof assistant checked: ``Implements Gap.v, lli_gap``."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root / "kernel" / "Statements").glob("*.v")):
+        for relation, slugs, name in _LINK.findall(path.read_text(encoding="utf-8")):
+            for slug in slugs.split(","):
+                found.setdefault(slug.strip(), []).append(f"{relation} {path.name}, {name}")
+    return found
+
+
+def evidence(slug: str, proved: list[Proof], theorems: Mapping[str, list[str]], run: Mapping) -> list[str]:
+    """Say how a statement is proved and tested, from the strongest kind to the weakest."""
+    lines = [
+        f"{'every' if theorem.startswith('Implements') else 'false at every'} size: "
+        f"proof assistant ({theorem.partition(' ')[2]})"
+        for theorem in theorems.get(slug, ())
+    ]
+    lines += _sizes(run.get("sizes", {}))
+    settled = [proof for proof in proved if slug in proof.slugs]
+    if settled:
+        compared = [proof.compared for proof in settled]
+        words = "compared" if all(compared) else "compared in part" if any(compared) else "not compared"
+        step = "induction step shown and " if any(proof.inductive for proof in settled) else ""
+        lines.append(f"sympy, derivation: {step}{words} with the claim")
+    floats = [node for node, outcome in run.get("tests", {}).items() if outcome == "passed"]
+    lines += [f"floating point: {len(floats)} tests passed"] if floats else []
+    return lines if settled or slug in theorems else [*lines, "assumed"]
+
+
+def _sizes(sizes: Mapping[str, str]) -> list[str]:
+    """Group the sizes by what decided them."""
+    names = {"decided": "solver or rational identity, for all reals", "points": "sympy, at points alone"}
+    return [
+        f"{words}: " + "; ".join(sorted(size for size, how in sizes.items() if how == kind))
+        for kind, words in names.items()
+        if kind in sizes.values()
+    ]
+
+
+def _settled(path: Path, root: Path) -> Iterator[Proof]:
+    """Find the calls of ``settle`` in the functions of a file."""
+    functions = {
+        node.name: node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    for name, function in functions.items():
+        slugs = tuple(slug for decorator in function.decorator_list for slug in ledger.slugs_of(decorator))
+        for call in ast.walk(function):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "settle":
+                statement, procedure = (getattr(argument, "id", "") for argument in call.args[:2])
+                yield Proof(
+                    node=f"{path.relative_to(root).as_posix()}::{name}",
+                    statement=f"{path.stem}.{statement}",
+                    slugs=slugs,
+                    compared=_reaches("conclude", procedure, functions),
+                    inductive=_reaches("hypothesis", procedure, functions),
+                )
+
+
+def _reaches(method: str, name: str, functions: Mapping[str, ast.FunctionDef], seen: tuple = ()) -> bool:
+    """Whether a procedure, or a function of its file that it calls, calls a method of ``steps``."""
+    if name in seen or name not in functions:
+        return False
+    nodes = list(ast.walk(functions[name]))
+    if any(isinstance(node, ast.Attribute) and node.attr == method for node in nodes):
+        return True
+    called = {
+        node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return any(_reaches(method, other, functions, (*seen, name)) for other in called)
