@@ -99,6 +99,7 @@ SIGNS: dict[str, dict[str, str]] = {
     "ghost-lai-range": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
     "relative-below-one": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
     "perturbation-norm": {NORM: "b >= 0, d >= 0, f >= 0, h >= 0"},
+    "rounding-error": {"every operation is rounded to nearest, with unit roundoff $u$": "u >= 0"},
     "rank-flip": {r"$\rho \ge 0$": "rho >= 0"},
     "selection-regret": {STEP: "lam >= 0"},
     "sign-agreement": {_RATIO: "m > 0, M > 0"},

@@ -82,6 +82,7 @@ BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$\epsilon = 0$",
     r"one activation vector and one output gradient per layer and sample",
     r"each layer has one activation vector per sample",
+    r"nothing overflows or underflows",
     r"the batch is its own validation set",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"a chain of layers",

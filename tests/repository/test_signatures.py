@@ -20,6 +20,7 @@ CHAPTERS = (
     "influence",
     "optimizers",
     "propagation",
+    "rounding",
     "shapley",
     "variance",
 )

@@ -1,0 +1,118 @@
+r"""How far n roundings of every term move a sum, in whichever order it is taken.
+
+One rounding more. With :math:`\gamma_n = n u / (1 - n u)`, a factor within :math:`\gamma_n` of 1 and another
+one within u give a product within :math:`\gamma_n (1 + u) + u` of 1, which is at most :math:`\gamma_{n+1}`.
+
+The sum. Term t of the exact sum is :math:`t (1 + \theta)` in the computed one, with its own :math:`\theta`,
+since each operation on the way multiplies it by :math:`1 + \delta`: multiplications and additions alike, and
+whether another addition comes before or after is the same for the number of factors. What is shown for two
+terms of either sign adds up over all.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import sympy as sp
+
+from proofs._harness import AtMost, Statement, Steps, under
+from proofs._symbols import parts_of, product
+
+U = sp.Symbol("u", nonnegative=True)
+NEAREST = "every operation is rounded to nearest, with unit roundoff $u$"
+
+
+def names(depth: int) -> tuple:
+    """Name two terms, and the relative errors of the operations that each of them meets."""
+    errors = [list(sp.symbols(f"delta{i}_:{depth}", real=True)) for i in range(2)]
+    return list(sp.symbols("t:2", real=True)), errors
+
+
+def computed(errors: list) -> sp.Expr:
+    """Multiply what the operations make of 1."""
+    return product([1 + error for error in errors])
+
+
+def statement(*, counted: int = 0, power: int = 1, bars: bool = True) -> Statement:
+    """State the bound for each term's factor, both ways, and for a sum of two terms."""
+
+    def gamma(n: sp.Expr) -> sp.Expr:
+        return (n - counted) * U**power / (1 - n * U)
+
+    def claim(depth: int) -> tuple[AtMost, ...]:
+        terms, errors = names(depth)
+        limit = gamma(sp.Integer(depth))
+        each = [sign * (computed(row) - 1) for row in errors for sign in (1, -1)]
+        moved = sum(t * (computed(row) - 1) for t, row in zip(terms, errors, strict=True))
+        size = sum(abs(t) if bars else t for t in terms)
+        whole = (AtMost(sign * moved, limit * size) for sign in (1, -1))
+        return *(AtMost(left, limit) for left in each), *whole
+
+    def given(depth: int) -> tuple[AtMost, ...]:
+        _, errors = names(depth)
+        within = (AtMost(sign * e, U) for row in errors for e in row for sign in (1, -1))
+        return (*under(NEAREST, within), *under("$n u < 1$", (AtMost(depth * U, 1, strict=True),)))
+
+    def sample(draw: random.Random, depth: int) -> dict:
+        u = sp.Rational(draw.randint(0, 9), 10 * depth)
+        _, errors = names(depth)
+        return {U: u} | {e: u * draw.choice((-1, 1, 0, sp.Rational(1, 3))) for row in errors for e in row}
+
+    return Statement(
+        slug="rounding-error",
+        scope="any depth of operations, in any order; any number of terms, of any sign",
+        claim=claim,
+        given=given,
+        depths=(1, 2),
+        arguments=lambda depth: (*names(depth)[1], U),
+        sample=sample,
+        parts={"gamma": gamma, "bars": bars},
+    )
+
+
+def proof(statement: Statement, steps: Steps) -> None:
+    """Add one rounding to n; then take the positive and the negative parts of the terms apart."""
+    gamma = statement.part.gamma
+    size = sp.Symbol("s", nonnegative=True)
+    rest = steps.nonnegative("what is not negative", size, [size])
+    n = sp.Symbol("n", nonnegative=True)
+    left = (1 - n * U) * (1 - (n + 1) * U)
+    steps.identity("one rounding more", gamma(n + 1) - gamma(n) * (1 + U) - U, (n + 1) * U**2 / left)
+
+    def one_more(depth: int, row: list, index: int, sign: int):
+        before, more = gamma(sp.Integer(depth - 1)), sign * row[-1]
+        excess = gamma(sp.Integer(depth)) - before * (1 + U) - U
+        if depth == 1:
+            return rest.at({size: U - more}) + rest.at({size: excess})
+        so_far = steps.hypothesis(statement, depth - 1, index) * (1 + row[-1])
+        slack = before * (U - row[-1]) + (U - more)
+        return so_far + rest.at({size: slack}) + rest.at({size: excess})
+
+    def all_operations(depth: int) -> list:
+        terms, errors = names(depth)
+        each = [
+            one_more(depth, row, 2 * i + k, sign)
+            for i, row in enumerate(errors)
+            for k, sign in enumerate((1, -1))
+        ]
+        parts = [parts_of(t) for t in terms]
+        up = sum(each[2 * i] * plus + each[2 * i + 1] * minus for i, (plus, minus) in enumerate(parts))
+        down = sum(each[2 * i + 1] * plus + each[2 * i] * minus for i, (plus, minus) in enumerate(parts))
+        return [*each, up, down]
+
+    steps.conclude(statement, all_operations)
+
+
+STATEMENT = statement()
+MUTANTS = {
+    "one rounding less": statement(counted=1),
+    "the unit roundoff squared": statement(power=2),
+    "a sum without absolute values": statement(bars=False),
+}
+
+
+@pytest.mark.equation("rounding-error")
+def prove_rounding_error(settle):
+    """Show that n roundings of every term move a sum by at most gamma_n times the sum of absolute values."""
+    settle(STATEMENT, proof, MUTANTS)

@@ -1,0 +1,145 @@
+"""The bound on rounding, held against scores in float64 and exact fractions, and the errors that it meets."""
+
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from lai_core.rounding import count_roundings, rounding_bound, rounding_factor
+from proofs import prove_rounding
+from tests.support.statements import numbers
+
+SCORES = {
+    "ghost": lai.ghost_scores,
+    "lai": partial(lai.lai_scores, positions="tokens"),
+    "lli": lai.lli_scores,
+}
+UNIT = 2.0**-24
+
+
+def entries(rng, shape):
+    """Draw numbers of float32 of many sizes, of both signs, with zeros."""
+    sizes = 2.0 ** rng.uniform(-8, 8, shape) * rng.choice([-1, 1], shape)
+    return (sizes * (rng.random(shape) > 0.1)).astype(np.float32)
+
+
+def stored(values):
+    """Round to bfloat16, to nearest and even, and read it as float32 again."""
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def layers(rng, widths, *, n_val, n_train, positions, bias, kept=lambda values: values):
+    sides = []
+    for count in (n_val, n_train):
+        shape = (count, positions) if positions else (count,)
+        drawn = [(entries(rng, (*shape, d)), entries(rng, (*shape, o))) for d, o in widths]
+        sides.append([(kept(a), kept(g)) for a, g in drawn])
+        sides[-1].append(drawn)
+    traces = [lai.Trace([lai.LayerTrace(a, g, bias=bias) for a, g in side[:-1]]) for side in sides]
+    return traces, [side[-1] for side in sides]
+
+
+def exact(name, sides, bias):
+    """Add up products in float64, layer by layer and pair by pair of positions."""
+    validation, training = [
+        [[np.asarray(x, dtype=np.float64).reshape(len(x), -1, x.shape[-1]) for x in pair] for pair in side]
+        for side in sides
+    ]
+    alpha = [np.einsum("zti,jui->ztju", z[0], j[0]) + bias for z, j in zip(validation, training, strict=True)]
+    beta = [np.einsum("zto,juo->ztju", z[1], j[1]) for z, j in zip(validation, training, strict=True)]
+    of = {
+        "ghost": lambda: sum(a * b for a, b in zip(alpha, beta, strict=True)),
+        "lai": lambda: sum(alpha) * beta[-1],
+        "lli": lambda: alpha[-1] * beta[-1],
+    }
+    return of[name]().sum(axis=(0, 1, 3))
+
+
+@pytest.mark.equation("rounding-error")
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("positions", [None, 3], ids=["vectors", "positions"])
+@pytest.mark.parametrize("name", SCORES)
+def test_a_hundred_thousand_scores_are_within_the_bound(name, positions, bias):
+    rng = np.random.default_rng(len(name) + 10 * bool(positions) + 20 * bias)
+    for widths in ([(1, 1)], [(7, 3), (3, 5)], [(33, 2), (2, 9), (9, 4)], [(160, 6)]):
+        sizes = {"n_val": int(rng.integers(1, 6)), "n_train": 2100, "positions": positions, "bias": bias}
+        (validation, training), sides = layers(rng, widths, **sizes)
+        error = np.abs(SCORES[name](validation, training).astype(np.float64) - exact(name, sides, bias))
+        bound = rounding_bound(SCORES[name], validation, training)
+        assert bound.dtype == np.float32
+        assert np.all(error <= bound.astype(np.float64))
+
+
+@pytest.mark.equation("rounding-error")
+@pytest.mark.parametrize("name", SCORES)
+def test_entries_that_were_stored_in_bfloat16_are_within_its_bound(name):
+    rng = np.random.default_rng(5)
+    sizes = {"n_val": 3, "n_train": 500, "positions": 2, "bias": True}
+    (validation, training), sides = layers(rng, [(7, 3), (3, 5)], kept=stored, **sizes)
+    error = np.abs(SCORES[name](validation, training).astype(np.float64) - exact(name, sides, True))
+    assert np.all(error <= rounding_bound(SCORES[name], validation, training, stored_roundoff=2.0**-8))
+    assert np.any(error > rounding_bound(SCORES[name], validation, training))
+
+
+def test_an_error_reaches_three_quarters_of_the_bound():
+    rng = np.random.default_rng(0)
+    share = 0.0
+    for _ in range(20):
+        (validation, training), sides = layers(
+            rng, [(1, 1)], n_val=1, n_train=5000, positions=None, bias=False
+        )
+        bound = rounding_bound(lai.lli_scores, validation, training, roundings=3).astype(np.float64)
+        error = np.abs(lai.lli_scores(validation, training) - exact("lli", sides, False))
+        share = max(share, np.max(error[bound > 0] / bound[bound > 0], initial=0.0))
+    assert 0.75 < share <= 1
+
+
+def rounded(value):
+    return Fraction(float(np.float32(float(value))))
+
+
+@given(st.permutations(range(9)), st.integers(0, 2**32 - 1))
+def test_the_bound_holds_for_every_order_of_summation(order, seed):
+    """One layer of nine inputs, added up one by one, or by a random tree, in exact fractions of float32."""
+    rng = np.random.default_rng(seed)
+    left, right = entries(rng, (2, 9))
+    exact_terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(left, right, strict=True)]
+    terms = [rounded(exact_terms[i]) for i in order]
+    while len(terms) > 1:
+        i, k = sorted(rng.choice(len(terms), 2, replace=False))
+        last = terms.pop(k)
+        terms[i] = rounded(terms[i] + last)
+    error = abs(terms[0] - sum(exact_terms))
+    assert error <= Fraction(rounding_factor(roundings=9, unit_roundoff=UNIT)) * sum(map(abs, exact_terms))
+
+
+@pytest.mark.equation("rounding-error")
+@given(st.integers(1, 3), st.floats(0, 0.1))
+def test_the_factor_is_the_one_that_is_proved(n, unit):
+    errors = [[0.0] * n] * 2
+    statement = prove_rounding.STATEMENT
+    proved = numbers(statement, depth=n)(*errors, unit)
+    assert rounding_factor(roundings=n, unit_roundoff=unit) == pytest.approx(proved, rel=1e-12)
+
+
+def test_roundings_are_counted_for_any_order():
+    one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)), bias=True)])
+    assert count_roundings(one, one) == 4 + 1 + 17
+    uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
+    assert count_roundings(lai.Trace(uses), lai.Trace(uses)) == 4 + (2 * 8 * 8 - 1) + (10 * 3 - 1)
+
+
+def test_what_the_bound_cannot_cover_is_refused():
+    table = lai.Trace([lai.EmbeddingTrace(np.zeros((2, 3), dtype=np.int64), np.ones((2, 3, 2)), rows=4)])
+    with pytest.raises(TypeError, match=r"layers\[0\]: expected a LayerTrace, got EmbeddingTrace"):
+        rounding_bound(lai.ghost_scores, table, table)
+    with pytest.raises(ValueError, match=r"roundings: expected fewer than 1 / unit_roundoff \(2\), got 2"):
+        rounding_factor(roundings=2, unit_roundoff=0.5)
+    one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)))])
+    with pytest.raises(ValueError, match=r"stored_roundoff: expected a finite number >= 0 and < 1, got 1\.0"):
+        rounding_bound(lai.lli_scores, one, one, stored_roundoff=1.0)
