@@ -25,6 +25,7 @@ extensions = [
     "doors",
     "equation_index",
     "estimator_tables",
+    "ledger_data",
     "local_search",
     "paper_claims",
     "public_modules",

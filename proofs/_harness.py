@@ -370,7 +370,7 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
     for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given, effort=EFFORT // 20)
+            decision = decide(relations, given, effort=EFFORT // 40)
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open":
                 name = f"{statement.slug}, depth {depth}, {beyond} more"

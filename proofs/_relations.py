@@ -53,6 +53,8 @@ class AtMost:
     def holds(self, values: Mapping[Any, Any]) -> bool:
         """Whether it is true at a point."""
         slack = substitute(self.rhs, values) - substitute(self.lhs, values)
+        if slack.has(sp.nan, sp.zoo):  # a quotient by zero
+            return False
         slack = slack if slack.is_Rational else sp.nsimplify(slack)
         return bool(slack > 0) if self.strict else bool(slack >= 0)
 
@@ -205,7 +207,9 @@ def glance(
         if not all(condition.holds(point) for condition in given):
             continue
         if not all(relation.holds(point) for relation in relations):
-            return point, admissible
+            if defined(relations, point):
+                return point, admissible
+            continue  # where something is divided by zero the statement says nothing
         admissible += 1
         if admissible == points:
             break

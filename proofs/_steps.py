@@ -19,6 +19,7 @@ from proofs._relations import (
     RefutedError,
     Relation,
     UndecidedError,
+    defined,
     draw_point,
     is_zero_number,
     search_points,
@@ -305,7 +306,8 @@ def _refute(name: str, relation: Relation, given: Sequence[Relation]) -> None:
     symbols = symbols_of((relation,), given)
     for _ in range(ATTEMPTS // 10):
         values = draw_point(symbols, draw, {})
-        if all(condition.holds(values) for condition in given) and not relation.holds(values):
+        admissible = all(condition.holds(values) for condition in given)
+        if admissible and not relation.holds(values) and defined((relation,), values):
             raise RefutedError(f"{name}: {relation} fails at {values}")
     raise UndecidedError(f"{name}: {relation}")
 

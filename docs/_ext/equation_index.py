@@ -90,7 +90,7 @@ def _row(app, docname, slug, entry):
     proved = f"<br><small>proof: {html.escape(scope)}</small>" if scope else ""
     cells = (
         f'<a href="{address}">{html.escape(entry.title)}</a><br><code>{slug}</code>{proved}',
-        html.escape(entry.place),
+        html.escape(known.place(slug)),
         "ours" if "new" in entry.source else word,
         "<br>".join(_corrected(other, app, docname) for other in entry.corrected),
         "<br>".join(_function(name, app, docname) for name in known.links.functions.get(slug, [])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 
 from docutils import nodes
 
@@ -47,6 +48,14 @@ class Known:
         self.audited = _read("kernel.json")
         self.proved = proved.proofs()
         self.theorems = proved.kernel()
+        self.rests_on = proved.rests_on()
+        numbers = ledger.ROOT / "docs" / "paper_numbers.toml"
+        self.numbers = tomllib.loads(numbers.read_text(encoding="utf-8"))
+
+    def place(self, slug: str) -> str:
+        """Say where the paper prints a statement, with the numbers of its display."""
+        place, numbers = self.entries[slug].place, self.numbers.get(slug, [])
+        return place if "Eq." in place or not numbers else f"{place}, Eq. {', '.join(map(str, numbers))}"
 
     def axioms(self, claim: kernel.Claim) -> str:
         """Say what the last ``make kernel`` found below a theorem."""

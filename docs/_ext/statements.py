@@ -84,7 +84,7 @@ class Verdict(SphinxDirective):
         head = nodes.paragraph(classes=["verdict-head"])
         head += nodes.inline("", label, classes=["verdict-word"])
         head += nodes.inline(
-            "", f"{entry.place} · {entry.kind}" if printed else entry.kind, classes=["verdict-place"]
+            "", f"{known.place(slug)} · {entry.kind}" if printed else entry.kind, classes=["verdict-place"]
         )
         head += nodes.literal("", slug, classes=["verdict-slug"])
         box += head
@@ -110,6 +110,8 @@ class Verdict(SphinxDirective):
             ("Refuted by a kernel, for every size", self._kernel(slug, known, "refutes")),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
             ("What is proved", [nodes.inline("", " · ".join(known.evidence(slug)))]),
+            ("Rests on", [_title(other, self.env) for other in sorted(known.rests_on.get(slug, ()))]),
+            ("Used by", [_title(other, self.env) for other, used in known.rests_on.items() if slug in used]),
             ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
             ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
         ):

@@ -1,8 +1,11 @@
 """The site's own check of its links can fail."""
 
 import importlib.util
+import json
 import re
+import types
 
+import jsonschema
 import pytest
 
 from lai_core import bounds, propagation
@@ -87,3 +90,38 @@ def test_nothing_on_the_site_is_fetched_from_elsewhere():
     assert (static / "mathjax" / "LICENSE").exists()
     for path in [*static.glob("*.css"), *static.glob("*.js")]:
         assert "//" not in path.read_text(encoding="utf-8").replace("// ", ""), path.name
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """Stand for the application: no page has an address."""
+    monkeypatch.syspath_prepend(str(ledger.ROOT / "docs/_ext"))
+    equations = types.SimpleNamespace(equations={})
+    env = types.SimpleNamespace(get_domain=lambda name: equations)
+    env.app = types.SimpleNamespace(env=env)
+    return env.app
+
+
+def test_the_ledger_as_data_has_its_schema_and_the_papers_numbers(site):
+    module = extension("ledger_data")
+    found, schema = module.data(site), json.loads(module.SCHEMA.read_text())
+    jsonschema.validate(found, schema, cls=jsonschema.Draft202012Validator)
+    assert set(found) == set(ledger.read())
+    labelled = {slug: entry for slug, entry in found.items() if "equation" in entry["source"]}
+    numbers = [number for entry in labelled.values() for number in entry["equation_numbers"]]
+    assert sorted(numbers) == list(range(1, 27))
+    assert [entry for entry in labelled.values() if not entry["equation_numbers"]] == []
+    assert found["app-var-eps"]["rests_on"] == []
+    assert "lli-gap" in found["lli-relative-gap"]["rests_on"]
+    del found["lli"]["verdict"]
+    with pytest.raises(jsonschema.ValidationError, match="'verdict' is a required property"):
+        jsonschema.validate(found, schema)
+
+
+def test_the_graph_has_a_box_for_each_statement_that_uses_or_corrects_another(site):
+    module = extension("ledger_data")
+    drawn = module.drawing(site, "index")
+    assert drawn.count("<rect") == len(set(re.findall(r">([\w-]+)</text>", drawn)))
+    assert ">lli-gap<" in drawn
+    assert module.ranks({"c": {"b"}, "b": {"a"}, "d": {"a", "c"}}) == {"a": 0, "b": 1, "c": 2, "d": 3}
+    assert module.ranks({"a": {"b"}, "b": {"a"}}) == {"a": 1, "b": 0}

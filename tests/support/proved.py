@@ -17,6 +17,8 @@ from pathlib import Path
 from tests.support import ledger
 
 EVERY_SIZE = re.compile(r"any depth|any number of layers")
+_WORD = re.compile(r"\w+")
+_THEOREM = re.compile(r"^Theorem (\w+)\b(.*?)\bQed\.", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+)")
 
 
@@ -44,6 +46,48 @@ def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
             for slug in slugs.split(","):
                 found.setdefault(slug.strip(), []).append(f"{relation} {path.name}, {name}")
     return found
+
+
+def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
+    """Give the slugs whose statements each statement's proofs use, in sympy and under a proof assistant."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((root / "proofs").glob("prove_*.py")):
+        _used_in_file(path, root, found)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((root / "kernel").glob("*.v"))}
+    about = {
+        name: [slug.strip() for slug in slugs.split(",")]
+        for path in sorted((root / "kernel" / "Statements").glob("*.v"))
+        for _, slugs, name in _LINK.findall(path.read_text(encoding="utf-8"))
+    }
+    for text in texts.values():
+        for name, body in _THEOREM.findall(text):
+            used = {slug for other in set(_WORD.findall(body)) & set(about) - {name} for slug in about[other]}
+            for slug in about.get(name, ()):
+                found.setdefault(slug, set()).update(used - {slug})
+    return {slug: used for slug, used in found.items() if used}
+
+
+def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
+    """Find the statements that the procedures of a file name beside their own."""
+    about = {proof.statement.partition(".")[2]: proof.slugs for proof in _settled(path, root)}
+    functions = _functions(path)
+    for proof in _settled(path, root):
+        procedure = next(
+            call.args[1].id
+            for call in ast.walk(functions[proof.node.partition("::")[2]])
+            if isinstance(call, ast.Call)
+            and getattr(call.func, "id", "") == "settle"
+            and call.args[0].id == proof.statement.partition(".")[2]
+        )
+        names = {
+            node.id
+            for name in _reached(procedure, functions)
+            for node in ast.walk(functions[name])
+            if isinstance(node, ast.Name)
+        }
+        used = {slug for name in names & set(about) for slug in about[name]} - set(proof.slugs)
+        for slug in proof.slugs:
+            found.setdefault(slug, set()).update(used)
 
 
 def evidence(slug: str, proved: list[Proof], theorems: Mapping[str, list[str]], run: Mapping) -> list[str]:
@@ -75,35 +119,43 @@ def _sizes(sizes: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _functions(path: Path) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 def _settled(path: Path, root: Path) -> Iterator[Proof]:
     """Find the calls of ``settle`` in the functions of a file."""
-    functions = {
-        node.name: node
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef)
-    }
+    functions = _functions(path)
     for name, function in functions.items():
         slugs = tuple(slug for decorator in function.decorator_list for slug in ledger.slugs_of(decorator))
         for call in ast.walk(function):
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "settle":
                 statement, procedure = (getattr(argument, "id", "") for argument in call.args[:2])
+                reached = [functions[other] for other in _reached(procedure, functions)]
+                called = {
+                    node.attr
+                    for other in reached
+                    for node in ast.walk(other)
+                    if isinstance(node, ast.Attribute)
+                }
                 yield Proof(
                     node=f"{path.relative_to(root).as_posix()}::{name}",
                     statement=f"{path.stem}.{statement}",
                     slugs=slugs,
-                    compared=_reaches("conclude", procedure, functions),
-                    inductive=_reaches("hypothesis", procedure, functions),
+                    compared="conclude" in called,
+                    inductive="hypothesis" in called,
                 )
 
 
-def _reaches(method: str, name: str, functions: Mapping[str, ast.FunctionDef], seen: tuple = ()) -> bool:
-    """Whether a procedure, or a function of its file that it calls, calls a method of ``steps``."""
-    if name in seen or name not in functions:
-        return False
-    nodes = list(ast.walk(functions[name]))
-    if any(isinstance(node, ast.Attribute) and node.attr == method for node in nodes):
-        return True
-    called = {
-        node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    return any(_reaches(method, other, functions, (*seen, name)) for other in called)
+def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> set[str]:
+    """List a procedure and the functions of its file that it calls, directly or not."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        current = pending.pop()
+        if current in functions and current not in found:
+            found.add(current)
+            nodes = ast.walk(functions[current])
+            pending += [getattr(node.func, "id", "") for node in nodes if isinstance(node, ast.Call)]
+    return found
