@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.assumptions import (
@@ -15,11 +14,10 @@ from lai_core.assumptions import (
     similarities,
     smallest_cosine,
 )
+from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape, unconstrained
-
-SHAPES = st.sampled_from([Shape(1, 1, 3), Shape(1, 2, 2), Shape(1, 3, 4), Shape(1, 6, 3)])
 
 
 def _report(case, **options):
@@ -28,7 +26,7 @@ def _report(case, **options):
 
 @pytest.mark.equation("similarities")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_similarities_are_the_inner_products_of_a_layers_vectors(family, seed, shape):
     case = FAMILIES[family](np.random.default_rng(seed), shape)
     measured = similarities(case.validation.trace(), case.training.trace())
@@ -39,7 +37,7 @@ def test_similarities_are_the_inner_products_of_a_layers_vectors(family, seed, s
 
 
 @pytest.mark.equation("similarities")
-@given(SEEDS)
+@given(GENERATORS)
 def test_similarities_multiply_to_ghost_and_lai_also_with_biases(seed):
     rng = np.random.default_rng(seed)
     layers = {
@@ -64,7 +62,7 @@ def test_similarities_multiply_to_ghost_and_lai_also_with_biases(seed):
 
 
 @pytest.mark.equation("gradient-norm-decay")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_measured_rate_is_the_smallest_with_which_norms_decay(seed, shape):
     norms = unconstrained(np.random.default_rng(seed), shape).training_norms[0]
     rates = decay_rate(norms)
@@ -76,7 +74,7 @@ def test_the_measured_rate_is_the_smallest_with_which_norms_decay(seed, shape):
 
 
 @pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_report_says_it_layer_by_layer(seed, shape):
     case = unconstrained(np.random.default_rng(seed), shape)
     report = _report(case)
@@ -150,7 +148,7 @@ def test_gradients_that_vanish_at_the_last_layer():
 
 @pytest.mark.equation("gradient-norm-decay")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_contracting_layers_give_a_rate_no_larger_than_their_norm(family, seed, shape):
     case = ASSUMING[family](np.random.default_rng(seed), shape)
     assert at_most(_report(case).rho, case.rho[0])
@@ -175,7 +173,7 @@ def test_scaling_the_last_layer_makes_the_rate_as_small_as_one_likes():
 
 
 @pytest.mark.equation("bounded-activations")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_activation_bound_bounds_every_similarity_and_is_attained(seed, shape):
     case = unconstrained(np.random.default_rng(seed), shape)
     report = _report(case)
@@ -199,7 +197,7 @@ def test_cosines_are_those_of_the_angles(seed, shape):
 
 @pytest.mark.equation("non-negative-alignment")
 @pytest.mark.parametrize("family", ALIGNED)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_alignment_gives_every_score_one_sign_where_embeddings_agree(family, seed, shape):
     """So that selecting by sign keeps everything: A3 assumes the problem away."""
     case = ASSUMING[family](np.random.default_rng(seed), shape)
@@ -223,7 +221,7 @@ def test_counterexample_two_labels_of_a_binary_softmax_always_oppose_each_other(
 
 @pytest.mark.equation("non-expansive")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_families_do_not_align_more_below_than_at_the_top(family, seed, shape):
     report = _report(ASSUMING[family](np.random.default_rng(seed), shape), tolerance=1e-9)
     assert report.non_expansive_holds

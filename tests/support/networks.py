@@ -292,6 +292,7 @@ def _contracting(rng: np.random.Generator, shape: Shape, rho: np.ndarray, output
 
 def _contracted(rng: np.random.Generator, weight: np.ndarray, rho: np.ndarray) -> np.ndarray:
     norm = np.linalg.norm(weight, 2, axis=(1, 2))
+    norm = np.where(norm == 0, 1.0, norm)  # a layer of zeros contracts as it is
     return weight * (rho * rng.uniform(0.6, 1.0, rho.shape) / norm)[:, None, None]
 
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import bounds
 from lai_core.assumptions import decay_rate
-from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.draws import GENERATORS, SHAPES
+from tests.support.inequalities import at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape, extremal
-
-SHAPES = st.sampled_from([Shape(1, 1, 3), Shape(1, 2, 2), Shape(1, 3, 4, 1, 2), Shape(1, 6, 3)])
 
 
 class Facts:
@@ -46,7 +45,7 @@ def two_layers(rho):
 
 @pytest.mark.equation("app-lai-defs")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_printed_influences_are_minus_the_scores(family, seed, shape):
     facts = draw(family, seed, shape)
     atol = 1e-12 * (1 + facts.size)
@@ -58,7 +57,7 @@ def test_the_printed_influences_are_minus_the_scores(family, seed, shape):
 
 @pytest.mark.equation("app-epsilon-pair")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_gap_is_ghosts_kernel_minus_lais(family, seed, shape):
     case = FAMILIES[family](np.random.default_rng(seed), shape)
     facts, traces = Facts(case), (case.validation.trace(), case.training.trace())
@@ -71,7 +70,7 @@ def test_the_gap_is_ghosts_kernel_minus_lais(family, seed, shape):
 
 @pytest.mark.equation("zeta-bound")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_a_pairs_gap_is_at_most_its_similarities_added(family, seed, shape):
     facts = draw(family, seed, shape)
     bound = bounds.pair_gap_bound(facts.beta, C_a=facts.C_a)
@@ -89,7 +88,7 @@ def test_the_bound_on_a_pairs_gap_is_attained_without_alignment():
 
 @pytest.mark.equation("norm-product-bound")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_a_layers_similarity_is_at_most_the_decayed_norms(family, seed, shape):
     facts = draw(family, seed, shape)
     bound = bounds.norm_product_bound(*facts.norms, **facts.constants("rho", "depth"))
@@ -101,7 +100,7 @@ def test_a_layers_similarity_is_at_most_the_decayed_norms(family, seed, shape):
 
 @pytest.mark.equation("app-conservative", "conservative-sharp")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_conservative_bounds_hold_on_networks(family, seed, shape):
     facts = draw(family, seed, shape)
     arguments = (facts.beta[-1], *facts.norms)
@@ -130,7 +129,7 @@ def similarities_under_a1_to_a3(seed, ends=False):
 
 
 @pytest.mark.equation("app-conservative", "conservative-sharp")
-@given(SEEDS)
+@given(GENERATORS)
 def test_the_conservative_bounds_hold_for_all_that_the_assumptions_allow(seed):
     alpha, beta, norms, constants = similarities_under_a1_to_a3(seed)
     difference = np.abs(bounds.gap(alpha, beta).sum(0))
@@ -141,7 +140,7 @@ def test_the_conservative_bounds_hold_for_all_that_the_assumptions_allow(seed):
 
 
 @pytest.mark.equation("conservative-sharp")
-@given(SEEDS)
+@given(GENERATORS)
 def test_the_sharp_bound_is_attained_by_similarities_at_the_right_ends(seed):
     alpha, beta, norms, constants = similarities_under_a1_to_a3(seed, ends=True)
     last = beta[-1]
@@ -164,7 +163,7 @@ def test_the_conservative_bound_is_attained_where_the_top_is_orthogonal():
 
 @pytest.mark.equation("app-relative-conservative", "lai-lower-bound")
 @pytest.mark.parametrize("family", ALIGNED)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_relative_conservative_bound_holds_where_embeddings_agree(family, seed, shape):
     facts = draw(family, seed, shape)
     total = facts.beta[-1].sum(0)
@@ -240,7 +239,7 @@ def test_counterexample_for_every_rate_below_one(rho, depth):
 
 @pytest.mark.equation("lli-gap", "alignment-decay")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_printed_geometric_bound_holds_for_lli(family, seed, shape):
     facts = draw(family, seed, shape)
     bound = bounds.lli_gap_bound(facts.beta[-1], **facts.constants("rho", "C_a", "depth"))
@@ -254,7 +253,7 @@ def test_the_printed_geometric_bound_holds_for_lli(family, seed, shape):
 
 
 @pytest.mark.equation("lli-gap", "lli-relative-gap")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_bounds_for_lli_are_attained(seed, shape):
     facts = Facts(extremal(np.random.default_rng(seed), shape))
     bound = bounds.lli_gap_bound(facts.beta[-1], **facts.constants("rho", "C_a", "depth"))
@@ -265,7 +264,7 @@ def test_the_bounds_for_lli_are_attained(seed, shape):
 
 
 @pytest.mark.equation("lli-gap", "alignment-decay")
-@given(SEEDS)
+@given(GENERATORS)
 def test_lli_needs_alignment_in_absolute_value_only(seed):
     rng = np.random.default_rng(seed)
     depth, rho, C_a = int(rng.integers(1, 6)), rng.uniform(0, 1.3), rng.uniform(0.1, 2)
@@ -295,7 +294,7 @@ def test_counterexample_opposed_gradients_need_not_decay():
 
 @pytest.mark.equation("alignment-implies-decay")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_similarities_decay_under_non_expansive_alignment_and_a3(family, seed, shape):
     facts = draw(family, seed, shape)
     decay = np.array([facts.rho ** (2 * (facts.depth - 1 - k)) for k in range(facts.depth)])
@@ -304,7 +303,7 @@ def test_similarities_decay_under_non_expansive_alignment_and_a3(family, seed, s
 
 @pytest.mark.equation("lli-relative-gap")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_printed_relative_bound_holds_for_lli(family, seed, shape):
     facts = draw(family, seed, shape)
     if facts.alpha_bar > 1e-6 and (facts.beta[-1].sum(0) > 1e-6).all():
@@ -357,7 +356,7 @@ def test_counterexample_the_error_grows_with_depth():
 
 @pytest.mark.equation("gap-without-alignment")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_gaps_under_decay_and_bounded_activations_alone(family, seed, shape):
     facts = draw(family, seed, shape)
     constants = facts.constants("rho", "C_a", "depth")
@@ -380,7 +379,7 @@ def test_the_gaps_under_decay_alone_are_attained():
 
 
 @pytest.mark.equation("decay-bounds-gain")
-@given(SEEDS, st.integers(2, 4))
+@given(GENERATORS, st.integers(2, 4))
 def test_decay_leaves_no_room_for_gains_near_one(seed, depth):
     """Noise of exact mean zero, D and -D; gradients along the axes: S is the identity."""
     rng = np.random.default_rng(seed)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import bounds
 from lai_core.bounds import gap, reversed_pairs
+from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
-from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.inequalities import at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape
 
-SHAPES = st.sampled_from([Shape(1, 1, 3), Shape(1, 2, 2), Shape(1, 3, 4, 1, 2), Shape(1, 6, 3)])
 POSITION = st.sampled_from(["inside", "low", "high"])
 
 
@@ -42,7 +42,7 @@ def scores(alpha, beta):
 
 
 @pytest.mark.equation("lai-two-sided", "lli-two-sided")
-@given(SEEDS, POSITION)
+@given(GENERATORS, POSITION)
 def test_the_gaps_lie_between_both_bounds_and_reach_them(seed, position):
     alpha, beta, low, high = bounded_ratios(seed, position)
     ghost, layer_aware, last = scores(alpha, beta)
@@ -64,7 +64,7 @@ def test_the_gaps_lie_between_both_bounds_and_reach_them(seed, position):
 
 @pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
 @pytest.mark.parametrize("family", ALIGNED)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_aligned_networks_keep_to_the_bounds_of_their_rate(family, seed, shape):
     case = ASSUMING[family](np.random.default_rng(seed), shape)
     alpha, last, depth = np.maximum(case.alpha[0], 0), case.beta[0, -1], case.depth
@@ -101,7 +101,7 @@ def test_similarities_of_any_sign_have_the_bound_without_a_rate(alpha, last, rat
 
 
 @pytest.mark.equation("ghost-lai-range", "relative-below-one")
-@given(SEEDS, POSITION)
+@given(GENERATORS, POSITION)
 def test_ghost_over_lai_lies_in_its_range_and_reaches_it(seed, position):
     alpha, beta, low, high = bounded_ratios(seed, position, unit=True)
     ghost, layer_aware, _ = scores(alpha, beta)
@@ -146,7 +146,7 @@ def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends)
 
 
 @pytest.mark.equation("relative-limit")
-@given(SEEDS)
+@given(GENERATORS)
 def test_lais_relative_error_goes_to_its_limit_as_the_rate_vanishes(seed):
     """Ratios are rho^(2k) times numbers of at most 1 in absolute value: the rest is of order rho squared."""
     alpha, beta, _, _ = bounded_ratios(seed)
@@ -183,7 +183,7 @@ def test_the_limit_for_equal_embeddings_is_one_minus_one_over_depth():
 
 @pytest.mark.equation("lai-nearer-than-lli")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_lai_is_nearer_than_lli_exactly_where_the_mean_ratio_exceeds_one_half(family, seed, shape):
     case = FAMILIES[family](np.random.default_rng(seed), shape)
     mean = bounds.mean_ratio(case.alpha[0], case.beta[0])

@@ -6,11 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lai_core import bounds
+from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
 from tests.support.inequalities import SEEDS, at_most, hunt
 from tests.support.networks import FAMILIES, Networks, Shape, extremal
-
-SHAPES = st.sampled_from([Shape(1, 2, 2), Shape(1, 3, 4, 2, 3), Shape(1, 5, 3)])
 
 
 def certificate(case, networks, kept):
@@ -27,7 +26,7 @@ def certificate(case, networks, kept):
 
 @pytest.mark.equation("top-layer-certificate")
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_what_the_lower_layers_add_is_at_most_the_certificate(family, seed, shape):
     case = FAMILIES[family](np.random.default_rng(seed), shape)
     for kept in range(1, case.depth):
@@ -42,7 +41,7 @@ def test_what_the_lower_layers_add_is_at_most_the_certificate(family, seed, shap
 
 
 @pytest.mark.equation("top-layer-certificate")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_certificate_is_attained_by_chains_of_width_one(seed, shape):
     rng = np.random.default_rng(seed)
     weights = tuple(rng.uniform(0.2, 2, (1, 1, 1)) for _ in range(shape.depth))
@@ -81,7 +80,7 @@ def probabilities(rng, depth):
 
 
 @pytest.mark.equation("random-truncation", "truncation-variance")
-@given(SEEDS, st.integers(1, 6))
+@given(GENERATORS, st.integers(1, 6))
 def test_random_truncation_is_unbiased_with_its_variance_by_enumerating_all_depths(seed, depth):
     rng = np.random.default_rng(seed)
     terms, chances = rng.standard_normal((depth, 2, 3)), probabilities(rng, depth)
@@ -131,7 +130,7 @@ def test_the_librarys_own_probabilities_are_unbiased_with_a_finite_variance(valu
 
 
 @pytest.mark.equation("random-truncation")
-@given(SEEDS)
+@given(GENERATORS)
 def test_random_truncation_of_a_networks_ghost_is_unbiased(seed):
     rng = np.random.default_rng(seed)
     case = FAMILIES["unconstrained"](rng, Shape(1, 4, 4))

@@ -1,0 +1,75 @@
+"""What hypothesis draws for networks: shapes from ranges, entries with ties, zeros and ends, which shrink.
+
+`GENERATORS` stands where a seed stood: `np.random.default_rng` hands a generator back as it is, so that
+hypothesis draws what a test or a family of networks draws, entry by entry, and shrinks it to zeros and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.support.networks import Shape
+
+LEVELS = np.array([0.0, *(sign * n / 4 for n in range(1, 17) for sign in (1, -1))])
+"""What a normal entry may be: zero first, to which entries shrink."""
+
+
+class Drawn(np.random.Generator):
+    """A generator whose numbers hypothesis draws: a byte for each, so that ties and ends come up."""
+
+    def __new__(cls, draw: Callable[[Any], Any]) -> Drawn:
+        """Make a generator of numpy's, which takes a source of bits."""
+        return super().__new__(cls, np.random.PCG64(0))
+
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._draw = draw
+
+    def _bytes(self, size: Any) -> Any:
+        count = 1 if size is None else prod(np.atleast_1d(size).tolist())
+        drawn = np.frombuffer(self._draw(st.binary(min_size=count, max_size=count)), dtype=np.uint8)
+        return int(drawn[0]) if size is None else drawn.astype(int).reshape(size)
+
+    def standard_normal(self, size: Any = None) -> Any:
+        """Draw multiples of 1/4 between -4 and 4."""
+        return LEVELS[self._bytes(size) % len(LEVELS)]
+
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Any = None) -> Any:
+        """Draw from the low end to the high one, both included."""
+        return low + (high - low) * (self._bytes(size) / 255)
+
+    def random(self, size: Any = None) -> Any:
+        """Draw from 0 up to 1, which is left out."""
+        return self._bytes(size) / 256
+
+    def integers(self, low: int, high: int | None = None, size: Any = None) -> Any:
+        """Draw integers below the high end; short ranges alone."""
+        low, high = (0, low) if high is None else (low, high)
+        return low + self._bytes(size) % (high - low)
+
+    def choice(self, options: Any, size: Any = None) -> Any:
+        """Draw some of the options."""
+        return np.asarray(options)[self._bytes(size) % len(options)]
+
+
+@st.composite
+def generators(draw: Callable[[Any], Any]) -> Drawn:
+    """Draw a generator; what it gives later belongs to the same example."""
+    return Drawn(draw)
+
+
+GENERATORS = generators()
+SHAPES = st.builds(
+    Shape,
+    nets=st.just(1),
+    depth=st.integers(1, 6),
+    width=st.integers(1, 4),
+    n_val=st.integers(1, 3),
+    n_train=st.integers(1, 4),
+)
+"""One network of a few layers, with one sample or more on either side."""
