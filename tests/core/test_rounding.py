@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.rounding import count_roundings, rounding_bound, rounding_factor
+from lai_core.bounds.rounding import count_roundings, rounding_bound, rounding_factor
 from proofs import prove_rounding
 from tests.support.statements import numbers
 

@@ -20,7 +20,6 @@ CHAPTERS = (
     "influence",
     "optimizers",
     "propagation",
-    "rounding",
     "shapley",
     "variance",
 )
