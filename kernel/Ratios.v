@@ -66,33 +66,12 @@ Qed.
 End Range.
 
 Theorem ghost_lai_range : Statements.Ratios.ghost_lai_range.
-Proof.
-move=> R d n L V j m a0 b0 lai0 hm; have pos : 0 < lai L.+1 V j by rewrite lt_def lai0 lai_ge0.
-have h1 := share_le_ghost a0 b0 hm; have h2 := ghost_le_lai a0 b0.
-by rewrite h1 h2 ler_pdivl_mulr // ler_pdivr_mulr // mul1r h1 h2.
-Qed.
+Proof. by move=> R d n L V j s a0 b0 hs; rewrite share_le_ghost // ghost_le_lai. Qed.
 
 Theorem relative_below_one : Statements.Ratios.relative_below_one.
 Proof.
-move=> R d n L V j m error a0 b0 lai0 hm; have pos : 0 < lai L.+1 V j by rewrite lt_def lai0 lai_ge0.
-have h1 := share_le_ghost a0 b0 hm; have h2 := ghost_le_lai a0 b0.
-have -> : error = 1 - ghost L.+1 V j / lai L.+1 V j.
-  rewrite /error influence_gap distrC ger0_norm ?subr_ge0 // normrN gtr0_norm //.
-  by rewrite mulrBl divff // gt_eqF.
-have some (F : 'I_n -> R) : (forall z, 0 <= F z) -> \sum_z F z != 0 -> exists z, 0 < F z.
-  move=> F0; case: (pickP (fun z => 0 < F z)) => [z hz _|none]; first by exists z.
-  by rewrite big1 ?eqxx // => z _; apply/eqP; rewrite eq_le F0 leNgt none.
-have last0 z : 0 <= beta (V z) j L.+1 by case/andP: (b0 z _ (ltnSn L : (0 < L.+1 <= L.+1)%N)).
-split.
-- by rewrite ler_add2l ler_opp2 ler_pdivl_mulr.
-- rewrite ler_subl_addr ler_addl divr_ge0 ?lai_ge0 //.
-  by apply: sumr_ge0 => z _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
-move=> alast; rewrite ltr_subl_addr ltr_addl divr_gt0 //.
-have [|z hz] := some (fun z => (\sum_(1 <= l < L.+2) alpha (V z) j l) * beta (V z) j L.+1) _ lai0.
-  by move=> z; apply: mulr_ge0 => //; rewrite big_nat; apply: sumr_ge0 => l; apply: a0.
-have bz : 0 < beta (V z) j L.+1.
-  by rewrite lt_def last0 andbT; apply: contraTneq hz => ->; rewrite mulr0 ltxx.
-rewrite /ghost (bigD1 z) //= ltr_paddr //.
-  by apply: sumr_ge0 => z' _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
-by apply: lt_le_trans (lli_le_ghost a0 b0 z); apply: mulr_gt0.
+move=> R d n L V j s a0 b0 hs.
+have h1 := share_le_ghost a0 b0 hs; have h2 := ghost_le_lai a0 b0.
+rewrite influence_gap distrC normrN (ger0_norm (lai_ge0 a0 b0)) ger0_norm ?subr_ge0 //.
+by rewrite mulrBl mul1r ler_add2l ler_opp2.
 Qed.

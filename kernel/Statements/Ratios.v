@@ -27,25 +27,22 @@ Definition lai_two_sided := forall (R : realFieldType) d n L (V : 'I_n -> trace 
   \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - M l)) <= lai L.+1 V j - ghost L.+1 V j
   <= \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - m l)).
 
-(** The range of Ghost over LAI; m is at most every sample's share of the last layer, written without a quotient. *)
+(** The range of Ghost beside LAI: s is at most every validation sample's share of the last layer. *)
 (* Implements: ghost-lai-range *)
-Definition ghost_lai_range := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j m,
+Definition ghost_lai_range := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j s,
   (* $\alpha^{(l)} \ge 0$ *) (forall z l, (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l) ->
   (* $0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$ *)
   (forall z l, (0 < l <= L.+1)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+1) ->
-  (* LAI is not zero *) lai L.+1 V j != 0 ->
-  (* meaning *) (forall z, m * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
-  m * lai L.+1 V j <= ghost L.+1 V j <= lai L.+1 V j /\ m <= ghost L.+1 V j / lai L.+1 V j <= 1.
+  (* $s \sum_l \alpha^{(l)} \le \alpha^{(L)}$ for every $z$ *)
+  (forall z, s * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
+  s * lai L.+1 V j <= ghost L.+1 V j <= lai L.+1 V j.
 
-(** The relative error of LAI is at most one, and below one where the last layer's inputs overlap. *)
+(** The error of LAI, relative to LAI, is at most 1 - s. *)
 (* Implements: relative-below-one *)
-Definition relative_below_one := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j m,
-  let error := `|influence_ghost L.+1 V j - influence_lai L.+1 V j| / `|influence_lai L.+1 V j| in
+Definition relative_below_one := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j s,
   (* $\alpha^{(l)} \ge 0$ *) (forall z l, (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l) ->
   (* $0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$ *)
   (forall z l, (0 < l <= L.+1)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+1) ->
-  (* LAI is not zero *) lai L.+1 V j != 0 ->
-  (* meaning *) (forall z, m * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
-  [/\ error <= 1 - m, error <= 1
-    & (* for the strict sign also $\alpha^{(L)} > 0$ for every $z$ *)
-      (forall z, 0 < alpha (V z) j L.+1) -> error < 1].
+  (* $s \sum_l \alpha^{(l)} \le \alpha^{(L)}$ for every $z$ *)
+  (forall z, s * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
+  `|influence_ghost L.+1 V j - influence_lai L.+1 V j| <= (1 - s) * `|influence_lai L.+1 V j|.
