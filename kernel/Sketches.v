@@ -55,7 +55,7 @@ Qed.
 Theorem truncation_unbiased : Statements.Sketches.truncation_unbiased.
 Proof.
 move=> R L P x q hq q0; rewrite /mean; under eq_bigr do rewrite mulr_sumr.
-rewrite (exchange_big_dep xpredT) //=; apply: eq_bigr => l _.
-rewrite -mulr_suml -hq; have [->|x0] := eqVneq (x l) 0; first by rewrite mul0r mulr0.
-by rewrite mulrC divfK // gt_eqF // q0.
+rewrite (exchange_big_dep xpredT) //= [RHS](bigID (fun l => q l == 0)) /= q0 add0r [RHS]big_mkcond /=.
+apply: eq_bigr => l _; rewrite -mulr_suml -hq; case: eqP => [->|/eqP ql]; first by rewrite mul0r.
+by rewrite mulrC divfK.
 Qed.

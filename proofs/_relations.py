@@ -14,6 +14,8 @@ from proofs._solver import boundary
 
 POINTS = 12
 ATTEMPTS = 4000
+FEW = 100
+"""Operations of a claim up to which ten times as many points are tried."""
 LARGEST = 12
 """Up to where integers are drawn."""
 PRIMES = tuple(sp.primerange(5, 100))
@@ -80,17 +82,21 @@ def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list
 def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, Any]) -> dict[Any, Any]:
     """Draw a rational value for every symbol, sizes of matrices before matrices.
 
-    At every fourth point the symbols of one name and different indices are equal: bounds are attained there.
+    At every fourth point the symbols of one name and different indices are equal, and at every fourth about
+    half of those that may be are zero: bounds are attained there.
     """
     matrices = [symbol for symbol in symbols if isinstance(symbol, sp.MatrixSymbol)]
     sizes = set().union(*(sp.sympify(n).free_symbols for m in matrices for n in m.shape))
     values = dict(chosen)
-    prime, tied = draw.choice(PRIMES), draw.randrange(4) == 0
+    prime, kind = draw.choice(PRIMES), draw.randrange(4)
+    tied, sparse = kind == 0, kind == 1
     by_name: dict[Any, Any] = {}
     for symbol in (*sorted(sizes, key=str), *symbols):
         if symbol in values or symbol in matrices:
             continue
         drawn = sp.Integer(draw.randint(1, 3)) if symbol in sizes else _scalar(symbol, draw, prime)
+        if sparse and symbol not in sizes and not symbol.is_nonzero and draw.randrange(2):
+            drawn = sp.Integer(0)
         name = symbol.name.rstrip("0123456789_"), tuple(sorted(symbol.assumptions0.items()))
         values[symbol] = by_name.setdefault(name, drawn) if tied and symbol not in sizes else drawn
     for matrix in matrices:
@@ -183,7 +189,11 @@ def search_points(
         # where something is divided by zero the statement says nothing
         if defined((*given, *relations), point) and _violates(point, relations, given):
             return point
-    wrong, admissible = glance(name, relations, given, sample, points=POINTS * 4, attempts=ATTEMPTS)
+    # a claim that is short is evaluated soon, and at many points
+    sides = [sp.sympify(side) for each in (*relations, *given) for side in (each.lhs, each.rhs)]
+    short = sum(map(sp.count_ops, sides)) <= FEW
+    points = POINTS * (40 if short else 4)
+    wrong, admissible = glance(name, relations, given, sample, points=points, attempts=ATTEMPTS)
     if wrong is None and admissible < POINTS:
         raise UndecidedError(f"{name}: {admissible} admissible points")
     return wrong

@@ -5,12 +5,6 @@ A test asks that every hypothesis of a proved statement stands here, or that a r
 
 from __future__ import annotations
 
-BY_ORDER = (  # the symbols are increments, in this order
-    r"$q$ is increasing with $q_L = 1$",
-)
-BY_REMARK = (  # a remark beside the claim assumes it; no proof shows the remark
-    r"for the strict sign also $\alpha^{(L)} > 0$ for every $z$",
-)
 BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"$g_V \ne 0$",
     r"$\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0$",

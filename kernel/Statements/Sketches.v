@@ -21,5 +21,5 @@ Definition sketch_unbiased := forall (R : realFieldType) d w (P : law R [finType
 (* Implements: random-truncation *)
 Definition truncation_unbiased := forall (R : realFieldType) L (P : law R [finType of 'I_L.+1]) (x q : 'I_L.+1 -> R),
   (* $q$ is increasing with $q_L = 1$ *) (forall l, q l = \sum_(k < L.+1 | (k <= l)%N) prob P k) ->
-  (* $q_l > 0$ where $x_l \ne 0$ *) (forall l, x l != 0 -> 0 < q l) ->
+  (* the terms with $q_l = 0$ add up to zero *) \sum_(l | q l == 0) x l = 0 ->
   mean P (fun k => \sum_(l < L.+1 | (k <= l)%N) x l / q l) = \sum_l x l.

@@ -328,7 +328,7 @@ def test_a_bound_made_a_tenth_smaller_is_rejected(name):
         relation = statement.relations(depth)[index]
         return AtMost(relation.lhs, sp.Rational(9, 10) * relation.rhs, relation.strict)
 
-    tightened = dataclasses.replace(statement, claim=claim)
+    tightened = dataclasses.replace(statement, claim=claim, arguments=None)
     with pytest.raises(AssertionError, match=REJECTED):
         judge(tightened, lambda statement, steps: None, {})
 

@@ -10,6 +10,7 @@ from tests.support import kernel, ledger
 BY_FORM = {
     r"$\alpha$ and $\beta^{(L)}$ are fixed",  # the bound depends on nothing else
     "similarities have any sign",
+    r"from the moments of each alone: $\alpha$ is independent of $\beta$",  # of the special case alone
     "samples are not coupled",  # a loss is a function of its own sample's pre-activation
     "losses are unnormalised",
     "one position",

@@ -159,5 +159,8 @@ def test_no_folder_of_a_package_holds_more_than_fifteen_entries():
     """Files and folders, `py.typed` and `__main__.py` aside: what one sees at a glance."""
     folders = {path.parent for package in ("lai_core", "adapters") for path in files(package)}
     entries = {folder: {path.name for path in (ROOT / folder).iterdir()} for folder in folders}
-    crowded = {str(folder): len(names - {"py.typed", "__main__.py", "__pycache__"}) for folder, names in entries.items()}
+    crowded = {
+        str(folder): len(names - {"py.typed", "__main__.py", "__pycache__"})
+        for folder, names in entries.items()
+    }
     assert not {folder: count for folder, count in crowded.items() if count > 15}

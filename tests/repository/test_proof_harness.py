@@ -76,6 +76,7 @@ def test_identity_is_proved_and_its_mutant_rejected():
         "mutants_rejected": 1,
         "decided": 2,
         "at_points": 0,
+        "sizes": {"depth 1": "decided", "depth 2": "decided"},
     }
 
 

@@ -76,8 +76,6 @@ def proved():
 def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_one_of_the_ledger():
     entries = ledger.read()
     groups = (
-        _structure.BY_ORDER,
-        _structure.BY_REMARK,
         _structure.BY_QUOTIENTS,
         _structure.BY_NUMBERS,
         _structure.BY_LAWS,
