@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._captured.graphs import is_random, results
+from lai_torch._captured.no_grad import detach_without_gradients
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, tensors
@@ -54,7 +55,12 @@ class Captured:
         config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
         self._settings: Any = torch._dynamo.config.patch(config)
         compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
-        backend = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
+        differentiated = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
+
+        def backend(graph: fx.GraphModule, example: Any) -> Any:
+            detach_without_gradients(graph)
+            return differentiated(graph, example)
+
         self._function = torch.compile(own_code(_caller(model, autocast)), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:

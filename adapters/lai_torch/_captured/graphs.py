@@ -132,6 +132,11 @@ def is_random(node: fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
+def _has_own_gradient(node: fx.Node) -> bool:
+    """Whether a node is of a `torch.autograd.Function`, whose gradient the forward graph does not hold."""
+    return any(name == "autograd.function" for name, _ in node.meta.get("source_fn_stack") or ())
+
+
 def results(graph: fx.Graph) -> list[Any]:
     """Return the nodes that a graph returns."""
     (result,) = (node for node in graph.nodes if node.op == "output")
@@ -205,10 +210,11 @@ def vjp_through(
         env: dict[str, Any] = {**values, layer.output.name: leaf}
         for node in nodes:
             target: Any = node.target
-            if is_random(node):
+            if is_random(node) or _has_own_gradient(node):
+                what = "nothing random" if is_random(node) else "no torch.autograd.Function"
                 msg = (
-                    f"backward: 'selective' expects nothing random behind the last layer {layer.name!r}, "
-                    f"{target} is; use backward='kept'"
+                    f"backward: 'selective' expects {what} behind the last layer {layer.name!r}, "
+                    f"got {target}; use backward='kept'"
                 )
                 raise ValueError(msg)
             arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: env[one.name])
