@@ -104,6 +104,14 @@ BEHIND = {
 }
 """What is no layer, behind one."""
 
+BIASED = {
+    "a gain too": lambda p, s: s * p["b"],
+    "added twice": lambda p, s: jnp.tanh(s) + p["b"],
+    "a penalty": lambda p, s: s + (p["b"] ** 2).sum() * jnp.arange(3.0),
+    "in a loop": lambda p, s: lax.fori_loop(0, 2, lambda i, c: jnp.tanh(c) * p["b"], s),
+}
+"""Other uses of the last layer's bias, behind it."""
+
 
 def loss(outputs, targets):
     return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
@@ -157,6 +165,21 @@ def test_gains_and_offsets_behind_the_last_layer_are_none(name):
     given = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
     found = jax.eval_shape(lambda p: lai_jax.trace(given[0], p, *given[2:]), given[1])
     assert found.layers[-1].name == "body"
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_a_bias_of_the_last_layer_that_is_used_elsewhere_is_refused(name):
+    def apply(p, x):
+        return BIASED[name](p, jnp.tanh(x @ p["body"]) @ p["w"] + p["b"])
+
+    _, params, *given = case(None, (WIDTH, 3))
+    params["b"] = jnp.asarray([1.0, 0.5, -2.0])
+    with pytest.raises(ValueError, match="expected a bias 'b' that the last layer 'w' alone uses"):
+        lai_jax.trace(apply, params, *given)
+    trace = check_ghost((apply, params, *given))
+    for kernel in (lai.lai_kernel, lai.lli_kernel):
+        with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
+            kernel(trace, trace)
 
 
 def test_a_product_with_the_inputs_beside_the_last_layer_is_another_last_one():

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -15,7 +15,7 @@ from lai_jax._program.model import Model, final_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
-from lai_jax._recording.biases import with_biases
+from lai_jax._recording.biases import bias_uses, with_biases
 from lai_jax._recording.planned import Iteration, PlannedRecord
 
 
@@ -73,6 +73,10 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     # 2. A bias. theta is added to the outputs of one factored layer, feature by feature, and does nothing
     #    else: its gradient is that layer's output gradient, summed over positions.
     records = with_biases(model.program, records, by_leaf, model.left_out)
+    if unread is None:
+        unread = _shared_bias(model, records[-1], by_leaf)
+        if not everything and unread is not None:
+            raise UnexplainedError(unread)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
     plan = Plan(records, left_out=dict(model.left_out), unread=unread)
     # 3. Materialised: each sample's gradient of the whole leaf, `(n, size)`, from all of its uses, under
@@ -101,6 +105,19 @@ def _too_large(model: Model, leaf: int) -> str | None:
         f"whole takes {model.samples} x {entries} numbers, more than {GRADIENT_BUDGET} bytes; trace fewer "
         f"samples at once, or pass partial=True to leave it out; {INSTEAD}"
     )
+
+
+def _shared_bias(model: Model, last: PlannedRecord, by_leaf: Mapping[int, Sequence[Use]]) -> str | None:
+    """Say which bias of the last layer is used elsewhere too; None where none is."""
+    bias = None if last.seen_by_lai_alone else bias_uses(model.program).get(last.use)
+    for leaf in () if bias is None else bias.operand.leaves:
+        if any(use is not bias for use in by_leaf[leaf]):
+            return (
+                f"apply: expected a bias {model.names[leaf]!r} that the last layer {last.name!r} alone uses, "
+                "got one that is used elsewhere too: LAI and LLI would miss what it does there; use "
+                "estimator 'ghost' or 'exact', or a parameter of its own"
+            )
+    return None
 
 
 def use_name(model: Model, use: Use) -> str:
