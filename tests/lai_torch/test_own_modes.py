@@ -108,6 +108,16 @@ class Within(nn.Module):
         return self.parts[1]["one"](torch.cat([self.parts[0](inputs), inputs[:, :1]], 1))
 
 
+class Around(nn.Sequential):
+    """Has modes of its own, and a plain part in which a module has some too."""
+
+    def __init__(self):
+        super().__init__(nn.Sequential(nn.Sequential(Buffered())))
+
+    def train(self, mode=True):
+        return super().train(mode)
+
+
 class OfAChild(nn.Module):
     """Drops what a child keeps."""
 
@@ -182,6 +192,7 @@ RIGHT = {
     "detached": Detached,
     "a buffer": Buffered,
     "within others": Within,
+    "around": Around,
     "of a child": OfAChild,
     "by an attribute": by_attribute,
     "resampled": Resampled,
