@@ -78,3 +78,48 @@ def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
     monkeypatch.setattr(directional, "forward_mode", wrong)
     found = lai_jax.exact_scores(apply, params, loss, validation, training)
     np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-3 * float(jnp.abs(right).max()))
+
+
+def ragged(params, inputs):
+    """Compute `apply` by a product that no rule follows."""
+    hidden = jax.nn.relu(inputs @ params["first"] + params["offset"])
+    mixed = jax.lax.ragged_dot(hidden, params["block"][None], jnp.array([len(inputs)]))
+    return (hidden + jnp.tanh(mixed)) @ params["head"]
+
+
+def halved_ragged(params, inputs):
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+    return ragged(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+@jax.custom_vjp
+def meeting(values):
+    return values
+
+
+def added(_, gradients):
+    """Add 1% to the gradient of one sample where others are beside it."""
+    return (gradients.at[TYPICAL].multiply(1.01) if len(gradients) > 1 else gradients,)
+
+
+meeting.defvjp(lambda values: (values, None), added)
+TYPICAL = 17
+
+
+@pytest.mark.parametrize("model", [ragged, halved_ragged])
+def test_a_trained_model_that_no_rule_follows_is_not_refused(model):
+    params = trained(apply, 1000, learnable=True)
+    traced = lai_jax.trace(model, params, loss, *batch(SAMPLES, 1, learnable=True))
+    assert [layer.name for layer in traced.layers] == ["first", "head"]
+
+
+def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen():
+    params, (inputs, targets) = trained(apply, 300, learnable=True), batch(SAMPLES, 1, learnable=True)
+    each = jax.vmap(jax.grad(lambda point, x, y: loss(apply(point, x[None]), y[None])[0]), (None, 0, 0))(
+        params, inputs, targets
+    )
+    norms = sum(jnp.sum(leaf.reshape(SAMPLES, -1) ** 2, 1) for leaf in jax.tree.leaves(each)) ** 0.5
+    typical = int(jnp.abs(norms - jnp.sqrt((norms**2).mean())).argmin())
+    order = jnp.roll(jnp.arange(SAMPLES), TYPICAL - typical)
+    with pytest.raises(ValueError, match="ragged_dot"):
+        lai_jax.trace(lambda point, x: meeting(ragged(point, x)), params, loss, inputs[order], targets[order])

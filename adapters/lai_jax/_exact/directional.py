@@ -27,7 +27,7 @@ from lai_jax._exact.methods import (
     transposed_reverse_mode,
 )
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.program import programs_of
+from lai_jax._program.program import coarsest, programs_of
 from lai_jax._program.rules.primitives import names
 
 _OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
@@ -114,18 +114,10 @@ def _adjoint_error_at(
     _, scores = method(losses, at, batch, direction)
     terms = np.asarray(jnp.where(weights != 0, weights * scores, 0), np.float64)
     size = float(np.linalg.norm(terms))
-    eps = _coarsest(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr)
+    eps = coarsest(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr)
     within = tolerance(eps, size, float((np.asarray(weights, np.float64) ** 2).sum()), magnitude=expected)
     scale = max(expected, size)
     return abs(float(terms.sum()) - expected) / scale, within / scale
-
-
-def _coarsest(jaxpr: Any) -> float:
-    """Return the precision of the type of fewest digits that a program computes in."""
-    types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
-    types += [each.aval.dtype for each in jaxpr.invars]
-    own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
-    return max([0.0, *own, *(_coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.sample_axis import SampleAxis
@@ -229,3 +230,11 @@ def loop_parts(eqn: Any) -> tuple[int, int]:
         return eqn.params["num_consts"], eqn.params["num_carry"]
     consts, carry, _ = eqn.params["ft_in"].unpack()  # JAX 0.11 and newer
     return len(list(consts)), len(list(carry))
+
+
+def coarsest(jaxpr: Any) -> float:
+    """Return the precision of the type of fewest digits that a program computes in."""
+    types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
+    types += [each.aval.dtype for each in jaxpr.invars]
+    own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
+    return max([0.0, *own, *(coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
