@@ -5,9 +5,9 @@ from math import sqrt
 DEVIATIONS = 4.0
 """How many standard deviations of a rounding error are allowed: the share beyond is below 1e-4."""
 IN_SERIES = 16
-"""How many independent roundings of the coarsest type a term passes through, one after the other."""
+"""How many independent roundings of the coarsest type a term passes through: calibrated, see below."""
 DIGITS = 5 / 8
-"""The share of a type's digits that a term keeps where it is a difference of nearly equal numbers."""
+"""The share of a type's digits that a difference of nearly equal numbers keeps: calibrated."""
 SEEN = 0.01
 """The error of a single term that a check has to see."""
 
@@ -26,6 +26,11 @@ def rounding_bound(eps: float, magnitude: float) -> float:
     terms are independent, and those of the sum add up in squares:
 
         |error| <= t sqrt(m) u sqrt(sum_j x_j^2),  t = 4, m = 16.
+
+    That errors add up in squares, and the factor t sqrt(m), are derived. m is not: a deep model has more
+    roundings in series. m = 16, with t = 4 a bound of 8 eps, and the exponent 5/8 below are calibrated on
+    200 small trained models (MLP, BatchNorm, residual, convolutional, transformer; float32, and bfloat16
+    inside; 0 to 2,000 steps): none is refused, and 1% in one sample is seen.
 
     The root of the sum of squares is at most the sum of absolute values, under which an error in one of n
     equal terms would be lost sqrt(n) times as often.
