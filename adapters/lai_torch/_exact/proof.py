@@ -26,8 +26,8 @@ from lai_torch._exact.directional import Pair, why
 from lai_torch._exact.errors import coupled, immovable, sized
 from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, real_product, vjp
+from lai_torch._model.precision import measured_roundings
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.rounding import measured_roundings
 from lai_torch._model.sample_axis import differ
 from lai_torch._model.standing import drawn, splits, stands
 

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, rounding_bound, summed_gradients, tolerance
 from lai_torch._model.batch import Loss, check_losses
+from lai_torch._model.precision import roundings_of
 from lai_torch._model.preserve import preserved
-from lai_torch._model.rounding import roundings_of
 from lai_torch._model.sample_axis import norm
 from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, unaligned
+from lai_torch._model.precision import measured_roundings
 from lai_torch._model.preserve import preserved
-from lai_torch._model.rounding import measured_roundings
 from lai_torch._model.sample_axis import differ, magnitude
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.standing import splits, stands
