@@ -64,6 +64,11 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"the variance is over signs and permutations",
     r"the expectation is over $K$",
     r"the variance is over $K$",
+    r"the means are independent with variances $v_k$",
+    r"the true contrast has mean 0 and variance $t$",
+    r"the error has mean 0 and variance $v_k > 0$ and is uncorrelated with it",
+    r"the means are independent with standard deviations $e_k > 0$",
+    r"their expectations are equal",
 )
 BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$D$ has an entry per parameter",
@@ -124,6 +129,9 @@ BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"A3",
     r"the variant of A3",
     r"$\alpha^{(L)} \ge \bar\alpha > 0$",
+    r"the step is $\theta^+ = \theta - \eta D \sum_k w_k g_k$",
+    r"$g_k$ is the mean gradient of source $k$",
+    r"$D$ is symmetric and fixed",
 )
 OPEN = (  # what the paper leaves open has the reading that the page names
     r"what is random is left open",

@@ -18,6 +18,7 @@ CHAPTERS = (
     "bounds",
     "calibration",
     "influence",
+    "mixtures",
     "optimizers",
     "propagation",
     "shapley",

@@ -1,0 +1,92 @@
+"""Mean scores of groups of samples, with standard errors."""
+
+from math import inf
+from numbers import Integral
+from typing import Any
+
+from jaxtyping import Float
+
+from lai_core._engine.checks import check_vector
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, device_of, namespace_of
+from lai_core._theory.algebra import dot, quotient
+
+
+def group_scores(
+    scores: Array, groups: Array, count: int, /
+) -> tuple[Float[Array, " count"], Float[Array, " count"]]:
+    r"""Compute each group's mean score and the standard error of that mean.
+
+    Implements :eq:`share-derivative`: where the groups are the sources of a mixture, minus the mean score of
+    source k is the derivative of the next validation loss in the source's share, per unit learning rate.
+
+    :eq:`share-derivative`. Assume: the step is :math:`\theta^+ = \theta - \eta D \sum_k w_k g_k`;
+    :math:`g_k` is the mean gradient of source :math:`k`; :math:`D` is symmetric and fixed.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps. A score that is not finite is left out.
+    groups
+        `(n,)` integers in `[0, count)`, the group of each sample. A sample with another number belongs to no
+        group.
+    count
+        Number of groups.
+
+    Returns
+    -------
+    tuple
+        Means and standard errors, `(count,)` each, in the scores' units. A group of one sample has the
+        standard deviation that is pooled over all groups. A group without samples has mean 0 and an infinite
+        standard error, as has a group of one sample where no group has two.
+
+    Raises
+    ------
+    TypeError
+        If `groups` does not hold integers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.mixtures import group_scores
+    >>> means, errors = group_scores(np.array([1.0, 3.0, -2.0, -2.0]), np.array([0, 0, 1, 1]), 3)
+    >>> means
+    array([ 2., -2.,  0.])
+    >>> errors
+    array([ 1.,  0., inf])
+    """
+    check_vector("scores", scores)
+    xp = namespace_of({"scores": scores, "groups": groups})
+    length = int(scores.shape[0])
+    if tuple(groups.shape) != (length,):
+        msg = f"groups: expected shape ({length},), one group a score, got {tuple(groups.shape)}"
+        raise ValueError(msg)
+    if not xp.isdtype(groups.dtype, "integral"):
+        msg = f"groups: expected integers, got {groups.dtype}"
+        raise TypeError(msg)
+    check_count("count", count)
+    values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
+    finite = xp.isfinite(values)
+    values = xp.where(finite, values, xp.zeros_like(values))
+    numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
+    # (count, n): which samples make up each group; a group's sums are products with it
+    members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
+    sizes = xp.sum(members, axis=1)
+    means = quotient(xp, dot(xp, members, values[None, :]), sizes, 0.0)
+    deviations = (values[None, :] - means[:, None]) * members
+    squares = xp.sum(deviations * deviations, axis=1)
+    freedom = xp.where(sizes > 1, sizes - 1, xp.zeros_like(sizes))
+    total = xp.sum(freedom)
+    pooled = quotient(xp, xp.sum(squares), total, inf)
+    variances = xp.where(sizes > 1, quotient(xp, squares, freedom, 0.0), pooled)
+    return means, xp.sqrt(quotient(xp, variances, sizes, inf))
+
+
+def check_count(name: str, value: Any) -> int:
+    """Raise unless `value` is a positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        msg = f"{name}: expected a whole number, got {type(value).__name__}"
+        raise TypeError(msg)
+    if value < 1:
+        msg = f"{name}: expected at least 1, got {value}"
+        raise ValueError(msg)
+    return int(value)

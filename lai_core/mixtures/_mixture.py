@@ -1,0 +1,289 @@
+r"""Mixture weights of data sources that follow the sources' mean scores.
+
+Each update takes the sources' mean scores :math:`s_k` with their standard errors, and
+
+1. averages the contrasts :math:`s_k - \frac1K \sum_i s_i` over the last `horizon` updates,
+2. sets them to 0 unless Cochran's Q says that the sources differ at all, and shrinks them by their errors,
+3. moves the weights, :math:`w_k \leftarrow w_k \exp(\sqrt{\ln K / H}\; c_k / u)`, with :math:`u` the root
+   mean square of all mean scores so far, which makes the step free of the scores' unit,
+4. mixes in the prior, so that a source that was dropped is still observed and can come back.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+
+from lai_core._engine.checks import check_number, check_vector
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, device_of, namespace_of
+from lai_core._theory.algebra import quotient
+from lai_core._theory.chi_squared import upper_quantile
+from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
+from lai_core.mixtures._groups import check_count
+from lai_core.mixtures._hedge import hedge_step_size
+
+
+class MixtureState(NamedTuple):
+    """Weights of a mixture and the evidence that moves them: arrays, and a pytree in JAX."""
+
+    weights: Array
+    """`(K,)`, summing to 1: the shares to draw from."""
+    prior: Array
+    """`(K,)`, summing to 1: the shares at the start, which the floor follows."""
+    count: Array
+    """`(K,)`: number of updates that observed each source, discounted."""
+    total: Array
+    """`(K,)`: discounted sum of each source's contrasts."""
+    variance: Array
+    """`(K,)`: discounted sum of each source's squared standard errors."""
+    square: Array
+    """`()`: mean of the squared mean scores over all updates."""
+    updates: Array
+    """`()`: number of updates so far."""
+
+
+def initial_mixture(prior: Array, /) -> MixtureState:
+    """Start a mixture.
+
+    Parameters
+    ----------
+    prior
+        `(K,)` positive numbers, the shares of the sources up to a factor.
+
+    Returns
+    -------
+    MixtureState
+        The prior's shares and no evidence.
+    """
+    xp = check_vector("prior", prior)
+    values = cast(xp, prior, accumulation_dtype(xp, prior.dtype))
+    shares, nothing = values / xp.sum(values), xp.zeros_like(values)
+    number = xp.sum(nothing)
+    return MixtureState(shares, shares, nothing, nothing, nothing, number, number)
+
+
+def update_mixture(
+    state: MixtureState,
+    means: Array,
+    standard_errors: Array,
+    /,
+    *,
+    horizon: float = 10.0,
+    floor: float = 0.05,
+    confidence: float = 0.9999,
+) -> MixtureState:
+    r"""Move the weights of a mixture by the sources' mean scores: a pure function, for `jax.jit`.
+
+    Parameters
+    ----------
+    state
+        From `initial_mixture` or from the update before.
+    means, standard_errors
+        `(K,)` each, from `group_scores`. A source whose standard error is not finite was not observed.
+    horizon
+        Updates over which one mixture may be taken as the best: sets the step and the memory.
+    floor
+        Share that always follows the prior, in [0, 1].
+    confidence
+        Level of the test that sources differ at all, in [0, 1): with sources that do not differ, an update
+        moves the weights with probability 1 - `confidence`.
+
+    Returns
+    -------
+    MixtureState
+        The next state. Where no source was observed, the state as it was.
+    """
+    check_options(horizon, floor, confidence)
+    sources = int(state.weights.shape[0])
+    for name, array in (("means", means), ("standard_errors", standard_errors)):
+        check_vector(name, array, sources)
+    xp = namespace_of({"weights": state.weights, "means": means, "standard_errors": standard_errors})
+    means, errors = (cast(xp, one, state.weights.dtype) for one in (means, standard_errors))
+    observed = xp.isfinite(means) & xp.isfinite(errors)
+    evidence = _observe(xp, state, means, errors, observed, 1.0 - 1.0 / max(horizon, 1.0))
+    contrasts = _contrasts(xp, evidence, confidence)
+    step = hedge_step_size(sources, horizon) * quotient(
+        xp, contrasts, xp.sqrt(evidence.square) + xp.zeros_like(contrasts), 0.0
+    )
+    tiny = xp.full_like(step, xp.finfo(step.dtype).smallest_normal)
+    logits = xp.log(xp.where(state.weights > tiny, state.weights, tiny)) + step
+    raised = xp.exp(logits - xp.max(logits))
+    weights = (1.0 - floor) * raised / xp.sum(raised) + floor * state.prior
+    following = evidence._replace(weights=weights)
+    new = xp.any(observed)
+    return MixtureState(*(xp.where(new, one, old) for one, old in zip(following, state, strict=True)))
+
+
+def _observe(
+    xp: Namespace, state: MixtureState, means: Array, errors: Array, observed: Array, keep: float
+) -> MixtureState:
+    """Add an update's means to the evidence, whose older part counts `keep` times as much."""
+    seen = xp.astype(observed, means.dtype)
+    present = xp.sum(seen)
+    means = xp.where(observed, means, xp.zeros_like(means))
+    errors = xp.where(observed, errors, xp.zeros_like(errors))
+    # contrasts rather than means: scores of all sources shrink together while a model learns
+    contrasts = (means - quotient(xp, xp.sum(means), present, 0.0)) * seen
+    updates = state.updates + 1.0
+    square = quotient(xp, xp.sum(means * means), present, 0.0)
+    return state._replace(
+        count=keep * state.count + seen,
+        total=keep * state.total + contrasts,
+        variance=keep**2 * state.variance + errors * errors,
+        square=state.square + (square - state.square) / updates,
+        updates=updates,
+    )
+
+
+def _contrasts(xp: Namespace, evidence: MixtureState, confidence: float) -> Array:
+    """Return the contrasts that the evidence supports; all 0 while the sources may be one."""
+    known = evidence.count > 0
+    # a source that was never observed counts as one with the mean score: its contrast is 0, without error
+    contrasts = quotient(xp, evidence.total, evidence.count, 0.0)
+    variances = quotient(xp, evidence.variance, evidence.count**2, 0.0)
+    # where all scores of a source are equal, rounding is what is left of their spread
+    least = evidence.square * xp.finfo(contrasts.dtype).eps ** 2 + xp.zeros_like(contrasts)
+    variances = xp.where(known, xp.where(variances > least, variances, least), xp.zeros_like(least))
+    spread = cochran_q(contrasts, xp.where(known, xp.sqrt(variances), xp.full_like(least, math.inf)))
+    shrunk = shrink_contrasts(contrasts, contrast_variances(variances))
+    limits = _quantiles(int(contrasts.shape[0]), confidence)
+    place = xp.reshape(xp.sum(xp.astype(known, xp.int32)), (1,))
+    limit = xp.take(xp.asarray(limits, dtype=spread.dtype, device=device_of(spread)), place)[0]
+    return xp.where(spread > limit, shrunk, xp.zeros_like(shrunk))
+
+
+@lru_cache(maxsize=64)
+def _quantiles(sources: int, confidence: float) -> tuple[float, ...]:
+    """Return the chi-squared quantile for each number of observed sources, from none to all."""
+    return (0.0, 0.0, *(upper_quantile(1.0 - confidence, k) for k in range(1, sources)))
+
+
+def check_options(horizon: float, floor: float, confidence: float) -> None:
+    """Raise unless the options of a mixture are in range."""
+    check_number("horizon", horizon, at_least=1.0)
+    check_number("floor", floor, at_least=0.0, at_most=1.0)
+    check_number("confidence", confidence, at_least=0.0, below=1.0)
+
+
+class Mixture:
+    r"""Mixture weights of data sources that follow the sources' mean scores while a model trains.
+
+    Parameters
+    ----------
+    prior
+        Number of sources, or their shares at the start, up to a factor: positive Python numbers.
+    horizon, floor, confidence
+        As for `update_mixture`. The defaults were the same for all fifteen tasks of the study.
+
+    Attributes
+    ----------
+    weights : tuple of float
+        The shares to draw from, summing to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.mixtures import Mixture, group_scores
+    >>> mixture = Mixture(2)
+    >>> scores, groups = np.array([1.0, 1.1, 0.9, -1.0, -0.9, -1.1]), np.array([0, 0, 0, 1, 1, 1])
+    >>> mixture.step(*group_scores(scores, groups, 2)).round(2)
+    array([0.62, 0.38])
+    """
+
+    def __init__(
+        self,
+        prior: int | Sequence[float],
+        /,
+        *,
+        horizon: float = 10.0,
+        floor: float = 0.05,
+        confidence: float = 0.9999,
+    ) -> None:
+        check_options(horizon, floor, confidence)
+        self.horizon, self.floor, self.confidence = horizon, floor, confidence
+        shares = _shares(prior)
+        nothing = tuple(0.0 for _ in shares)
+        self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The shares to draw from, summing to 1."""
+        return tuple(map(float, self._state.weights))
+
+    def step(self, means: Array, standard_errors: Array, /) -> Float[Array, " K"]:
+        """Move the weights by the sources' mean scores.
+
+        Parameters
+        ----------
+        means, standard_errors
+            `(K,)` each, from `group_scores`.
+
+        Returns
+        -------
+        array
+            The new weights `(K,)`, in the namespace and on the device of `means`.
+        """
+        xp = check_vector("means", means, len(self._state.weights))
+        dtype, device = accumulation_dtype(xp, means.dtype), device_of(means)
+        state = MixtureState(*(xp.asarray(one, dtype=dtype, device=device) for one in self._state))
+        options = {"horizon": self.horizon, "floor": self.floor, "confidence": self.confidence}
+        following = update_mixture(state, means, standard_errors, **options)
+        self._state = MixtureState(*map(_numbers, following))
+        return following.weights
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as Python numbers, for `json` or a checkpoint."""
+        return {name: _listed(value) for name, value in self._state._asdict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take a state back, from a mixture of as many sources.
+
+        Parameters
+        ----------
+        state
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If a part is missing or unknown, or the number of sources differs.
+        """
+        names = MixtureState._fields
+        if set(state) != set(names):
+            msg = f"state: expected the keys {sorted(names)}, got {sorted(map(str, state))}"
+            raise ValueError(msg)
+        loaded = MixtureState(**{name: _numbers(state[name]) for name in names})
+        for name, one, own in zip(names, loaded, self._state, strict=True):
+            if _length(one) != _length(own):
+                msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
+                raise ValueError(msg)
+        self._state = loaded
+
+
+def _shares(prior: Any) -> tuple[float, ...]:
+    if isinstance(prior, str) or not isinstance(prior, Sequence):
+        return (1.0 / check_count("prior", prior),) * int(prior)
+    if not prior:
+        msg = "prior: expected at least one source, got none"
+        raise ValueError(msg)
+    for place, one in enumerate(prior):
+        check_number(f"prior[{place}]", one, above=0.0)
+    total = math.fsum(prior)
+    return tuple(float(one) / total for one in prior)
+
+
+def _numbers(value: Any) -> Any:
+    """Return Python numbers for an array, a list or a number."""
+    if isinstance(value, int | float) or not getattr(value, "shape", True):
+        return float(value)
+    return tuple(map(float, value))
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, tuple) else 0

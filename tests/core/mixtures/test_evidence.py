@@ -1,0 +1,183 @@
+"""Mean scores of sources and what their errors allow to conclude, against sums written out."""
+
+import fractions
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core import mixtures
+from lai_core._theory.chi_squared import upper_quantile
+from proofs import prove_mixtures
+from tests.support.inequalities import at_most, hunt
+
+NUMBERS = st.integers(-6, 6).map(float) | st.just(math.nan)
+GROUPED = st.lists(st.tuples(NUMBERS, st.integers(-1, 3)), min_size=1, max_size=12)
+POSITIVE = st.floats(0.05, 20)
+
+
+def written_out(pairs, count):
+    """Means and standard errors by fractions, group by group."""
+    groups = [
+        [fractions.Fraction(score) for score, group in pairs if group == k and math.isfinite(score)]
+        for k in range(count)
+    ]
+    means = [sum(group) / len(group) if group else fractions.Fraction(0) for group in groups]
+    squares = [sum((x - m) ** 2 for x in group) for m, group in zip(means, groups, strict=True)]
+    freedom = sum(max(len(group) - 1, 0) for group in groups)
+    errors = []
+    for group, square in zip(groups, squares, strict=True):
+        if len(group) > 1:
+            errors.append(math.sqrt(square / (len(group) - 1) / len(group)))
+        else:
+            errors.append(math.sqrt(sum(squares) / freedom) if group and freedom else math.inf)
+    return [float(m) for m in means], errors
+
+
+@pytest.mark.equation("share-derivative")
+@given(GROUPED, st.integers(1, 4))
+def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count):
+    scores, groups = (np.array(column) for column in zip(*pairs, strict=True))
+    found = mixtures.group_scores(scores, groups, count)
+    for one, other in zip(found, written_out(pairs, count), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.equation("share-derivative")
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 3))
+def test_a_mean_score_is_the_derivative_in_the_share_by_differences(seed, count, dimension):
+    """For a validation loss that is a polynomial of degree three, through the step that is taken."""
+    rng = np.random.default_rng(seed)
+    cubic, linear, theta = rng.normal(size=(3, dimension))
+    gradients = rng.normal(size=(count, 5, dimension))
+    half = rng.normal(size=(dimension, dimension))
+    scaling, rate, weights = half + half.T, 0.1, rng.dirichlet(np.ones(count))
+
+    def step(shares):
+        return theta - rate * scaling @ (shares @ gradients.mean(1))
+
+    def loss(shares):
+        moved = step(shares)
+        return cubic @ moved**3 + linear @ moved
+
+    direction = scaling @ (3 * cubic * step(weights) ** 2 + linear)
+    scores, groups = (gradients @ direction).reshape(-1), np.repeat(np.arange(count), 5)
+    means, _ = mixtures.group_scores(scores, groups, count)
+    for k, unit in enumerate(np.eye(count)):
+        quotient = (loss(weights + 1e-5 * unit) - loss(weights - 1e-5 * unit)) / 2e-5
+        assert quotient == pytest.approx(-rate * means[k], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.equation("contrast-variance")
+@given(st.lists(POSITIVE, min_size=1, max_size=6))
+def test_contrast_variances_are_those_of_fair_signs(deviations):
+    """Errors are plus or minus a deviation, so that all outcomes can be listed."""
+    signs = np.array(list(itertools.product((1, -1), repeat=len(deviations))))
+    outcomes = signs * np.array(deviations)
+    contrasts = outcomes - outcomes.mean(1, keepdims=True)
+    found = mixtures.contrast_variances(np.array(deviations) ** 2)
+    np.testing.assert_allclose(found, (contrasts**2).mean(0), rtol=1e-9, atol=1e-12)
+    proved = prove_mixtures.CONTRAST.numbers("rhs", depth=len(deviations))(*np.square(deviations))
+    np.testing.assert_allclose(found[0], float(proved), rtol=1e-12)
+
+
+@pytest.mark.equation("contrast-shrinkage")
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 9)), min_size=1, max_size=6), st.floats(-1, 2))
+def test_contrasts_shrink_by_their_share_of_signal(pairs, factor):
+    contrasts, variances = np.array(pairs).T
+    found = mixtures.shrink_contrasts(contrasts, variances)
+    signal = max(0.0, float(np.mean(contrasts**2 - variances)))
+    if not signal:
+        assert not np.any(found)
+        return
+    np.testing.assert_allclose(found, contrasts * signal / (signal + variances), rtol=1e-12)
+    for variance in variances:
+        share = signal / (signal + variance)
+        errors = [(1 - x) ** 2 * signal + x**2 * variance for x in (share, factor)]
+        assert at_most(*errors)
+        if variance:
+            proved = prove_mixtures.SHRINKAGE.numbers("lhs", depth=1, index=1)(signal, variance, 0.0)
+            assert errors[0] == pytest.approx(float(proved))
+
+
+@pytest.mark.equation("cochran-q")
+@given(st.lists(POSITIVE, min_size=1, max_size=6), st.floats(-3, 3))
+def test_cochran_q_is_one_less_than_the_sources_on_average(deviations, mean):
+    """Over all outcomes of fair signs, whatever the common mean is."""
+    signs = np.array(list(itertools.product((1, -1), repeat=len(deviations))))
+    errors = np.broadcast_to(deviations, signs.shape)
+    values = mixtures.cochran_q(mean + signs * errors, errors)
+    assert float(np.mean(values)) == pytest.approx(len(deviations) - 1, abs=1e-9 * (1 + mean**2) * 400)
+
+
+def test_cochran_qs_mean_is_the_one_that_is_proved():
+    assert [prove_mixtures.COCHRAN.relations(count)[0].rhs for count in prove_mixtures.COCHRAN.depths] == [
+        1,
+        2,
+    ]
+
+
+@pytest.mark.equation("cochran-q")
+@given(st.lists(st.tuples(st.floats(-5, 5), POSITIVE), min_size=1, max_size=5))
+def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
+    means, errors = np.array(pairs).T
+    for unknown in (7.0, np.nan):
+        more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, np.inf))
+        np.testing.assert_allclose(more, mixtures.cochran_q(means, errors), rtol=1e-12)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])
+@pytest.mark.parametrize("tail", [0.99, 0.5, 0.05, 1e-4, 1e-9])
+def test_chi_squared_quantiles_are_scipys(tail, freedom):
+    assert upper_quantile(tail, freedom) == pytest.approx(scipy.stats.chi2.isf(tail, freedom), rel=1e-11)
+
+
+def test_chi_squared_quantiles_have_the_ends_of_the_range():
+    assert (upper_quantile(0.0, 3), upper_quantile(1.0, 3)) == (math.inf, 0.0)
+
+
+@pytest.mark.equation("hedge-step")
+@given(st.integers(1, 50), st.floats(0.5, 100), POSITIVE)
+def test_hedges_step_is_the_best_for_its_bound(count, horizon, other):
+    def bound(step):
+        return math.log(count) / step + step * horizon
+
+    best = mixtures.hedge_step_size(count, horizon)
+    if count == 1:
+        assert best == 0.0
+        return
+    hunt(bound(best), bound(other))
+    assert at_most(bound(best), bound(other))
+    proved = prove_mixtures.STEP.numbers("rhs", depth=1, index=1)(
+        math.sqrt(math.log(count)), math.sqrt(horizon), 1.0
+    )
+    assert bound(best) == pytest.approx(proved) == pytest.approx(2 * math.sqrt(horizon * math.log(count)))
+
+
+@pytest.mark.equation("hedge-regret")
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 30), st.floats(0.01, 1.0))
+def test_multiplicative_weights_keep_hedges_bound(seed, count, rounds, step):
+    rng = np.random.default_rng(seed)
+    gains = rng.choice([-3.0, -0.5, 0.0, 0.5, 1.0], size=(rounds, count)) / step
+    weights = [np.full(count, 1 / count)]
+    for gain in gains[:-1]:
+        raised = weights[-1] * np.exp(step * gain)
+        weights.append(raised / raised.sum())
+    weights = np.array(weights)
+    regret = gains.sum(0).max() - (weights * gains).sum()
+    bound = mixtures.hedge_regret_bound(gains, weights, step_size=step)
+    hunt(regret, bound)
+    assert at_most(regret, bound, np.abs(gains).sum())
+
+
+@pytest.mark.equation("hedge-regret")
+def test_gains_must_not_exceed_one_over_the_step_a_counterexample():
+    """One update of twelve sources, the fewest for which one large gain misses the bound."""
+    gains, weights = np.zeros((1, 12)), np.full((1, 12), 1 / 12)
+    gains[0, 0] = 5.5
+    regret = gains.sum(0).max() - (weights * gains).sum()
+    assert regret > mixtures.hedge_regret_bound(gains, weights, step_size=1.0)

@@ -1,0 +1,184 @@
+"""Mixture weights: written out in numpy, on every namespace, still where there is no evidence, resumed."""
+
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core.mixtures import Mixture, MixtureState, group_scores, initial_mixture, update_mixture
+from tests.support.backends import BACKENDS
+
+SHARES = st.lists(st.floats(0.05, 5), min_size=1, max_size=5)
+OPTIONS = st.fixed_dictionaries(
+    {
+        "horizon": st.sampled_from([1.0, 2.5, 10.0]),
+        "floor": st.sampled_from([0.0, 0.05, 1.0]),
+        "confidence": st.sampled_from([0.0, 0.5, 0.9999]),
+    }
+)
+MEAN = st.integers(-3, 3).map(float)
+ERROR = st.sampled_from([0.05, 0.5, 2.0, math.inf])
+
+
+def written_out(prior, rounds, horizon, floor, confidence):
+    """Compute the weights after all updates, source by source and in numpy alone."""
+    count = len(prior)
+    prior = np.array(prior) / np.sum(prior)
+    weights, history, squares = prior.copy(), [], []
+    for means, errors in rounds:
+        seen = np.isfinite(errors)
+        if not seen.any():
+            continue
+        centre = np.mean(means[seen])
+        history.append(
+            [(m - centre, e) if ok else None for m, e, ok in zip(means, errors, seen, strict=True)]
+        )
+        squares.append(np.mean(means[seen] ** 2))
+        unit = math.sqrt(np.mean(squares))
+        contrasts, variances, known = np.zeros(count), np.zeros(count), np.zeros(count, bool)
+        for k in range(count):
+            entries = [(age, h[k]) for age, h in enumerate(reversed(history)) if h[k] is not None]
+            shares = np.array([(1 - 1 / horizon) ** age for age, _ in entries])
+            if shares.sum() > 0:
+                shares /= shares.sum()
+                known[k] = True
+                contrasts[k] = sum(s * c for s, (_, (c, _)) in zip(shares, entries, strict=True))
+                variances[k] = sum(s**2 * e**2 for s, (_, (_, e)) in zip(shares, entries, strict=True))
+        precise = 1 / variances[known]
+        around = np.average(contrasts[known], weights=precise)
+        spread = np.sum(precise * (contrasts[known] - around) ** 2)
+        if known.sum() > 1 and spread > scipy.stats.chi2.ppf(confidence, known.sum() - 1):
+            noise = variances * (1 - 2 / count) + variances.sum() / count**2
+            signal = max(0.0, np.mean(contrasts**2 - noise))
+            with np.errstate(all="ignore"):
+                shrunk = np.nan_to_num(contrasts * signal / (signal + noise))
+            raised = weights * np.exp(math.sqrt(math.log(count) / horizon) * shrunk / unit if unit else 0.0)
+            weights = raised / raised.sum()
+        weights = (1 - floor) * weights + floor * prior
+    return weights
+
+
+@given(SHARES, st.data(), OPTIONS)
+def test_weights_are_those_of_the_update_written_out(prior, data, options):
+    pairs = st.lists(st.tuples(MEAN, ERROR), min_size=len(prior), max_size=len(prior))
+    rounds = [
+        tuple(np.array(column) for column in zip(*one, strict=True))
+        for one in data.draw(st.lists(pairs, min_size=1, max_size=4))
+    ]
+    mixture = Mixture(prior, **options)
+    for one in rounds:
+        mixture.step(*one)
+    np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_weights_are_numpys_on_every_namespace(backend):
+    rng, mixture, expected = np.random.default_rng(4), Mixture([1, 2, 3]), Mixture([1, 2, 3])
+    for _ in range(4):
+        scores, groups = rng.normal(size=24), rng.integers(0, 2, 24)
+        scores += 4 * groups
+        expected.step(*group_scores(scores, groups, 3))
+        found = mixture.step(*group_scores(backend.array(scores, "float64"), backend.array(groups), 3))
+    np.testing.assert_allclose(backend.numpy(found), expected.weights, rtol=1e-9)
+    np.testing.assert_allclose(mixture.weights, expected.weights, rtol=1e-9)
+    assert expected.weights != pytest.approx([1 / 6, 1 / 3, 1 / 2], rel=1e-3)
+
+
+def test_the_update_is_one_program_under_jit_and_takes_many_mixtures_under_vmap():
+    rng = np.random.default_rng(0)
+    means, errors = rng.normal(size=(3, 4)), rng.uniform(0.1, 1, (3, 4))
+    state = initial_mixture(jax.numpy.ones(4))
+    states = jax.vmap(lambda m, e: jax.jit(update_mixture)(state, m, e))(means, errors)
+    for k in range(3):
+        single = update_mixture(state, jax.numpy.asarray(means[k]), jax.numpy.asarray(errors[k]))
+        for one, other in zip(single, MixtureState(*(part[k] for part in states)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_sources_that_do_not_differ_keep_their_weights():
+    rng, moved = np.random.default_rng(1), 0
+    for _ in range(40):
+        mixture = Mixture(6)
+        for _ in range(10):
+            mixture.step(*group_scores(rng.normal(size=192) + 3, rng.integers(0, 6, 192), 6))
+        moved += max(mixture.weights) > 1 / 6 + 1e-9
+    assert moved <= 2  # in 400 updates; the normal law gives 0.04, errors from 32 scores each somewhat more
+
+
+def test_a_source_that_helps_gets_the_weight_and_one_that_begins_to_help_comes_back():
+    rng, mixture = np.random.default_rng(2), Mixture(3)
+    for update in range(80):
+        best = 0 if update < 40 else 2
+        groups = rng.choice(3, size=64, p=mixture.weights)
+        scores = rng.normal(size=64) + (groups == best)
+        mixture.step(*group_scores(scores, groups, 3))
+        if update == 39:
+            assert mixture.weights[0] > 0.8
+    assert mixture.weights[2] > 0.8
+
+
+@given(st.integers(-20, 20), st.integers(0, 2**32 - 1))
+def test_the_unit_of_the_scores_does_not_matter(power, seed):
+    rng = np.random.default_rng(seed)
+    one, other = Mixture(3), Mixture(3)
+    for _ in range(5):
+        means, errors = rng.normal(size=3), rng.uniform(0.01, 0.2, 3)
+        one.step(means, errors)
+        other.step(means * 2.0**power, errors * 2.0**power)
+    np.testing.assert_allclose(one.weights, other.weights, rtol=1e-9)
+
+
+def test_a_mixture_resumes_to_the_bit_through_json():
+    rng, whole = np.random.default_rng(3), Mixture([1, 2, 3], horizon=4.0)
+    resumed = Mixture(3, horizon=4.0)
+    for update in range(6):
+        pair = rng.normal(size=3), rng.uniform(0.1, 0.3, 3)
+        whole.step(*pair)
+        if update == 2:
+            resumed.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+        if update > 2:
+            resumed.step(*pair)
+    assert resumed.weights == whole.weights
+    assert resumed.state_dict() == whole.state_dict()
+
+
+def test_an_update_without_an_observed_source_changes_nothing():
+    mixture = Mixture(2)
+    mixture.step(np.array([1.0, -1.0]), np.array([0.1, 0.1]))
+    before = mixture.state_dict()
+    mixture.step(np.array([5.0, np.nan]), np.array([np.inf, 0.1]))
+    assert mixture.state_dict() == before
+
+
+SCORES, GROUPS = np.ones(3), np.array([0, 1, 1])
+KEYS = sorted(MixtureState._fields)
+BAD = {
+    "groups: expected shape (3,), one group a score, got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
+    "groups: expected integers, got float64": lambda: group_scores(SCORES, SCORES, 2),
+    "count: expected at least 1, got 0": lambda: group_scores(SCORES, GROUPS, 0),
+    "count: expected a whole number, got float": lambda: group_scores(SCORES, GROUPS, 2.0),
+    "scores: expected shape (n,), got (3, 1)": lambda: group_scores(np.ones((3, 1)), GROUPS, 2),
+    "means: expected shape (2,), got (3,)": lambda: Mixture(2).step(SCORES, SCORES),
+    "standard_errors: expected shape (3,), got (2,)": lambda: Mixture(3).step(SCORES, np.ones(2)),
+    "prior[1]: expected a finite number > 0.0, got 0.0": lambda: Mixture([1.0, 0.0]),
+    "prior: expected at least one source, got none": lambda: Mixture([]),
+    "horizon: expected a finite number >= 1.0, got 0.5": lambda: Mixture(2, horizon=0.5),
+    "floor: expected a finite number >= 0.0 and <= 1.0, got 2.0": lambda: Mixture(2, floor=2),
+    "confidence: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: Mixture(2, confidence=1.0),
+    f"state: expected the keys {KEYS}, got ['weights']": lambda: Mixture(2).load_state_dict({"weights": [1]}),
+    "state['weights']: expected 2 sources, got 3": lambda: Mixture(2).load_state_dict(
+        Mixture(3).state_dict()
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_is_named(message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        BAD[message]()
+    assert str(caught.value) == message
