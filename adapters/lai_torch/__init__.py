@@ -13,6 +13,7 @@ except ModuleNotFoundError as _error:
 from lai_torch.curator import Curator
 from lai_torch.dataset import score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
+from lai_torch.integrations.sampling import MixtureSampler
 from lai_torch.options import (
     LAI,
     LLI,
@@ -48,6 +49,7 @@ __all__ = [
     "KeepReducible",
     "Kept",
     "Midpoint",
+    "MixtureSampler",
     "PreconditionedLAI",
     "Report",
     "Route",
