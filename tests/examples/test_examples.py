@@ -17,6 +17,7 @@ SHOWS = {
     "jax_haiku": lambda plain, curated: curated > plain,
     "lightning_callback": lambda plain, curated: curated > plain,
     "whole_run": lambda plain, curated: curated > plain,
+    "sources": lambda fixed, moved: moved > fixed,
     "transformers_trainer": lambda clean, noise: noise > 0.3 > clean,
 }
 
