@@ -62,32 +62,30 @@ def share_proof(statement: Statement, steps: Steps) -> None:
         steps.identity(f"{depth} samples", relation.lhs, relation.rhs)
 
 
-def expected(expression: sp.Expr, errors: Sequence[sp.Symbol], variances: Sequence[sp.Expr]) -> sp.Expr:
-    """Expect a quadratic form of independent errors with mean 0."""
-    polynomial = sp.Poly(sp.expand(expression), *errors)
-    squares = [tuple(2 * (k == i) for k in range(len(errors))) for i in range(len(errors))]
-    pairs = zip(squares, variances, strict=True)
-    return total(polynomial.coeff_monomial(square) * variance for square, variance in pairs)
+def expected(coefficients: Sequence[sp.Expr], variances: Sequence[sp.Expr]) -> sp.Expr:
+    """Expect the square of a linear form of independent errors with mean 0."""
+    return total(c**2 * v for c, v in zip(coefficients, variances, strict=True))
 
 
 def contrast(*, own: int = 2, power: int = 2) -> Statement:
     """State the variance of one mean's difference from the mean over K sources."""
 
-    def names(count: int) -> tuple:
-        return list(sp.symbols(f"e:{count}", real=True)), list(sp.symbols(f"v:{count}", positive=True))
+    def names(count: int) -> list:
+        return list(sp.symbols(f"v:{count}", positive=True))
 
     def claim(count: int) -> Equal:
-        errors, variances = names(count)
-        deviation = errors[0] - total(errors) / count
+        variances = names(count)
+        share = sp.Rational(1, count)
+        coefficients = [int(k == 0) - share for k in range(count)]
         printed = variances[0] * (1 - sp.Rational(own, count)) + total(variances) / count**power
-        return Equal(sp.simplify(expected(deviation**2, errors, variances)), printed)
+        return Equal(expected(coefficients, variances), printed)
 
     return Statement(
         slug="contrast-variance",
         scope="any number of sources, any laws with a variance",
         claim=claim,
         depths=(1, 2, 3),
-        arguments=lambda count: names(count)[1],
+        arguments=names,
         parts={"own": own, "power": power},
     )
 
@@ -143,15 +141,18 @@ def shrinkage_proof(statement: Statement, steps: Steps) -> None:
 def cochran(*, freedom: int = 1, weighted: bool = True, power: int = 1) -> Statement:
     """State the expectation of Cochran's Q for sources of one true mean."""
 
-    def names(count: int) -> tuple:
-        return list(sp.symbols(f"e:{count}", real=True)), list(sp.symbols(f"p:{count}", positive=True))
+    def names(count: int) -> list:
+        return list(sp.symbols(f"p:{count}", positive=True))
 
     def claim(count: int) -> Equal:
-        errors, precisions = names(count)
+        precisions = names(count)
         weights = precisions if weighted else [sp.Integer(1)] * count
-        centre = total(w * e for w, e in zip(weights, errors, strict=True)) / total(weights)
-        form = total(p**power * (e - centre) ** 2 for p, e in zip(precisions, errors, strict=True))
-        return Equal(sp.simplify(expected(form, errors, [1 / p for p in precisions])), count - freedom)
+        variances = [1 / p for p in precisions]
+        squares = total(
+            p**power * expected([int(i == k) - w / total(weights) for i, w in enumerate(weights)], variances)
+            for k, p in enumerate(precisions)
+        )
+        return Equal(squares, count - freedom)
 
     return Statement(
         slug="cochran-q",
