@@ -147,6 +147,7 @@ RELATIONS: dict[str, tuple[str, ...]] = {  # what a cosine, a maximum, a share o
     "block-factors": ("c <= 1", "-c <= 1", "k <= G", "-k <= G"),
     "top-layer-certificate": ("c <= 1", "-c <= 1"),
     "app-abs-gap": ("r**2 + rho**2 < 1",),
+    "hedge-regret": ("G*eta - l <= L",),
     "app-rel-gap": ("r**2 + k*rho**2 < 1",),
     "rank-flip": ("k*rho**2 < 1",),
     "admissible-weights": ("s <= 1", "r <= 1"),
