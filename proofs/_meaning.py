@@ -76,7 +76,7 @@ SIGNS: dict[str, dict[str, str]] = {
     },
     "hessian-cosine": {r"$H$ is positive definite": "m > 0, d >= 0, s >= 0"},
     "directional-derivative": {STEP: "h > 0"},
-    "share-derivative": {STEP: "eta > 0", CHANCE: "w > 0, v > 0"},
+    "share-derivative": {STEP: "eta > 0"},
     "contrast-variance": {r"the means are independent with variances $v_k$": "v > 0"},
     "contrast-shrinkage": {
         r"the error has mean 0 and variance $v_k > 0$ and is uncorrelated with it": "v > 0",

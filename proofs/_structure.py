@@ -64,10 +64,6 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"the variance is over signs and permutations",
     r"the expectation is over $K$",
     r"the variance is over $K$",
-    r"the means are independent with variances $v_k$",
-    r"the true contrast has mean 0 and variance $t$",
-    r"the error has mean 0 and variance $v_k > 0$ and is uncorrelated with it",
-    r"the means are independent with standard deviations $e_k > 0$",
     r"their expectations are equal",
 )
 BY_FORM = (  # the network, the loss or the step is written so in the claim

@@ -1,6 +1,7 @@
 """Batches over sources: their shares, their order, on several processes, and resumed behind a data loader."""
 
 import collections
+import itertools
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lai_torch import MixtureSampler
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
 from lai_core.mixtures import Mixture
 
@@ -84,21 +85,45 @@ def run(loader, mixture, sampler, stop=None, first=0):
     return came, states
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_is_resumed_to_the_bit_behind_workers_that_fetch_ahead(workers):
+class Ahead:
+    """Yields batches of a data set in one process, and draws their indices ahead as workers do."""
+
+    def __init__(self, data, sampler, ahead):
+        self.data, self.ahead = data, ahead
+        self.indices = BatchSampler(sampler, 4, drop_last=False)
+
+    def __iter__(self):
+        drawn, indices = collections.deque(), iter(self.indices)
+        drawn.extend(itertools.islice(indices, self.ahead))
+        while True:
+            drawn.extend(itertools.islice(indices, 1))
+            if not drawn:
+                return
+            yield self.data[torch.tensor(drawn.popleft())]
+
+
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_a_run_is_resumed_to_the_bit_behind_workers_that_fetch_ahead(ahead):
     data = TensorDataset(torch.arange(len(GROUPS)))
 
     def made():
         mixture = Mixture(3)
         sampler = MixtureSampler(GROUPS, mixture, 4, batches=12, seed=5)
-        return DataLoader(data, 4, sampler=sampler, num_workers=workers), mixture, sampler
+        return Ahead(data, sampler, ahead), mixture, sampler
 
     whole, states = run(*made(), stop=4)
     loader, mixture, sampler = made()
     mixture.load_state_dict(states[0])
     sampler.load_state_dict(states[1])
     assert run(loader, mixture, sampler, first=5)[0] == whole[5:]
-    assert len(states[1]["ahead"]) == 2 * workers * (workers > 0)  # two batches a worker are fetched ahead
+    assert len(states[1]["ahead"]) == ahead
+
+
+def test_a_data_loader_takes_the_sampler():
+    data = TensorDataset(torch.arange(len(GROUPS)))
+    loader = DataLoader(data, 4, sampler=MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5))
+    expected = batches(MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5), 4)
+    assert [rows.tolist() for (rows,) in loader] == expected
 
 
 def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():
