@@ -92,9 +92,8 @@ def _curated(method: Method, estimator: str, tx: optax.GradientTransformation) -
 
     def step(state: Any, validation: Any, inputs: jax.Array, targets: jax.Array) -> Any:
         params, opt_state, second_moment = state
-        summary = lai_jax.summarize(
-            _network, params, _loss, *validation, estimator=estimator, calibration=len(inputs)
-        )
+        fitted = {"calibration": len(inputs)} if estimator == "calibrated_lai" else {}
+        summary = lai_jax.summarize(_network, params, _loss, *validation, estimator=estimator, **fitted)
         params, opt_state, report = update(params, opt_state, summary, inputs, targets, second_moment)
         return (params, opt_state, report.second_moment), report.scores, report.weights
 

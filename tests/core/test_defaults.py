@@ -23,7 +23,7 @@ USUAL = {
     "exponent": 1.0, "epsilon": 1e-8, "input_second_moments": None, "permutation": None, "padding": None,
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
     "floor": 0.1, "ridge": 0.0, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
-    "process": (0, 1), "title": "Scores of a data set",
+    "process": (0, 1), "title": "Scores of a data set", "show": None,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {

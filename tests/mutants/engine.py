@@ -90,8 +90,8 @@ MUTANTS = {
     ),
     "precondition twice": Mutant(
         "lai_core/estimators/preconditioned.py",
-        "** (-float(exponent))",
-        "** (-2 * float(exponent))",
+        "** (-2.0 * float(exponent))",
+        "** (-4.0 * float(exponent))",
         "estimators/test_preconditioned.py",
     ),
     "forget the decay": Mutant(
