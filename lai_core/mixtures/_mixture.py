@@ -177,11 +177,6 @@ class Mixture:
     horizon, floor, confidence
         As for `update_mixture`. The defaults were the same for all fifteen tasks of the study.
 
-    Attributes
-    ----------
-    weights : tuple of float
-        The shares to draw from, summing to 1.
-
     Examples
     --------
     >>> import numpy as np
