@@ -64,7 +64,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
     streams, caches = _streams(modules), Caches(held(model, loss))
-    gradients = _set_aside(held(model, loss).parameters.values())
+    gradients = [(parameter, parameter.grad) for parameter in held(model, loss).parameters.values()]
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
@@ -74,6 +74,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         _NOTHING if hooks else _without_backward_hooks(modules),
     ):
         try:
+            _empty(gradients)  # in here: an interruption on the way would lose what earlier batches added
             yield
         finally:
             restores = (each.restore for each in reversed(tensors))
@@ -128,17 +129,17 @@ def undone(model: nn.Module, loss: Any = None) -> Iterator[None]:
         for each in _tensors(model, loss):
             stack.callback(each.restore)
         stack.callback(Streams(modules_of(model, loss)).restore)
-        stack.callback(_give_back, _set_aside(model.parameters()))
+        gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+        stack.callback(_give_back, gradients)
+        _empty(gradients)
         yield
 
 
-def _set_aside(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor | None]]:
-    """Empty `.grad` of parameters; return what each had."""
-    gradients = [(parameter, parameter.grad) for parameter in parameters]
+def _empty(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
+    """Empty `.grad` of the parameters that have one."""
     for parameter, gradient in gradients:
         if gradient is not None:
             parameter.grad = None
-    return gradients
 
 
 def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
