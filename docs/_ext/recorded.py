@@ -46,6 +46,8 @@ def write(name):
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
         cell.metadata.pop("execution", None)
+        # what a library warns of depends on the machine, and names its paths
+        cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
     python = {"name": "python", "pygments_lexer": "ipython3"}
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": python}
     RECORDS.mkdir(exist_ok=True)
