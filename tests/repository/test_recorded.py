@@ -19,7 +19,8 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 def printed(cells):
-    return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", ()))
+    outputs = (out for cell in cells for out in cell.get("outputs", ()))
+    return "".join(out.get("text", "") for out in outputs if out.get("name") != "stderr")
 
 
 def differences(text, other, relative=0.02):
