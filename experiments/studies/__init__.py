@@ -4,9 +4,18 @@ from matplotlib.figure import Figure
 
 from experiments.harness import record
 from experiments.harness.study import Study
-from experiments.studies import cost, dynamics, fidelity, finetuning, noisy_labels, pretraining, search
+from experiments.studies import (
+    cost,
+    dynamics,
+    fidelity,
+    finetuning,
+    mixtures,
+    noisy_labels,
+    pretraining,
+    search,
+)
 
-ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search)
+ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search, mixtures)
 """That of the paper's sections 5 and 6; then what would make it win."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
 

@@ -1,0 +1,1 @@
+"""Drawing from several sources: tasks, networks of all seeds side by side, and the policies compared."""

@@ -1,0 +1,304 @@
+"""Training on a mixture of sources: the policies compared, each at one total cost in forward passes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+import lai_core as lai
+from experiments.mixtures.learners import Batch, Record, losses
+from lai_core.mixtures import MixtureState, group_scores, hedge_step_size, initial_mixture, update_mixture
+
+BATCH, MIXED_IN, RATE = 64, 16, 2e-3
+PERIOD = 20
+"""Steps between two updates of the shares."""
+PLAIN = 3.0
+"""Forward passes that training on a sample costs: one forward, two backward."""
+SCORES = {"lai": lai.lai_scores, "lli": lai.lli_scores, "ghost": lai.ghost_scores}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Sources of all seeds: `(seeds, samples, ...)`, source after source, and what is to be learnt."""
+
+    inputs: Tensor
+    targets: Tensor
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    validation: tuple[Batch, ...]
+    """Where the target changes half-way, one for each half; `test` likewise."""
+    test: tuple[Batch, ...]
+    known: tuple[tuple[float, ...], ...]
+    """Mixtures that the oracle tries, chosen by one who knows the sources."""
+    learners: Callable[[], Any]
+    steps: int
+    batch: int = BATCH
+    mixed_in: int = MIXED_IN
+    rate: float = RATE
+
+    def draw(self, sources: Tensor, random: torch.Generator) -> Batch:
+        """Draw a sample of each of the sources `(seeds, n)`."""
+        sizes = torch.tensor(self.sizes)
+        first = sizes.cumsum(0) - sizes
+        rows = first[sources] + (torch.rand(sources.shape, generator=random) * sizes[sources]).long()
+        return picked((self.inputs, self.targets), rows)
+
+
+def picked(batch: Batch, rows: Tensor) -> Batch:
+    """Return rows `(seeds, n)` of a batch."""
+    first = torch.arange(len(rows))[:, None] * batch[0].shape[1]
+    inputs, targets = (part.flatten(0, 1).index_select(0, (first + rows).flatten()) for part in batch)
+    return inputs.unflatten(0, rows.shape), targets.unflatten(0, rows.shape)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared: where the shares come from, and what else a batch holds.
+
+    Attributes
+    ----------
+    shares
+        From a run to the object that holds them.
+    mixed
+        Whether validation samples are trained on as well; `only`: on nothing else.
+    decayed
+        Whether the learning rate follows a cosine to 0.
+    samples
+        The estimator whose positive scores a sample needs to be kept; "": all are kept.
+    options
+        Of the policy.
+    """
+
+    shares: Callable[..., Any]
+    mixed: bool = False
+    only: bool = False
+    decayed: bool = False
+    samples: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """One arm on one task, all seeds at once; every forward pass is paid for until the budget is spent."""
+
+    def __init__(self, task: Task, arm: Arm) -> None:
+        self.task, self.arm = task, arm
+        self.random = torch.Generator().manual_seed(7)
+        self.learners = task.learners()
+        self.seeds, self.count = len(task.inputs), len(task.sizes)
+        self.budget, self.paid, self.steps = PLAIN * task.steps * task.batch, 0.0, 0
+        self.policy = arm.shares(self, **arm.options)
+
+    @property
+    def half(self) -> int:
+        """Say which of the targets is to be learnt now."""
+        return int(len(self.task.test) > 1 and self.paid > self.budget / 2)
+
+    @property
+    def validation(self) -> Batch:
+        """The validation set as it is now."""
+        return self.task.validation[self.half]
+
+    def train(self) -> "Run":
+        """Train until the budget is spent."""
+        while self.paid < self.budget:
+            self.step()
+        return self
+
+    def step(self) -> None:
+        """Draw a batch, score it if it is its turn, and train on it."""
+        task, arm, learners = self.task, self.arm, self.learners
+        self.policy.before(self)
+        sources = torch.multinomial(self.policy.weights, task.batch, replacement=True, generator=self.random)
+        batch = task.draw(sources, self.random)
+        weights = torch.ones(sources.shape)
+        if arm.samples:
+            weights = self._kept(batch, arm.samples)
+        if arm.only:
+            batch, weights = self.drawn(task.batch), weights
+        elif arm.mixed:
+            held = self.drawn(task.mixed_in)
+            batch = (torch.cat([batch[0], held[0]], 1), torch.cat([batch[1], held[1]], 1))
+            weights = torch.cat([weights, torch.ones(held[1].shape[:2])], 1)
+        progress = min(self.paid / self.budget, 1.0)
+        rate = task.rate * (0.5 + 0.5 * math.cos(math.pi * progress) if arm.decayed else 1.0)
+        found = learners.step(batch, weights / weights.shape[1], rate)
+        self.paid += PLAIN * weights.shape[1]
+        self.steps += 1
+        self.policy.after(self, sources, batch, found[:, : task.batch])
+
+    def drawn(self, count: int) -> Batch:
+        """Draw validation samples."""
+        rows = torch.randint(self.validation[1].shape[1], (self.seeds, count), generator=self.random)
+        return picked(self.validation, rows)
+
+    def _kept(self, batch: Batch, estimator: str) -> Tensor:
+        """Return weights that keep the samples with a positive score, `(seeds, n)` with mean 1."""
+        held, record = self.policy.held, self.learners.record(batch)
+        if not held:
+            held = self.learners.record(self.validation)
+            self.paid += self.validation[1].shape[1]
+        self.paid += self.learners.costs[estimator] * batch[1].shape[1]
+        kept = vmap(lai.keep_positive)(scored(estimator, held, record))
+        dropped = float((kept == 0).float().mean())
+        self.paid -= (PLAIN - 1.0) * dropped * batch[1].shape[1]
+        return kept * batch[1].shape[1]
+
+    def metrics(self) -> dict[str, list[float]]:
+        """Return the test accuracy, the test loss and the cost of a step of each seed."""
+        inputs, targets = self.task.test[self.half]
+        logits = self.learners.logits(inputs)
+        found = {
+            "accuracy": (logits.argmax(-1) == targets).flatten(1).float().mean(1).tolist(),
+            "test loss": losses(logits, targets).mean(1).tolist(),
+            "cost": [self.budget / (self.steps * PLAIN * self.task.batch)] * self.seeds,
+        }
+        for name in dict.fromkeys(self.task.names):
+            of = torch.tensor([name == each for each in self.task.names])
+            found[f"share of {name}"] = self.policy.weights[:, of].sum(1).tolist()
+        return found
+
+
+def scored(estimator: str, held: Record, record: Record) -> Tensor:
+    """Return the scores `(seeds, n)` of recorded samples against a recorded validation set."""
+
+    def one(*arrays: Tensor) -> Tensor:
+        sides = []
+        for side in (arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]):
+            layers = list(zip(side[::2], side[1::2], strict=True))
+            if estimator == "lai":
+                layers = [(given, None) for given, _ in layers[:-1]] + layers[-1:]
+            sides.append(lai.Trace([lai.LayerTrace(*layer) for layer in layers]))
+        return SCORES[estimator](*sides)
+
+    read = slice(-1, None) if estimator == "lli" else slice(None)
+    return vmap(one)(*(array for side in (held, record) for layer in side[read] for array in layer))
+
+
+class Shares:
+    """Shares that stay as they are."""
+
+    def __init__(self, run: Run, weights: Any = None) -> None:
+        self.held: Record = []
+        """Of the validation set at the last update; empty where none is kept."""
+        given = torch.ones(run.count) if weights is None else torch.as_tensor(weights, dtype=torch.float32)
+        self.weights = (given / given.sum(-1, keepdim=True)).expand(run.seeds, run.count)
+
+    def before(self, run: Run) -> None:
+        """Look at a run before a step."""
+
+    def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
+        """Look at the sources of a batch and the losses of its samples."""
+
+
+def filtered(run: Run, steps: int = 150, samples: int = 64) -> Shares:
+    """Fit networks to the validation set, and share by the losses of the sources under them."""
+    fitted, of = run.task.learners(), 16
+    for _ in range(steps):
+        fitted.step(run.drawn(of), torch.full((run.seeds, of), 1 / of), run.task.rate)
+    sources = torch.arange(run.count).repeat_interleave(samples).expand(run.seeds, -1)
+    inputs, targets = run.task.draw(sources, run.random)
+    found = losses(fitted.logits(inputs), targets).view(run.seeds, run.count, samples).mean(2)
+    run.paid += PLAIN * steps * of + samples * run.count
+    above = found - found.amin(1, keepdim=True)
+    return Shares(run, (-2.0 * above / found.std(1, keepdim=True)).exp())
+
+
+class Odm(Shares):
+    """Online data mixing (2312.02406): EXP3, whose reward is the training loss of what is drawn."""
+
+    SMOOTHING = 0.9
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.reward = torch.zeros(run.seeds, run.count)
+
+    def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
+        """Raise the shares of sources with a high loss."""
+        sums, counts = (
+            torch.zeros_like(self.reward).scatter_add(1, sources, each)
+            for each in (found, torch.ones_like(found))
+        )
+        new = self.SMOOTHING * self.reward + (1 - self.SMOOTHING) * sums / counts.clamp(min=1) / self.weights
+        self.reward = torch.where(counts > 0, new, self.reward)
+        before, now = (
+            min(1 / run.count, math.sqrt(math.log(run.count) / (run.count * max(step, 1))))
+            for step in (run.steps - 1, run.steps)
+        )
+        self.weights = (1 - run.count * now) * (before * self.reward).softmax(1) + now
+
+
+class LossUp(Shares):
+    """Raise the shares of sources whose loss is high, every 20 steps, as trainers that watch losses do."""
+
+    def __init__(self, run: Run, samples: int = 16, floor: float = 0.05) -> None:
+        super().__init__(run)
+        self.samples, self.floor = samples, floor
+
+    def before(self, run: Run) -> None:
+        """Measure the losses of some samples of each source, and raise the shares of the highest."""
+        if run.steps % PERIOD:
+            return
+        sources = torch.arange(run.count).repeat_interleave(self.samples).expand(run.seeds, -1)
+        inputs, targets = run.task.draw(sources, run.random)
+        found = losses(run.learners.logits(inputs), targets).view(run.seeds, run.count, -1).mean(2)
+        run.paid += self.samples * run.count
+        standing = (found - found.mean(1, keepdim=True)) / found.std(1, keepdim=True).clamp(min=1e-12)
+        raised = (self.weights.log() + hedge_step_size(run.count, 10.0) * standing).softmax(1)
+        self.weights = (1 - self.floor) * raised + self.floor / run.count
+
+
+class Moved(Shares):
+    """`lai_core.mixtures`: shares that follow the mean scores of the samples that are trained on anyway.
+
+    Attributes
+    ----------
+    estimator
+        What scores a sample: every second batch, every fourth where that takes a pass of its own.
+    when
+        Which validation summary scores a period's batches: that of its start, its end, or both.
+    """
+
+    def __init__(self, run: Run, estimator: str = "lli", every: int = 2, when: str = "start") -> None:
+        super().__init__(run)
+        self.estimator, self.every, self.when = estimator, every, when
+        start = initial_mixture(torch.ones(run.count))
+        self.state = MixtureState(*(each.expand(run.seeds, *each.shape).clone() for each in start))
+        self.seen: list[tuple[Record, Tensor]] = []
+
+    def before(self, run: Run) -> None:
+        """Move the shares at the end of a period, and record the validation set anew."""
+        if run.steps % PERIOD:
+            return
+        held = run.learners.record(run.validation)
+        run.paid += run.validation[1].shape[1] * (PLAIN if self.estimator == "ghost" else 1.0)
+        if self.seen:
+            records, sources = zip(*self.seen, strict=True)
+            layers = (zip(*layer, strict=True) for layer in zip(*records, strict=True))
+            record = [(torch.cat(given, 1), torch.cat(found, 1)) for given, found in layers]
+            sides = {"start": [self.held], "end": [held], "both": [self.held, held]}[self.when]
+            scores = sum(scored(self.estimator, side, record) for side in sides)
+            self.move(scores, torch.cat(sources, 1))
+        self.held, self.seen = held, []
+
+    def move(self, scores: Tensor, sources: Tensor) -> None:
+        """Update the mixture by scores and their sources, `(seeds, n)` each."""
+
+        def moved(state: MixtureState, scores: Tensor, sources: Tensor) -> MixtureState:
+            return update_mixture(state, *group_scores(scores, sources, len(state.weights)))
+
+        self.state = vmap(moved)(self.state, scores, sources)
+        self.weights = self.state.weights
+
+    def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
+        """Keep what the estimator reads of a batch that was trained on."""
+        if (run.steps - 1) % self.every:
+            return
+        count = sources.shape[1]
+        self.seen.append(
+            ([(given[:, :count], out[:, :count]) for given, out in run.learners.recorded], sources)
+        )
+        run.paid += run.learners.costs[self.estimator] * count

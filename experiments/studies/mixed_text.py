@@ -1,0 +1,224 @@
+"""Six sources of text for a small GPT, one of them right and in the domain; ways to score them."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, jvp, stack_module_state, vmap
+from torch.nn import functional
+
+from experiments.data import prose
+from experiments.mixtures.arms import PERIOD, PLAIN, Moved, Run, Task
+from experiments.mixtures.learners import Batch, Record, errors, losses
+from experiments.studies.networks import GPT
+
+CONTEXT, SAMPLES = 16, 2000
+SOURCES = ("prose, scarce", "prose, 30% wrong", "prose, 60% wrong", "code", "shuffled", "loop")
+
+
+def task(seeds: Sequence[int], steps: int | None = None, held: int = 64) -> Task:
+    """Return the sources of some seeds: 3,000 characters of prose, and plenty of five other kinds."""
+    parts = [_drawn(np.random.default_rng((seed, 31)), held) for seed in seeds]
+    training, validation, test = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
+    return Task(
+        *_pair(training),
+        SOURCES,
+        (SAMPLES,) * len(SOURCES),
+        (_pair(validation),),
+        (_pair(test),),
+        ((1, 0, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0), (1, 2, 0, 0, 0, 0), (1, 2, 1, 0, 0, 0), (1, 2, 0, 1, 0, 0)),
+        partial(GPTs, len(prose.alphabet()) + 1, CONTEXT, seeds),
+        400 if steps is None else steps,
+        batch=32,
+        mixed_in=8,
+        rate=3e-3,
+    )
+
+
+def _pair(ids: Tensor) -> Batch:
+    return ids[..., :-1].contiguous(), ids[..., 1:].contiguous()
+
+
+def _drawn(random: np.random.Generator, held: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sources one after the other, the validation set and the test set."""
+    text = prose.prose()
+    cut = len(text) * 8 // 10
+
+    def draw(text: str, count: int = SAMPLES) -> np.ndarray:
+        return prose.windows(text, count, CONTEXT + 1, random)
+
+    def wrong(ids: np.ndarray, share: float) -> np.ndarray:
+        return np.where(random.random(ids.shape) < share, random.choice(known, ids.shape), ids)
+
+    known = np.unique(prose.numbers(text))
+    start, line = random.integers(0, cut - 3000, 2)
+    found = [
+        draw(text[start : start + 3000]),
+        wrong(draw(text[:cut]), 0.3),
+        wrong(draw(text[:cut]), 0.6),
+        draw(prose.code()),
+        random.permuted(draw(text[:cut]), axis=1),
+        draw(text[line : line + 63] * 10),
+    ]
+    return np.concatenate(found), draw(text[cut:], held), draw(text[cut:], 300)
+
+
+class Reader(GPT):
+    """A small GPT that returns its last layer's input as well."""
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Return the last layer's input and the logits."""
+        given = self.norm(self.hidden(ids))
+        return given, self.head(given)
+
+
+class GPTs:
+    """Small GPTs."""
+
+    def __init__(self, vocabulary: int, context: int, seeds: Sequence[int], *, width: int = 32) -> None:
+        self.module = Reader(vocabulary, context, width=width)
+        made = [Reader(vocabulary, context, width=width, seed=seed) for seed in seeds]
+        self.parameters, _ = stack_module_state(made)
+        self.optimizer = torch.optim.Adam(self.parameters.values(), betas=(0.9, 0.95))
+        self.recorded: Record = []
+        blocks = sum(
+            part.weight.numel() for part in self.module.modules() if isinstance(part, torch.nn.Linear)
+        )
+        self.costs = {"lli": width * vocabulary / blocks, "ghost": 2.0}
+
+    def _forward(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(self.module, parameters, (inputs,))
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return outputs."""
+        with torch.no_grad():
+            return vmap(self._forward)(self.parameters, inputs)[1]
+
+    def record(self, batch: Batch) -> Record:
+        """Return the last layer's inputs and output gradients."""
+        with torch.no_grad():
+            given, outputs = vmap(self._forward)(self.parameters, batch[0])
+            return [(given, errors(outputs, batch[1]))]
+
+    def step(self, batch: Batch, weights: Tensor, rate: float) -> Tensor:
+        """Take a step of Adam."""
+        self.optimizer.zero_grad()
+        given, outputs = vmap(self._forward)(self.parameters, batch[0])
+        found = losses(outputs, batch[1])
+        (found * weights).sum().backward()
+        self.recorded = [(given.detach(), errors(outputs.detach(), batch[1]))]
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+        return found.detach()
+
+    def gradient(self, batch: Batch, *, adam: bool, bounded: bool) -> dict[str, Tensor]:
+        """Return the gradient of the mean loss, in Adam's units or of 1 - p, by parameter."""
+        outputs = vmap(self._forward)(self.parameters, batch[0])[1]
+        if bounded:
+            chances = outputs.softmax(-1).gather(-1, batch[1][..., None])
+            value = -chances.mean((1, 2, 3)).sum()
+        else:
+            value = losses(outputs, batch[1]).mean(1).sum()
+        found = dict(
+            zip(self.parameters, torch.autograd.grad(value, [*self.parameters.values()]), strict=True)
+        )
+        if adam and self.optimizer.state:
+            for name, parameter in self.parameters.items():
+                found[name] /= self.optimizer.state[parameter]["exp_avg_sq"].sqrt() + 1e-8
+        return found
+
+    def state(self) -> list[Tensor]:
+        """Return copies of the parameters and of Adam's state."""
+        return [each.detach().clone() for each in self._tensors()]
+
+    def restore(self, state: list[Tensor]) -> None:
+        """Take the parameters and Adam's state back."""
+        with torch.no_grad():
+            for each, old in zip(self._tensors(), state, strict=True):
+                each.copy_(old)
+
+    def _tensors(self) -> list[Tensor]:
+        held = self.optimizer.state.values()
+        return [*self.parameters.values(), *(each for of in held for each in of.values())]
+
+    def along(self, direction: dict[str, Tensor], batch: Batch) -> Tensor:
+        """Return the derivative of each sample's loss along a direction, by one forward-mode pass."""
+
+        def derivative(parameters: dict[str, Tensor], tangent: dict[str, Tensor], *given: Tensor) -> Tensor:
+            def of(at: dict[str, Tensor]) -> Tensor:
+                outputs = self._forward(at, given[0])[1]
+                return functional.cross_entropy(outputs.transpose(1, 2), given[1], reduction="none").mean(1)
+
+            return jvp(of, (parameters,), (tangent,))[1]
+
+        at = {name: parameter.detach() for name, parameter in self.parameters.items()}
+        return vmap(derivative)(at, direction, *batch)
+
+
+class Directed(Moved):
+    """Ghost by forward mode: the derivative of each sample's loss along the validation gradient."""
+
+    def __init__(self, run: Run, *, adam: bool = False, bounded: bool = False) -> None:
+        super().__init__(run, "ghost", 4)
+        self.options, self.direction = {"adam": adam, "bounded": bounded}, {}
+
+    def before(self, run: Run) -> None:
+        """Move the shares, and take the validation gradient anew."""
+        if run.steps % PERIOD:
+            return
+        if self.seen:
+            scores, groups = (torch.cat(each, 1) for each in zip(*self.seen, strict=True))
+            self.move(scores, groups)
+        self.seen = []
+        self.direction = run.learners.gradient(run.validation, **self.options)
+        run.paid += PLAIN * run.validation[1].shape[1]
+
+    def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
+        """Score a batch."""
+        if (run.steps - 1) % self.every:
+            return
+        count = sources.shape[1]
+        scores = run.learners.along(self.direction, (batch[0][:, :count], batch[1][:, :count]))
+        self.seen.append((scores, sources))
+        run.paid += run.learners.costs["ghost"] * count
+
+
+class Tried(Moved):
+    """A longer horizon: train copies on each source for some steps, and compare their validation losses."""
+
+    def __init__(self, run: Run, *, horizon: int = 10, every: int = 100) -> None:
+        super().__init__(run)
+        self.horizon, self.period = horizon, every
+
+    def before(self, run: Run) -> None:
+        """Try each source."""
+        if run.steps % self.period or not run.steps:
+            return
+        found = tried(run, self.horizon)
+        paired = found - found.mean(2, keepdim=True)
+        groups = torch.arange(run.count).expand(run.seeds, found.shape[1], -1)
+        self.move(-paired.flatten(1), groups.flatten(1))
+        run.paid += run.count * (PLAIN * self.horizon * run.task.batch + run.validation[1].shape[1])
+
+    def after(self, *of: Any) -> None:
+        """Keep nothing."""
+
+
+def tried(run: Run, steps: int, held: Batch | None = None) -> Tensor:
+    """Return the validation losses `(seeds, n, sources)` after steps that draw half of one source."""
+    held = run.validation if held is None else held
+    learners, found = run.learners, []
+    kept = learners.state()
+    for source in range(run.count):
+        for _ in range(steps):
+            weights = run.policy.weights / 2.0
+            weights[:, source] += 0.5
+            drawn = torch.multinomial(weights, run.task.batch, replacement=True, generator=run.random)
+            batch = run.task.draw(drawn, run.random)
+            learners.step(batch, torch.full(drawn.shape, 1.0 / run.task.batch), run.task.rate)
+        found.append(losses(learners.logits(held[0]), held[1]))
+        learners.restore(kept)
+    return torch.stack(found, 2)

@@ -1,0 +1,182 @@
+"""How much to draw from each source: shares moved by mean scores, against simpler ways, at one total cost."""
+
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from experiments.data import prose
+from experiments.figures import pictures
+from experiments.harness.statistics import Methods, compared
+from experiments.harness.study import Found, Study, Unit
+from experiments.mixtures import sources
+from experiments.mixtures.arms import Arm, LossUp, Moved, Odm, Run, Shares, Task, filtered
+from experiments.studies import mixed_text as text
+
+NULL, ORACLE = "uniform", "oracle mixture"
+MIXED, DECAYED = "validation mixed in", "validation mixed in, decayed rate"
+OURS, ALONE, FILTER = "LLI mixture + validation", "LLI mixture", "static filter + validation"
+SAMPLES, BOTH = "LAI per sample + validation", "LLI mixture, then samples, + validation"
+GPT = "small GPT"
+GHOST = {"estimator": "ghost", "every": 4}
+ARMS: dict[str, Arm] = {
+    NULL: Arm(Shares),
+    "validation only": Arm(Shares, only=True),
+    MIXED: Arm(Shares, mixed=True),
+    DECAYED: Arm(Shares, mixed=True, decayed=True),
+    "loss up": Arm(LossUp),
+    "ODM": Arm(Odm),
+    "static filter": Arm(filtered),
+    FILTER: Arm(filtered, mixed=True),
+    ALONE: Arm(Moved),
+    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
+    OURS: Arm(Moved, mixed=True),
+    "Ghost mixture + validation": Arm(Moved, mixed=True, options=GHOST),
+    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
+    SAMPLES: Arm(Shares, mixed=True, samples="lai"),
+    BOTH: Arm(Moved, mixed=True, samples="lli"),
+}
+READING: dict[str, Arm] = {
+    name: arm for name, arm in ARMS.items() if "LAI" not in name and "Ghost" not in name
+} | {
+    "Ghost mixture + validation": Arm(text.Directed, mixed=True),
+    "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True, options={"adam": True}),
+}
+"""On the small GPT."""
+PAIRS = (
+    (OURS, MIXED), ("LAI mixture + validation", MIXED), ("Ghost mixture + validation", MIXED), (ALONE, MIXED),
+    (FILTER, MIXED), (SAMPLES, MIXED), (OURS, DECAYED), (OURS, FILTER), (BOTH, OURS),
+)  # fmt: skip
+"""Who is said to be above whom."""
+
+
+def config(size: str) -> dict[str, Any]:
+    """Return the settings."""
+    if size == "quick":
+        return {"seeds": [0, 1], "steps": 40, "settings": ["bad sources", GPT]}
+    return {"seeds": list(range(16)), "steps": None, "settings": [*sources.SETTINGS, GPT]}
+
+
+def units(config: dict[str, Any]) -> list[Unit]:
+    """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
+    return [
+        Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
+        for setting in config["settings"]
+        for name in (*arms(setting), ORACLE)
+        for seed in config["seeds"]
+    ]
+
+
+def arms(setting: str) -> dict[str, Arm]:
+    """Return what is compared in a setting, the oracle aside."""
+    return READING if setting == GPT else ARMS
+
+
+def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
+    seeds = tuple(config["seeds"])
+    found = _trained(setting, name, seeds, config["steps"])
+    return {name: {f"{setting}: {key}": values[seeds.index(seed)] for key, values in found.items()}}
+
+
+@lru_cache(maxsize=1)
+def _trained(setting: str, name: str, seeds: tuple[int, ...], steps: int | None) -> dict[str, list[float]]:
+    """Train all seeds of an arm; the oracle is the best of a few mixtures by the mean over the test sets."""
+    torch.set_num_threads(1)
+    task = _task(setting, seeds, steps)
+    if name != ORACLE:
+        return _metrics(setting, Run(task, arms(setting)[name]))
+    tried = (Run(task, Arm(Shares, options={"weights": known})) for known in task.known)
+    return max(
+        (_metrics(setting, run) for run in tried),
+        key=lambda found: SIGNS[metric(setting)] * sum(found[metric(setting)]),
+    )
+
+
+@lru_cache(maxsize=1)
+def _task(setting: str, seeds: tuple[int, ...], steps: int | None) -> Task:
+    return text.task(seeds, steps) if setting == GPT else sources.task(setting, seeds, steps)
+
+
+def _metrics(setting: str, run: Run) -> dict[str, list[float]]:
+    found = run.train().metrics()
+    told = run.arm is ARMS[OURS] or (setting == GPT and isinstance(run.policy, Moved))
+    shares = [key for key in found if told and key.startswith("share of")]
+    return {key: found[key] for key in (metric(setting), "cost", *shares)}
+
+
+SIGNS = {"accuracy": 1, "test loss": -1}
+"""Whether more is better."""
+
+
+def metric(setting: str) -> str:
+    """Return what a setting is judged by."""
+    return "test loss" if setting == GPT or setting.startswith("text") else "accuracy"
+
+
+def settings(methods: Methods) -> list[str]:
+    """Return the settings that a record has."""
+    return [name for name in (*sources.SETTINGS, GPT) if f"{name}: {metric(name)}" in methods[NULL]]
+
+
+def above(methods: Methods, setting: str, one: str, other: str, level: float = 0.95) -> dict[str, Any] | None:
+    """Judge that one arm is above another, in points or hundredths of a nat; None where either is missing."""
+    key, sign = f"{setting}: {metric(setting)}", SIGNS[metric(setting)]
+    if not all(key in methods.get(name, {}) for name in (one, other)):
+        return None
+    return compared(methods, one, other, key, paper="ours", sign=sign, level=level)
+
+
+def claims(methods: Methods) -> dict[str, dict[str, Any]]:
+    """Judge each pair in each setting."""
+    return {
+        f"{setting}: {one} is above {other}": claim
+        for setting in settings(methods)
+        for one, other in PAIRS
+        if (claim := above(methods, setting, one, other)) is not None
+    }
+
+
+def draw(record: dict[str, Any]) -> dict[str, Figure]:
+    """Draw what the mixture, the static filter and single samples gain over the validation mixed in."""
+    methods, names = record["methods"], settings(record["methods"])
+    figure, panels = pictures.figure(3, height=4.4, sharey=True)
+    for axes, one in zip(panels, (OURS, FILTER, SAMPLES), strict=True):
+        gains = {name: above(methods, name, one, MIXED) for name in names}
+        rows = {
+            name: dict(zip(("mean", "low", "high"), (100 * each for each in ends), strict=True))
+            if None not in ends
+            else {"mean": ends[0], "low": None, "high": None}
+            for name, of in gains.items()
+            if of
+            for ends in ((of["found"], *of["interval"]),)
+        }
+        pictures.intervals(axes, rows)
+        axes.axvline(0.0, color=pictures.INK, lw=0.8)
+        pictures.label(axes, title=one, xlabel="points, or nats / 100")
+    return {"gains": figure}
+
+
+STUDY = Study(
+    name="mixtures",
+    title="Choosing by source",
+    about="ours",
+    setting="""How much to draw from each of several sources of data while a network trains. *LLI mixture*:
+`lai_core.mixtures` with its defaults, whose shares follow the mean scores of the samples that are trained on
+anyway; *+ validation*: 16 validation samples are mixed into each batch of 64 as well. *Static filter*: shares
+by the losses under a network that was fitted to the validation set. *Loss up* and *ODM* follow training
+losses. All arms have the same budget of forward passes, in which scores, validation passes and the filter's
+training are counted: the dearer an arm, the fewer its steps. *Cost* is that of a step, in plain steps. Small
+perceptrons, fifteen settings; and a small GPT on six sources of text. The *oracle* is the best on the test
+set of a few mixtures of one who knows the sources. Claims are in shares of right answers, on text
+in nats.""",
+    picture="Gains over the validation mixed in by setting: of the mixture, of a static filter, of samples.",
+    config=config,
+    units=units,
+    claims=claims,
+    pictures=draw,
+    null=NULL,
+    oracle=ORACLE,
+    columns={f"{name}: {metric(name)}": name for name in (*sources.SETTINGS, GPT)},
+    data={"prose": prose.digest},
+)
