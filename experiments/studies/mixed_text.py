@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ def task(seeds: Sequence[int], steps: int | None = None, held: int = 64) -> Task
         (SAMPLES,) * len(SOURCES),
         (_pair(validation),),
         (_pair(test),),
-        ((1, 0, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0), (1, 2, 0, 0, 0, 0), (1, 2, 1, 0, 0, 0), (1, 2, 0, 1, 0, 0)),
+        ((1, 1, 0, 0, 0, 0), (1, 1, 0, 1, 0, 0)),
         partial(GPTs, len(prose.alphabet()) + 1, CONTEXT, seeds),
         400 if steps is None else steps,
         batch=32,
@@ -114,35 +113,14 @@ class GPTs:
         self.optimizer.step()
         return found.detach()
 
-    def gradient(self, batch: Batch, *, adam: bool, bounded: bool) -> dict[str, Tensor]:
-        """Return the gradient of the mean loss, in Adam's units or of 1 - p, by parameter."""
-        outputs = vmap(self._forward)(self.parameters, batch[0])[1]
-        if bounded:
-            chances = outputs.softmax(-1).gather(-1, batch[1][..., None])
-            value = -chances.mean((1, 2, 3)).sum()
-        else:
-            value = losses(outputs, batch[1]).mean(1).sum()
-        found = dict(
-            zip(self.parameters, torch.autograd.grad(value, [*self.parameters.values()]), strict=True)
-        )
+    def gradient(self, batch: Batch, *, adam: bool) -> dict[str, Tensor]:
+        """Return the gradient of the mean loss, by parameter; in the units of Adam's step."""
+        value = losses(vmap(self._forward)(self.parameters, batch[0])[1], batch[1]).mean(1).sum()
+        found = torch.autograd.grad(value, [*self.parameters.values()])
         if adam and self.optimizer.state:
-            for name, parameter in self.parameters.items():
-                found[name] /= self.optimizer.state[parameter]["exp_avg_sq"].sqrt() + 1e-8
-        return found
-
-    def state(self) -> list[Tensor]:
-        """Return copies of the parameters and of Adam's state."""
-        return [each.detach().clone() for each in self._tensors()]
-
-    def restore(self, state: list[Tensor]) -> None:
-        """Take the parameters and Adam's state back."""
-        with torch.no_grad():
-            for each, old in zip(self._tensors(), state, strict=True):
-                each.copy_(old)
-
-    def _tensors(self) -> list[Tensor]:
-        held = self.optimizer.state.values()
-        return [*self.parameters.values(), *(each for of in held for each in of.values())]
+            moments = [self.optimizer.state[each]["exp_avg_sq"] for each in self.parameters.values()]
+            found = [each / (moment.sqrt() + 1e-8) for each, moment in zip(found, moments, strict=True)]
+        return dict(zip(self.parameters, found, strict=True))
 
     def along(self, direction: dict[str, Tensor], batch: Batch) -> Tensor:
         """Return the derivative of each sample's loss along a direction, by one forward-mode pass."""
@@ -159,11 +137,14 @@ class GPTs:
 
 
 class Directed(Moved):
-    """Ghost by forward mode: the derivative of each sample's loss along the validation gradient."""
+    """Ghost by forward mode: the derivative of each sample's loss along the validation gradient.
 
-    def __init__(self, run: Run, *, adam: bool = False, bounded: bool = False) -> None:
+    In Adam's direction, each parameter's gradient is divided as Adam's step divides it.
+    """
+
+    def __init__(self, run: Run, *, adam: bool = False) -> None:
         super().__init__(run, "ghost", 4)
-        self.options, self.direction = {"adam": adam, "bounded": bounded}, {}
+        self.adam, self.direction = adam, {}
 
     def before(self, run: Run) -> None:
         """Move the shares, and take the validation gradient anew."""
@@ -173,7 +154,7 @@ class Directed(Moved):
             scores, groups = (torch.cat(each, 1) for each in zip(*self.seen, strict=True))
             self.move(scores, groups)
         self.seen = []
-        self.direction = run.learners.gradient(run.validation, **self.options)
+        self.direction = run.learners.gradient(run.validation, adam=self.adam)
         run.paid += PLAIN * run.validation[1].shape[1]
 
     def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
@@ -184,41 +165,3 @@ class Directed(Moved):
         scores = run.learners.along(self.direction, (batch[0][:, :count], batch[1][:, :count]))
         self.seen.append((scores, sources))
         run.paid += run.learners.costs["ghost"] * count
-
-
-class Tried(Moved):
-    """A longer horizon: train copies on each source for some steps, and compare their validation losses."""
-
-    def __init__(self, run: Run, *, horizon: int = 10, every: int = 100) -> None:
-        super().__init__(run)
-        self.horizon, self.period = horizon, every
-
-    def before(self, run: Run) -> None:
-        """Try each source."""
-        if run.steps % self.period or not run.steps:
-            return
-        found = tried(run, self.horizon)
-        paired = found - found.mean(2, keepdim=True)
-        groups = torch.arange(run.count).expand(run.seeds, found.shape[1], -1)
-        self.move(-paired.flatten(1), groups.flatten(1))
-        run.paid += run.count * (PLAIN * self.horizon * run.task.batch + run.validation[1].shape[1])
-
-    def after(self, *of: Any) -> None:
-        """Keep nothing."""
-
-
-def tried(run: Run, steps: int, held: Batch | None = None) -> Tensor:
-    """Return the validation losses `(seeds, n, sources)` after steps that draw half of one source."""
-    held = run.validation if held is None else held
-    learners, found = run.learners, []
-    kept = learners.state()
-    for source in range(run.count):
-        for _ in range(steps):
-            weights = run.policy.weights / 2.0
-            weights[:, source] += 0.5
-            drawn = torch.multinomial(weights, run.task.batch, replacement=True, generator=run.random)
-            batch = run.task.draw(drawn, run.random)
-            learners.step(batch, torch.full(drawn.shape, 1.0 / run.task.batch), run.task.rate)
-        found.append(losses(learners.logits(held[0]), held[1]))
-        learners.restore(kept)
-    return torch.stack(found, 2)

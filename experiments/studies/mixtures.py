@@ -19,27 +19,29 @@ MIXED, DECAYED = "validation mixed in", "validation mixed in, decayed rate"
 OURS, ALONE, FILTER = "LLI mixture + validation", "LLI mixture", "static filter + validation"
 SAMPLES, BOTH = "LAI per sample + validation", "LLI mixture, then samples, + validation"
 GPT = "small GPT"
-GHOST = {"estimator": "ghost", "every": 4}
+MIDPOINT = "LLI mixture at the midpoint + validation"
 ARMS: dict[str, Arm] = {
-    NULL: Arm(Shares),
-    "validation only": Arm(Shares, only=True),
     MIXED: Arm(Shares, mixed=True),
-    DECAYED: Arm(Shares, mixed=True, decayed=True),
-    "loss up": Arm(LossUp),
-    "ODM": Arm(Odm),
-    "static filter": Arm(filtered),
-    FILTER: Arm(filtered, mixed=True),
-    ALONE: Arm(Moved),
-    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     OURS: Arm(Moved, mixed=True),
-    "Ghost mixture + validation": Arm(Moved, mixed=True, options=GHOST),
-    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
-    SAMPLES: Arm(Shares, mixed=True, samples="lai"),
+    FILTER: Arm(filtered, mixed=True),
+    NULL: Arm(Shares),
+    DECAYED: Arm(Shares, mixed=True, decayed=True),
+    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
+    ALONE: Arm(Moved),
     BOTH: Arm(Moved, mixed=True, samples="lli"),
+    SAMPLES: Arm(Shares, mixed=True, samples="lai"),
+    "Ghost mixture + validation": Arm(Moved, mixed=True, options={"estimator": "ghost", "every": 4}),
+    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
+    "static filter": Arm(filtered),
+    "ODM": Arm(Odm),
+    "loss up": Arm(LossUp),
+    "validation only": Arm(Shares, only=True),
 }
+TEXTS = {MIDPOINT: Arm(Moved, mixed=True, options={"when": "both"})}
+"""Where a sample is a position of a text, as well."""
 READING: dict[str, Arm] = {
-    name: arm for name, arm in ARMS.items() if "LAI" not in name and "Ghost" not in name
-} | {
+    **{name: ARMS[name] for name in (MIXED, OURS, FILTER, NULL, ALONE)},
+    **TEXTS,
     "Ghost mixture + validation": Arm(text.Directed, mixed=True),
     "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True, options={"adam": True}),
 }
@@ -62,15 +64,18 @@ def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
     return [
         Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
+        for name in dict.fromkeys((*ARMS, ORACLE, *READING))  # the same arm of all settings first
         for setting in config["settings"]
-        for name in (*arms(setting), ORACLE)
+        if name in arms(setting) or name == ORACLE
         for seed in config["seeds"]
     ]
 
 
 def arms(setting: str) -> dict[str, Arm]:
     """Return what is compared in a setting, the oracle aside."""
-    return READING if setting == GPT else ARMS
+    if setting == GPT:
+        return READING
+    return ARMS | TEXTS if setting.startswith("text") else ARMS
 
 
 def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
@@ -93,7 +98,7 @@ def _trained(setting: str, name: str, seeds: tuple[int, ...], steps: int | None)
     )
 
 
-@lru_cache(maxsize=1)
+@lru_cache
 def _task(setting: str, seeds: tuple[int, ...], steps: int | None) -> Task:
     return text.task(seeds, steps) if setting == GPT else sources.task(setting, seeds, steps)
 
