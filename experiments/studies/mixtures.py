@@ -20,28 +20,30 @@ OURS, ALONE, FILTER = "LLI mixture + validation", "LLI mixture", "static filter 
 SAMPLES, BOTH = "LAI per sample + validation", "LLI mixture, then samples, + validation"
 GPT = "small GPT"
 MIDPOINT = "LLI mixture at the midpoint + validation"
-ARMS: dict[str, Arm] = {
+EVERYWHERE: dict[str, Arm] = {
     MIXED: Arm(Shares, mixed=True),
     OURS: Arm(Moved, mixed=True),
     FILTER: Arm(filtered, mixed=True),
     NULL: Arm(Shares),
     DECAYED: Arm(Shares, mixed=True, decayed=True),
-    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     ALONE: Arm(Moved),
+}
+MAIN = ("bad sources", "tabular", "scarce clean source", "drift", "text, 200 to validate")
+FURTHER: dict[str, Arm] = {
     BOTH: Arm(Moved, mixed=True, samples="lli"),
+    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     SAMPLES: Arm(Shares, mixed=True, samples="lai"),
     "Ghost mixture + validation": Arm(Moved, mixed=True, options={"estimator": "ghost", "every": 4}),
-    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
+    MIDPOINT: Arm(Moved, mixed=True, options={"when": "both"}),
     "static filter": Arm(filtered),
     "ODM": Arm(Odm),
+    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
     "loss up": Arm(LossUp),
     "validation only": Arm(Shares, only=True),
 }
-TEXTS = {MIDPOINT: Arm(Moved, mixed=True, options={"when": "both"})}
-"""Where a sample is a position of a text, as well."""
-READING: dict[str, Arm] = {
-    **{name: ARMS[name] for name in (MIXED, OURS, FILTER, NULL, ALONE)},
-    **TEXTS,
+"""In the main settings alone, as is the oracle."""
+READING: dict[str, Arm] = EVERYWHERE | {
+    MIDPOINT: FURTHER[MIDPOINT],
     "Ghost mixture + validation": Arm(text.Directed, mixed=True),
     "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True, options={"adam": True}),
 }
@@ -56,26 +58,27 @@ PAIRS = (
 def config(size: str) -> dict[str, Any]:
     """Return the settings."""
     if size == "quick":
-        return {"seeds": [0, 1], "steps": 40, "settings": ["bad sources", GPT]}
+        return {"seeds": [0, 1], "steps": 100, "settings": ["bad sources", GPT]}
     return {"seeds": list(range(16)), "steps": None, "settings": [*sources.SETTINGS, GPT]}
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
+    names = dict.fromkeys((*EVERYWHERE, ORACLE, *FURTHER, *READING))  # an arm of all settings, then the next
     return [
         Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
-        for name in dict.fromkeys((*ARMS, ORACLE, *READING))  # the same arm of all settings first
+        for name in names
         for setting in config["settings"]
-        if name in arms(setting) or name == ORACLE
+        if name in arms(setting)
         for seed in config["seeds"]
     ]
 
 
 def arms(setting: str) -> dict[str, Arm]:
-    """Return what is compared in a setting, the oracle aside."""
+    """Return what is compared in a setting."""
     if setting == GPT:
-        return READING
-    return ARMS | TEXTS if setting.startswith("text") else ARMS
+        return READING | {ORACLE: Arm(Shares)}
+    return EVERYWHERE | (FURTHER | {ORACLE: Arm(Shares)} if setting in MAIN else {})
 
 
 def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
@@ -105,7 +108,7 @@ def _task(setting: str, seeds: tuple[int, ...], steps: int | None) -> Task:
 
 def _metrics(setting: str, run: Run) -> dict[str, list[float]]:
     found = run.train().metrics()
-    told = run.arm is ARMS[OURS] or (setting == GPT and isinstance(run.policy, Moved))
+    told = run.arm is EVERYWHERE[OURS] or (setting == GPT and isinstance(run.policy, Moved))
     shares = [key for key in found if told and key.startswith("share of")]
     return {key: found[key] for key in (metric(setting), "cost", *shares)}
 
