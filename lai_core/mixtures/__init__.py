@@ -10,11 +10,18 @@ A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape 
 from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
 from lai_core.mixtures._groups import group_scores
 from lai_core.mixtures._hedge import hedge_regret_bound, hedge_step_size
-from lai_core.mixtures._mixture import Mixture, MixtureState, initial_mixture, update_mixture
+from lai_core.mixtures._mixture import (
+    Mixture,
+    MixtureState,
+    MixtureUpdate,
+    initial_mixture,
+    update_mixture,
+)
 
 __all__ = [
     "Mixture",
     "MixtureState",
+    "MixtureUpdate",
     "cochran_q",
     "contrast_variances",
     "group_scores",

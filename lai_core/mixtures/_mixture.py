@@ -44,6 +44,17 @@ class MixtureState(NamedTuple):
     """`()`: number of updates so far."""
 
 
+class MixtureUpdate(NamedTuple):
+    """One update of a `Mixture` as Python numbers, `(K,)` each: for a report."""
+
+    weights: tuple[float, ...]
+    """The shares after the update."""
+    means: tuple[float, ...]
+    """The sources' mean scores."""
+    standard_errors: tuple[float, ...]
+    """Their standard errors; infinite for a source that was not observed."""
+
+
 def initial_mixture(prior: Array, /) -> MixtureState:
     """Start a mixture.
 
@@ -201,6 +212,8 @@ class Mixture:
         shares = _shares(prior)
         nothing = tuple(0.0 for _ in shares)
         self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0)
+        self.history: list[MixtureUpdate] = []
+        """All updates of this object, for `lai_core.storage.report.write_mixture`; no part of its state."""
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -226,6 +239,7 @@ class Mixture:
         options = {"horizon": self.horizon, "floor": self.floor, "confidence": self.confidence}
         following = update_mixture(state, means, standard_errors, **options)
         self._state = MixtureState(*map(_numbers, following))
+        self.history.append(MixtureUpdate(self.weights, _numbers(means), _numbers(standard_errors)))
         return following.weights
 
     def state_dict(self) -> dict[str, Any]:

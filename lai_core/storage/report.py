@@ -1,13 +1,17 @@
-"""A data set's scores as one page that opens in a browser. Needs `pip install "lai-core[dataset]"`."""
+"""Scores of a data set, or shares of sources, as one page that opens in a browser.
+
+Needs `pip install "lai-core[dataset]"`.
+"""
 
 import io
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from mimetypes import guess_type
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Environment
@@ -15,9 +19,10 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
+from lai_core.mixtures import MixtureUpdate
 from lai_core.storage.tables import read_scores
 
-__all__ = ["write_report"]
+__all__ = ["write_mixture", "write_report"]
 
 SHOWN = {
     "score": "score: positive helps",
@@ -37,17 +42,20 @@ svg { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
 td { max-width: 30rem; overflow-wrap: anywhere; } td img { max-height: 6rem; }
 </style></head><body>
 <h1>{{ title }}</h1>
-<p>{{ samples }} samples: {{ harmful }} with a negative score ({{ share }}), {{ certain }} of them by more
-than two standard errors; {{ lost }} whose score is not a number.</p>
+<p>{{ summary }}</p>
 {{ picture }}
-<p>A low score says that a gradient step on the sample would raise the validation loss, at these parameters.
-To <em>find</em> wrong labels, a large own loss is often the better sign: look at both.</p>
+<p>{{ reading }}</p>
 {% for name, head, rows in tables %}<h2>{{ name }}</h2><div class="wide"><table>
 <tr>{% for cell in head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table></div>{% endfor %}
 </body></html>
 """
+
+READING = """A low score says that a gradient step on the sample would raise the validation loss, at these
+parameters. To find wrong labels, a large own loss is often the better sign: look at both."""
+READING_SHARES = """A higher mean score says that a larger share of the source would lower the next validation
+loss more. The shares stay where the means do not differ by more than their errors."""
 
 
 def write_report(
@@ -98,18 +106,88 @@ def write_report(
     tables = [(name, *_listed(finite.sort_by([order])[:worst], show)) for name, order in orders.items()]
     if "group" in table.column_names:
         tables.append(("Groups", *_groups(finite)))
-    page = Environment(autoescape=True).from_string(PAGE)
-    text = page.render(
-        title=title,
-        samples=len(table),
-        harmful=len(negative),
-        share=f"{len(negative) / max(len(finite), 1):.1%}",
-        certain=pc.sum(certain).as_py() or 0,
-        lost=len(table) - len(finite),
-        picture=_picture(finite),
-        tables=tables,
+    summary = (
+        f"{len(table)} samples: {len(negative)} with a negative score "
+        f"({len(negative) / max(len(finite), 1):.1%}), {pc.sum(certain).as_py() or 0} of them by more than "
+        f"two standard errors; {len(table) - len(finite)} whose score is not a number."
     )
-    Path(path).write_text(text, encoding="utf-8")
+    _write(path, title=title, summary=summary, picture=_picture(finite), reading=READING, tables=tables)
+
+
+def write_mixture(
+    history: Sequence[MixtureUpdate],
+    path: str | PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    title: str = "Shares of the sources",
+) -> None:
+    """Write one HTML file: the sources' shares and mean scores over time with their standard errors.
+
+    Parameters
+    ----------
+    history
+        What `lai_core.mixtures.Mixture.history` holds.
+    path
+        Of the file; it holds its picture and loads nothing.
+    names
+        Of the sources; None: their numbers.
+    title
+        Its heading.
+
+    Raises
+    ------
+    ValueError
+        If there is no update, or another number of names than of sources.
+    """
+    if not history:
+        msg = "history: expected at least one update, got none; call Mixture.step"
+        raise ValueError(msg)
+    sources = len(history[0].weights)
+    names = [f"source {number}" for number in range(sources)] if names is None else names
+    if len(names) != sources:
+        msg = f"names: expected {sources}, one a source, got {len(names)}"
+        raise ValueError(msg)
+    head = ["update", *(f"{name}: {what}" for name in names for what in ("share", "score", "error"))]
+    rows = [
+        [str(number), *(_text(value) for source in zip(*update, strict=True) for value in source)]
+        for number, update in enumerate(history, 1)
+    ]
+    shares = zip(names, history[-1].weights, strict=True)
+    _write(
+        path,
+        title=title,
+        summary=f"{len(history)} updates; now "
+        + ", ".join(f"{name} {share:.1%}" for name, share in shares)
+        + ".",
+        picture=_drawn_mixture(history, names),
+        reading=READING_SHARES,
+        tables=[("Updates", head, rows)],
+    )
+
+
+def _write(path: str | PathLike[str], **parts: Any) -> None:
+    """Fill the page's parts in and write it."""
+    page = Environment(autoescape=True).from_string(PAGE)
+    Path(path).write_text(page.render(**parts), encoding="utf-8")
+
+
+def _drawn_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> Any:
+    """Draw shares and mean scores over the updates, these with bands of a standard error."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    shares, scores = figure.subplots(1, 2)
+    updates = range(1, len(history) + 1)
+    weights, means, errors = (np.asarray(part, float).T for part in zip(*history, strict=True))
+    for name, weight, mean, error in zip(names, weights, means, errors, strict=True):
+        (line,) = shares.plot(updates, weight, label=name)
+        seen = np.isfinite(error) & np.isfinite(mean)
+        mean, error = np.where(seen, mean, np.nan), np.where(seen, error, np.nan)
+        scores.plot(updates, mean, color=line.get_color())
+        scores.fill_between(updates, mean - error, mean + error, color=line.get_color(), alpha=0.25, lw=0)
+    shares.set(xlabel="update", ylabel="share", ylim=(0, None))
+    shares.legend(frameon=False, fontsize=8)
+    scores.set(xlabel="update", ylabel="mean score, with its standard error")
+    scores.axhline(0.0, color="#888888", linewidth=0.8)
+    return _svg(figure, "Shares and mean scores of the sources over the updates")
 
 
 def _as_table(given: Any) -> pa.Table:
@@ -196,9 +274,14 @@ def _picture(table: pa.Table) -> Any:
     scatter.set(xlabel=SHOWN["loss"], ylabel=SHOWN["score"])
     for axis in axes[len(names) + 1 :]:
         axis.set_axis_off()
+    drawn = ", ".join(name.replace("_", " ") for name in names)
+    return _svg(figure, f"Distributions: {drawn}; and scores against losses")
+
+
+def _svg(figure: Figure, described: str) -> Any:
+    """Return a figure as SVG, marked safe, with what it shows for those who do not see it."""
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     svg = written.getvalue()
-    drawn = ", ".join(name.replace("_", " ") for name in names)
-    described = escape(f"Distributions: {drawn}; and scores against losses")
-    return Markup(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{described}"', 1))
+    label = f'<svg role="img" aria-label="{escape(described)}"'
+    return Markup(svg[svg.index("<svg") :].replace("<svg", label, 1))

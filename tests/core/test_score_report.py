@@ -11,7 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lai_core.storage.report import write_report
+from lai_core.mixtures import Mixture
+from lai_core.storage.report import write_mixture, write_report
 from lai_core.storage.tables import read_scores, score_parts
 
 
@@ -170,3 +171,32 @@ def test_no_harmful_sample_is_none(tmp_path, drawn):
     write_report(good, tmp_path / "page.html")
     words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
     assert "1 samples: 0 with a negative score (0.0%), 0 of them by more" in words
+
+
+def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
+    mixture = Mixture([3.0, 1.0])
+    for means in ([2.0, -2.0], [1.5, -1.0], [0.0, -1.0]):
+        errors = [0.5 if mean else math.inf for mean in means]  # a source that was not observed
+        mixture.step(np.array(means), np.array(errors))
+    write_mixture(mixture.history, tmp_path / "page.html", names=["good", "<bad>"])
+    words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
+    first, last = mixture.history[0].weights, mixture.weights
+    assert f"3 updates; now good {last[0]:.1%}, &lt;bad&gt; {last[1]:.1%}." in words
+    assert f"1 {first[0]:.4g} 2 0.5 {first[1]:.4g} -2 0.5 2" in words
+    assert f"3 {last[0]:.4g} 0 inf {last[1]:.4g} -1 0.5" in words
+    shares, scores = drawn[0].axes
+    assert [list(line.get_ydata()) for line in shares.lines] == [
+        [update.weights[source] for update in mixture.history] for source in range(2)
+    ]
+    assert list(scores.lines[0].get_ydata())[:2] == [2.0, 1.5]
+    assert math.isnan(scores.lines[0].get_ydata()[2])
+    assert sorted(set(scores.collections[1].get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -0.5]
+
+
+def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):
+    mixture = Mixture(2)
+    with pytest.raises(ValueError, match="history: expected at least one update, got none"):
+        write_mixture(mixture.history, tmp_path / "page.html")
+    mixture.step(np.array([1.0, -1.0]), np.array([0.1, 0.1]))
+    with pytest.raises(ValueError, match="names: expected 2, one a source, got 1"):
+        write_mixture(mixture.history, tmp_path / "page.html", names=["good"])
