@@ -1,5 +1,6 @@
 """Training on a mixture of sources: the policies compared, each at one total cost in forward passes."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from torch.func import vmap
 
 import lai_core as lai
 from experiments.mixtures.learners import Batch, Record, losses
-from lai_core.mixtures import MixtureState, group_scores, hedge_step_size, initial_mixture, update_mixture
+from lai_core.mixtures import MixtureState, group_scores, initial_mixture, update_mixture
 
 BATCH, MIXED_IN, RATE = 64, 16, 2e-3
 PERIOD = 20
@@ -64,7 +65,7 @@ class Arm:
     shares
         From a run to the object that holds them.
     mixed
-        Whether validation samples are trained on as well; `only`: on nothing else.
+        Whether validation samples are trained on as well.
     decayed
         Whether the learning rate follows a cosine to 0.
     samples
@@ -75,7 +76,6 @@ class Arm:
 
     shares: Callable[..., Any]
     mixed: bool = False
-    only: bool = False
     decayed: bool = False
     samples: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -117,9 +117,7 @@ class Run:
         weights = torch.ones(sources.shape)
         if arm.samples:
             weights = self._kept(batch, arm.samples)
-        if arm.only:
-            batch, weights = self.drawn(task.batch), weights
-        elif arm.mixed:
+        if arm.mixed:
             held = self.drawn(task.mixed_in)
             batch = (torch.cat([batch[0], held[0]], 1), torch.cat([batch[1], held[1]], 1))
             weights = torch.cat([weights, torch.ones(held[1].shape[:2])], 1)
@@ -231,26 +229,6 @@ class Odm(Shares):
         self.weights = (1 - run.count * now) * (before * self.reward).softmax(1) + now
 
 
-class LossUp(Shares):
-    """Raise the shares of sources whose loss is high, every 20 steps, as trainers that watch losses do."""
-
-    def __init__(self, run: Run, samples: int = 16, floor: float = 0.05) -> None:
-        super().__init__(run)
-        self.samples, self.floor = samples, floor
-
-    def before(self, run: Run) -> None:
-        """Measure the losses of some samples of each source, and raise the shares of the highest."""
-        if run.steps % PERIOD:
-            return
-        sources = torch.arange(run.count).repeat_interleave(self.samples).expand(run.seeds, -1)
-        inputs, targets = run.task.draw(sources, run.random)
-        found = losses(run.learners.logits(inputs), targets).view(run.seeds, run.count, -1).mean(2)
-        run.paid += self.samples * run.count
-        standing = (found - found.mean(1, keepdim=True)) / found.std(1, keepdim=True).clamp(min=1e-12)
-        raised = (self.weights.log() + hedge_step_size(run.count, 10.0) * standing).softmax(1)
-        self.weights = (1 - self.floor) * raised + self.floor / run.count
-
-
 class Moved(Shares):
     """`lai_core.mixtures`: shares that follow the mean scores of the samples that are trained on anyway.
 
@@ -258,13 +236,11 @@ class Moved(Shares):
     ----------
     estimator
         What scores a sample: every second batch, every fourth where that takes a pass of its own.
-    when
-        Which validation summary scores a period's batches: that of its start, its end, or both.
     """
 
-    def __init__(self, run: Run, estimator: str = "lli", every: int = 2, when: str = "start") -> None:
+    def __init__(self, run: Run, estimator: str = "lli", every: int = 2) -> None:
         super().__init__(run)
-        self.estimator, self.every, self.when = estimator, every, when
+        self.estimator, self.every = estimator, every
         start = initial_mixture(torch.ones(run.count))
         self.state = MixtureState(*(each.expand(run.seeds, *each.shape).clone() for each in start))
         self.seen: list[tuple[Record, Tensor]] = []
@@ -279,8 +255,7 @@ class Moved(Shares):
             records, sources = zip(*self.seen, strict=True)
             layers = (zip(*layer, strict=True) for layer in zip(*records, strict=True))
             record = [(torch.cat(given, 1), torch.cat(found, 1)) for given, found in layers]
-            sides = {"start": [self.held], "end": [held], "both": [self.held, held]}[self.when]
-            scores = sum(scored(self.estimator, side, record) for side in sides)
+            scores = scored(self.estimator, self.held, record)
             self.move(scores, torch.cat(sources, 1))
         self.held, self.seen = held, []
 
@@ -302,3 +277,64 @@ class Moved(Shares):
             ([(given[:, :count], out[:, :count]) for given, out in run.learners.recorded], sources)
         )
         run.paid += run.learners.costs[self.estimator] * count
+
+
+class Tried(Moved):
+    """A longer horizon than one step: eight times a run, copies train on more of each source in turn.
+
+    The scores are what validation losses fall by, compared sample by sample.
+    """
+
+    TRIALS = 8
+
+    def before(self, run: Run) -> None:
+        """Try all sources, and move the shares."""
+        if run.steps % max(1, run.task.steps // self.TRIALS) or not run.steps:
+            return
+        fallen = -trial_losses(run, run.validation)
+        fallen = fallen - fallen.mean(2, keepdim=True)  # a validation sample's own level is no error
+        self.move(fallen.flatten(1), torch.arange(run.count).expand(fallen.shape).flatten(1))
+        run.paid += run.count * (PLAIN * trial_steps(run) * (run.task.batch // 2) + fallen.shape[1])
+
+    def after(self, *seen: Any) -> None:
+        """Keep nothing."""
+
+
+def trial_steps(run: Run) -> int:
+    """Return the steps of a trial: a twenty-fifth of the run's."""
+    return max(1, run.task.steps // 25)
+
+
+def trial_losses(run: Run, held: Batch) -> Tensor:
+    """Return the losses `(seeds, n, sources)` of held samples after trials, half of which is one source."""
+    found, samples = [], run.task.batch // 2
+    for source in range(run.count):
+        learners, shares = copy.deepcopy(run.learners), run.policy.weights / 2.0
+        shares[:, source] += 0.5
+        for _ in range(trial_steps(run)):
+            sources = torch.multinomial(shares, samples, replacement=True, generator=run.random)
+            weights = torch.full(sources.shape, 1 / samples)
+            learners.step(run.task.draw(sources, run.random), weights, run.task.rate)
+        found.append(losses(learners.logits(held[0]), held[1]))
+    return torch.stack(found, 2)
+
+
+def horizons(run: Run) -> dict[str, list[float]]:
+    """Train for a quarter of the steps, and compare one step's derivative in each share with a trial.
+
+    The scores are in units of their root mean square, the trials in nats of the test loss; of both the
+    mean over sources is 0.
+    """
+    for _ in range(run.task.steps // 4):
+        run.step()
+    sources = torch.arange(run.count).repeat_interleave(run.task.batch).expand(run.seeds, -1)
+    record = run.learners.record(run.task.draw(sources, run.random))
+    scores = scored("ghost", run.learners.record(run.validation), record)
+    scores = scores.view(run.seeds, run.count, -1).mean(2)
+    scores = scores / scores.square().mean(1, keepdim=True).sqrt()
+    fallen = -trial_losses(run, run.task.test[run.half]).mean(1)
+    return {
+        f"{what} of {name}": (each - each.mean(1, keepdim=True))[:, at].tolist()
+        for what, each in (("one step's score", scores), ("fall after a trial", fallen))
+        for at, name in enumerate(run.task.names)
+    }

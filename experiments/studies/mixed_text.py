@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, jvp, stack_module_state, vmap
-from torch.nn import functional
 
 from experiments.data import prose
 from experiments.mixtures.arms import PERIOD, PLAIN, Moved, Run, Task
@@ -28,7 +27,7 @@ def task(seeds: Sequence[int], steps: int | None = None, held: int = 64) -> Task
         (SAMPLES,) * len(SOURCES),
         (_pair(validation),),
         (_pair(test),),
-        ((1, 1, 0, 1, 0, 0),),
+        (),
         partial(GPTs, len(prose.alphabet()) + 1, CONTEXT, seeds),
         300 if steps is None else steps,
         batch=32,
@@ -114,7 +113,7 @@ class GPTs:
         return found.detach()
 
     def gradient(self, batch: Batch, *, adam: bool) -> dict[str, Tensor]:
-        """Return the gradient of the mean loss, by parameter; in the units of Adam's step."""
+        """Return the gradient of the mean loss, by parameter; with `adam` as Adam's step divides it."""
         value = losses(vmap(self._forward)(self.parameters, batch[0])[1], batch[1]).mean(1).sum()
         found = torch.autograd.grad(value, [*self.parameters.values()])
         if adam and self.optimizer.state:
@@ -127,8 +126,7 @@ class GPTs:
 
         def derivative(parameters: dict[str, Tensor], tangent: dict[str, Tensor], *given: Tensor) -> Tensor:
             def of(at: dict[str, Tensor]) -> Tensor:
-                outputs = self._forward(at, given[0])[1]
-                return functional.cross_entropy(outputs.transpose(1, 2), given[1], reduction="none").mean(1)
+                return losses(self._forward(at, given[0])[1], given[1]).mean(1)  # over positions
 
             return jvp(of, (parameters,), (tangent,))[1]
 
@@ -137,14 +135,11 @@ class GPTs:
 
 
 class Directed(Moved):
-    """Ghost by forward mode: the derivative of each sample's loss along the validation gradient.
+    """Ghost by forward mode: the derivative of each sample's loss along the gradient that Adam divides."""
 
-    In Adam's direction, each parameter's gradient is divided as Adam's step divides it.
-    """
-
-    def __init__(self, run: Run, *, adam: bool = False) -> None:
+    def __init__(self, run: Run) -> None:
         super().__init__(run, "ghost", 4)
-        self.adam, self.direction = adam, {}
+        self.direction: dict[str, Tensor] = {}
 
     def before(self, run: Run) -> None:
         """Move the shares, and take the validation gradient anew."""
@@ -154,7 +149,7 @@ class Directed(Moved):
             scores, groups = (torch.cat(each, 1) for each in zip(*self.seen, strict=True))
             self.move(scores, groups)
         self.seen = []
-        self.direction = run.learners.gradient(run.validation, adam=self.adam)
+        self.direction = run.learners.gradient(run.validation, adam=True)
         run.paid += PLAIN * run.validation[1].shape[1]
 
     def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:

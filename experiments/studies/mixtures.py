@@ -11,7 +11,7 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found, Study, Unit
 from experiments.mixtures import sources
-from experiments.mixtures.arms import Arm, LossUp, Moved, Odm, Run, Shares, Task, filtered
+from experiments.mixtures.arms import Arm, Moved, Odm, Run, Shares, Task, Tried, filtered, horizons
 from experiments.studies import mixed_text as text
 
 NULL, ORACLE = "uniform", "oracle mixture"
@@ -19,7 +19,7 @@ MIXED, DECAYED = "validation mixed in", "validation mixed in, decayed rate"
 OURS, ALONE, FILTER = "LLI mixture + validation", "LLI mixture", "static filter + validation"
 SAMPLES, BOTH = "LAI per sample + validation", "LLI mixture, then samples, + validation"
 GPT = "small GPT"
-MIDPOINT = "LLI mixture at the midpoint + validation"
+TRIED = "mixture by trials + validation"
 EVERYWHERE: dict[str, Arm] = {
     MIXED: Arm(Shares, mixed=True),
     OURS: Arm(Moved, mixed=True),
@@ -28,29 +28,29 @@ EVERYWHERE: dict[str, Arm] = {
     DECAYED: Arm(Shares, mixed=True, decayed=True),
     ALONE: Arm(Moved),
 }
-MAIN = ("bad sources", "tabular", "scarce clean source", "drift", "text, 200 to validate")
+WHY = "text, 200 to validate"
+"""Where the derivative of one step is held against trials."""
+HORIZONS = "one step and many"
+MAIN = ("bad sources", "tabular", "scarce clean source", "drift", WHY)
 FURTHER: dict[str, Arm] = {
+    TRIED: Arm(Tried, mixed=True),
     BOTH: Arm(Moved, mixed=True, samples="lli"),
-    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     SAMPLES: Arm(Shares, mixed=True, samples="lai"),
+    "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     "Ghost mixture + validation": Arm(Moved, mixed=True, options={"estimator": "ghost", "every": 4}),
-    MIDPOINT: Arm(Moved, mixed=True, options={"when": "both"}),
-    "static filter": Arm(filtered),
     "ODM": Arm(Odm),
-    "LLI mixture + validation, decayed rate": Arm(Moved, mixed=True, decayed=True),
-    "loss up": Arm(LossUp),
-    "validation only": Arm(Shares, only=True),
+    ORACLE: Arm(Shares),
 }
-"""In the main settings alone, as is the oracle."""
-READING: dict[str, Arm] = EVERYWHERE | {
-    MIDPOINT: FURTHER[MIDPOINT],
-    "Ghost mixture + validation": Arm(text.Directed, mixed=True),
-    "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True, options={"adam": True}),
+"""In the main settings alone; the oracle's shares are its task's."""
+READING: dict[str, Arm] = {
+    **{name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL)},
+    TRIED: FURTHER[TRIED],
+    "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True),
 }
 """On the small GPT."""
 PAIRS = (
-    (OURS, MIXED), ("LAI mixture + validation", MIXED), ("Ghost mixture + validation", MIXED), (ALONE, MIXED),
-    (FILTER, MIXED), (SAMPLES, MIXED), (OURS, DECAYED), (OURS, FILTER), (BOTH, OURS),
+    (OURS, MIXED), (ALONE, MIXED), (FILTER, MIXED), (TRIED, MIXED), (SAMPLES, MIXED), (OURS, DECAYED),
+    (OURS, FILTER), (BOTH, OURS), ("LAI mixture + validation", OURS), ("Ghost mixture + validation", OURS),
 )  # fmt: skip
 """Who is said to be above whom."""
 
@@ -64,7 +64,9 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
-    names = dict.fromkeys((*EVERYWHERE, ORACLE, *FURTHER, *READING))  # an arm of all settings, then the next
+    names = dict.fromkeys(
+        (*EVERYWHERE, *READING, HORIZONS, *FURTHER)
+    )  # an arm of all settings, then the next
     return [
         Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
         for name in names
@@ -77,8 +79,12 @@ def units(config: dict[str, Any]) -> list[Unit]:
 def arms(setting: str) -> dict[str, Arm]:
     """Return what is compared in a setting."""
     if setting == GPT:
-        return READING | {ORACLE: Arm(Shares)}
-    return EVERYWHERE | (FURTHER | {ORACLE: Arm(Shares)} if setting in MAIN else {})
+        return READING
+    return (
+        EVERYWHERE
+        | (FURTHER if setting in MAIN else {})
+        | ({HORIZONS: EVERYWHERE[MIXED]} if setting == WHY else {})
+    )
 
 
 def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
@@ -92,6 +98,8 @@ def _trained(setting: str, name: str, seeds: tuple[int, ...], steps: int | None)
     """Train all seeds of an arm; the oracle is the best of a few mixtures by the mean over the test sets."""
     torch.set_num_threads(1)
     task = _task(setting, seeds, steps)
+    if name == HORIZONS:
+        return horizons(Run(task, arms(setting)[name]))
     if name != ORACLE:
         return _metrics(setting, Run(task, arms(setting)[name]))
     tried = (Run(task, Arm(Shares, options={"weights": known})) for known in task.known)
