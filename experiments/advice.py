@@ -4,6 +4,7 @@ from typing import Any
 
 from experiments.harness import record as records
 from experiments.harness.statistics import compared
+from experiments.mixtures import page as mixtures_page
 from experiments.studies import finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
@@ -24,7 +25,7 @@ PAGE = """# When to curate
 
 {verdict}
 
-Measured on small networks, five seeds each ([all of it](../theory/studies.md)); try it on yours.
+Measured on small networks, five seeds each where nothing else is said ([all of it](../theory/studies.md)); try it on yours.
 
 ## Wrong labels
 
@@ -50,6 +51,8 @@ Test accuracy of small language models with a prediction layer:
 
 {tuning}
 
+{sources}
+
 ## So
 
 - Labels may be wrong, and there are clean validation samples: first mix a batch of them into training, and
@@ -62,6 +65,8 @@ Test accuracy of small language models with a prediction layer:
   wrong labels where the half of the highest scores has {many}. At {price} plain trainings it is more
   accurate than that in {up} of {tried} settings, less in {down}: by {lost} points where the labels to
   validate by are wrong too.
+- Data comes from several known sources: mix validation samples in, and let the
+  [shares of the sources](sources.md) follow their mean scores.
 - Curate to see *which* samples help or hurt: the share of epochs in which a sample was kept finds wrong
   labels at an AUC of {found}, its own loss at the end at {own}. `lai_torch.score_dataset` makes the table,
   and `lai_torch.AuditLog` keeps every epoch's.
@@ -91,6 +96,7 @@ def page() -> str:
             TUNING,
             {f"{setting}: accuracy": setting for setting in finetuning.SETTINGS},
         ),
+        sources=mixtures_page.section(held["mixtures"]),
         few=_percent(labels, "LAI as a set"),
         many=_percent(labels, "LAI, best half"),
         price=f"{labels['LAI as a set'][f'{noisy_labels.MAIN}: cost']['mean']:.1f}",
