@@ -25,7 +25,8 @@ PAGE = """# When to curate
 
 {verdict}
 
-Measured on small networks, five seeds each where nothing else is said ([all of it](../theory/studies.md)); try it on yours.
+Measured on small networks, five seeds each, sources with sixteen ([all of it](../theory/studies.md)); try it
+on yours.
 
 ## Wrong labels
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,24 +12,6 @@ Batch = tuple[Tensor, Tensor]
 Record = list[Batch]
 """Activations and output gradients of each layer, `(seeds, n, ...)`."""
 HIDDEN = 48
-
-
-class Learners(Protocol):
-    """What a training run needs of its networks."""
-
-    recorded: Record
-    """Of the last training batch."""
-    costs: dict[str, float]
-    """Operations of a score beyond the forward pass, in forward passes, by estimator."""
-
-    def logits(self, inputs: Tensor) -> Tensor:
-        """Return outputs without a gradient."""
-
-    def record(self, batch: Batch) -> Record:
-        """Return what the estimators read of a batch."""
-
-    def step(self, batch: Batch, weights: Tensor, rate: float) -> Tensor:
-        """Take a step of Adam on the weighted sum of losses; return the losses."""
 
 
 def losses(logits: Tensor, targets: Tensor) -> Tensor:

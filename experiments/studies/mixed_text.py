@@ -1,4 +1,4 @@
-"""Six sources of text for a small GPT, one of them right and in the domain; ways to score them."""
+"""Six sources of text for a small GPT, one of them right and in the domain."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call, jvp, stack_module_state, vmap
+from torch.func import functional_call, stack_module_state, vmap
 
 from experiments.data import prose
-from experiments.mixtures.arms import PERIOD, PLAIN, Moved, Run, Task
+from experiments.mixtures.arms import Task
 from experiments.mixtures.learners import Batch, Record, errors, losses
 from experiments.studies.networks import GPT
 
@@ -85,7 +85,7 @@ class GPTs:
         blocks = sum(
             part.weight.numel() for part in self.module.modules() if isinstance(part, torch.nn.Linear)
         )
-        self.costs = {"lli": width * vocabulary / blocks, "ghost": 2.0}
+        self.costs = {"lli": width * vocabulary / blocks}
 
     def _forward(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
         return functional_call(self.module, parameters, (inputs,))
@@ -111,52 +111,3 @@ class GPTs:
         self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
         return found.detach()
-
-    def gradient(self, batch: Batch, *, adam: bool) -> dict[str, Tensor]:
-        """Return the gradient of the mean loss, by parameter; with `adam` as Adam's step divides it."""
-        value = losses(vmap(self._forward)(self.parameters, batch[0])[1], batch[1]).mean(1).sum()
-        found = torch.autograd.grad(value, [*self.parameters.values()])
-        if adam and self.optimizer.state:
-            moments = [self.optimizer.state[each]["exp_avg_sq"] for each in self.parameters.values()]
-            found = [each / (moment.sqrt() + 1e-8) for each, moment in zip(found, moments, strict=True)]
-        return dict(zip(self.parameters, found, strict=True))
-
-    def along(self, direction: dict[str, Tensor], batch: Batch) -> Tensor:
-        """Return the derivative of each sample's loss along a direction, by one forward-mode pass."""
-
-        def derivative(parameters: dict[str, Tensor], tangent: dict[str, Tensor], *given: Tensor) -> Tensor:
-            def of(at: dict[str, Tensor]) -> Tensor:
-                return losses(self._forward(at, given[0])[1], given[1]).mean(1)  # over positions
-
-            return jvp(of, (parameters,), (tangent,))[1]
-
-        at = {name: parameter.detach() for name, parameter in self.parameters.items()}
-        return vmap(derivative)(at, direction, *batch)
-
-
-class Directed(Moved):
-    """Ghost by forward mode: the derivative of each sample's loss along the gradient that Adam divides."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(run, "ghost", 4)
-        self.direction: dict[str, Tensor] = {}
-
-    def before(self, run: Run) -> None:
-        """Move the shares, and take the validation gradient anew."""
-        if run.steps % PERIOD:
-            return
-        if self.seen:
-            scores, groups = (torch.cat(each, 1) for each in zip(*self.seen, strict=True))
-            self.move(scores, groups)
-        self.seen = []
-        self.direction = run.learners.gradient(run.validation, adam=True)
-        run.paid += PLAIN * run.validation[1].shape[1]
-
-    def after(self, run: Run, sources: Tensor, batch: Batch, found: Tensor) -> None:
-        """Score a batch."""
-        if (run.steps - 1) % self.every:
-            return
-        count = sources.shape[1]
-        scores = run.learners.along(self.direction, (batch[0][:, :count], batch[1][:, :count]))
-        self.seen.append((scores, sources))
-        run.paid += run.learners.costs["ghost"] * count

@@ -11,7 +11,8 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found, Study, Unit
 from experiments.mixtures import sources
-from experiments.mixtures.arms import Arm, Moved, Odm, Run, Shares, Task, Tried, filtered, horizons
+from experiments.mixtures.arms import Arm, Run, Task
+from experiments.mixtures.policies import Moved, Odm, Shares, Tried, filtered, horizons
 from experiments.studies import mixed_text as text
 
 NULL, ORACLE = "uniform", "oracle mixture"
@@ -45,7 +46,6 @@ FURTHER: dict[str, Arm] = {
 READING: dict[str, Arm] = {
     **{name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL)},
     TRIED: FURTHER[TRIED],
-    "Ghost mixture in Adam's direction + validation": Arm(text.Directed, mixed=True),
 }
 """On the small GPT."""
 PAIRS = (
