@@ -28,13 +28,13 @@ EVERYWHERE: dict[str, Arm] = {
     NULL: Arm(Shares),
     DECAYED: Arm(Shares, mixed=True, decayed=True),
     ALONE: Arm(Moved),
+    TRIED: Arm(Tried, mixed=True),
 }
 WHY = "text, 200 to validate"
 """Where the derivative of one step is held against trials."""
 HORIZONS = "one step and many"
 MAIN = ("bad sources", "tabular", "scarce clean source", "drift", WHY)
 FURTHER: dict[str, Arm] = {
-    TRIED: Arm(Tried, mixed=True),
     BOTH: Arm(Moved, mixed=True, samples="lli"),
     SAMPLES: Arm(Shares, mixed=True, samples="lai"),
     "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
@@ -43,10 +43,7 @@ FURTHER: dict[str, Arm] = {
     ORACLE: Arm(Shares),
 }
 """In the main settings alone; the oracle's shares are its task's."""
-READING: dict[str, Arm] = {
-    **{name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL)},
-    TRIED: FURTHER[TRIED],
-}
+READING: dict[str, Arm] = {name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL, TRIED)}
 """On the small GPT."""
 PAIRS = (
     (OURS, MIXED), (ALONE, MIXED), (FILTER, MIXED), (TRIED, MIXED), (SAMPLES, MIXED), (OURS, DECAYED),
