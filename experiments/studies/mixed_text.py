@@ -27,7 +27,7 @@ def task(seeds: Sequence[int], steps: int | None = None, held: int = 64) -> Task
         (SAMPLES,) * len(SOURCES),
         (_pair(validation),),
         (_pair(test),),
-        (),
+        ((1, 1, 0, 1, 0, 0),),
         partial(GPTs, len(prose.alphabet()) + 1, CONTEXT, seeds),
         300 if steps is None else steps,
         batch=32,

@@ -29,7 +29,9 @@ EVERYWHERE: dict[str, Arm] = {
     DECAYED: Arm(Shares, mixed=True, decayed=True),
     ALONE: Arm(Moved),
     TRIED: Arm(Tried, mixed=True),
+    ORACLE: Arm(Shares),
 }
+"""In all settings; the oracle's shares are its task's."""
 WHY = "text, 200 to validate"
 """Where the derivative of one step is held against trials."""
 HORIZONS = "one step and many"
@@ -40,10 +42,9 @@ FURTHER: dict[str, Arm] = {
     "LAI mixture + validation": Arm(Moved, mixed=True, options={"estimator": "lai"}),
     "Ghost mixture + validation": Arm(Moved, mixed=True, options={"estimator": "ghost", "every": 4}),
     "ODM": Arm(Odm),
-    ORACLE: Arm(Shares),
 }
-"""In the main settings alone; the oracle's shares are its task's."""
-READING: dict[str, Arm] = {name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL, TRIED)}
+"""In the main settings alone."""
+READING: dict[str, Arm] = {name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL, TRIED, ORACLE)}
 """On the small GPT."""
 PAIRS = (
     (OURS, MIXED), (ALONE, MIXED), (FILTER, MIXED), (TRIED, MIXED), (SAMPLES, MIXED), (OURS, DECAYED),
@@ -61,9 +62,7 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
-    names = dict.fromkeys(
-        (*EVERYWHERE, *READING, HORIZONS, *FURTHER)
-    )  # an arm of all settings, then the next
+    names = (*EVERYWHERE, HORIZONS, *FURTHER)  # an arm of all settings, then the next
     return [
         Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
         for name in names
@@ -77,11 +76,8 @@ def arms(setting: str) -> dict[str, Arm]:
     """Return what is compared in a setting."""
     if setting == GPT:
         return READING
-    return (
-        EVERYWHERE
-        | (FURTHER if setting in MAIN else {})
-        | ({HORIZONS: EVERYWHERE[MIXED]} if setting == WHY else {})
-    )
+    further = FURTHER if setting in MAIN else {}
+    return EVERYWHERE | further | ({HORIZONS: EVERYWHERE[MIXED]} if setting == WHY else {})
 
 
 def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
