@@ -10,6 +10,8 @@ from scipy import stats
 LEVEL = 0.95
 SHARES = ("accuracy", "stopped early", "at plain's cost", "kept", "AUC", "best half", "regret")
 """Words in the names of metrics that are shares."""
+SIGNED = ("one step's score", "fall after a trial")
+"""Words in the names of metrics that are measured from a mean."""
 Methods = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
@@ -62,7 +64,7 @@ def is_correlation(metric: str | None) -> bool:
 
 def bounds(metric: str | None) -> tuple[float, float]:
     """Return what a metric can be: correlations, shares, and what is counted or lost; None: anything."""
-    if metric is None:
+    if metric is None or any(word in metric for word in SIGNED):
         return -np.inf, np.inf
     if is_correlation(metric) or "Spearman" in metric:
         return -1.0, 1.0

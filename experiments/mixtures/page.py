@@ -126,8 +126,8 @@ def _findings(methods: Methods) -> list[str]:
     both = [claim["verdict"] for _, claim in _claims(methods, study.BOTH, study.OURS)]
     adopted = both.count("holds") > len(both) / 2 and "refuted" not in both
     return [
-        f"Against the static filter, the mixture is {_often(methods, study.OURS, study.FILTER)}: it moves "
-        "where the best mixture moves.",
+        f"Against the static filter, the mixture is {_often(methods, study.OURS, study.FILTER)}: the "
+        "filter cannot follow best shares that change, and takes sources that are unlike for bad.",
         "A decayed learning rate is worth something by itself: the mixture, at a constant rate, is "
         f"{_often(methods, study.OURS, study.DECAYED)}.",
         f"Choosing single samples instead, {study.SAMPLES} is {_often(methods, study.SAMPLES, study.MIXED)}.",
