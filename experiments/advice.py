@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from experiments import advice_sources
 from experiments.harness import record as records
 from experiments.harness.statistics import compared
-from experiments.mixtures import page as mixtures_page
 from experiments.studies import finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
@@ -97,7 +97,7 @@ def page() -> str:
             TUNING,
             {f"{setting}: accuracy": setting for setting in finetuning.SETTINGS},
         ),
-        sources=mixtures_page.section(held["mixtures"]),
+        sources=advice_sources.section(held["mixtures"]),
         few=_percent(labels, "LAI as a set"),
         many=_percent(labels, "LAI, best half"),
         price=f"{labels['LAI as a set'][f'{noisy_labels.MAIN}: cost']['mean']:.1f}",

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import lai_core as lai
+from experiments.advice_sources import counts
 from experiments.harness import record as records
 from experiments.harness.statistics import summary
 from experiments.mixtures import sources
 from experiments.mixtures.arms import BATCH, MIXED_IN, PERIOD, Arm, Run, scored
 from experiments.mixtures.learners import Perceptrons, errors, losses
-from experiments.mixtures.page import counts
 from experiments.mixtures.policies import horizons
 from experiments.studies import mixed_text, mixtures
 
