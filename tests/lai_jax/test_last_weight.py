@@ -1,5 +1,7 @@
 """The last layer's gradient is that of its last use, by the weight and bias that the samples meet there."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import lai_jax
@@ -16,34 +18,44 @@ N, WIDTH, CLASSES = 5, 6, 4
 MASK = np.eye(CLASSES)[::-1].copy()
 
 
-def tied(table, first=None, last=None):
+def turned(first=None, last=None):
+    """Return a model that uses one matrix either way, with these biases."""
+
+    def model(p, x, f):
+        hidden = f.tanh(f.layer(x, p["E"].T, p.get(first)))
+        return f.layer(f.tanh(f.layer(hidden, p["m"])), p["E"], p.get(last))
+
+    return model
+
+
+def twice(first=None, last=None):
     """Return a model that uses one matrix twice, with these biases."""
 
-    def model(p, x, layer, tanh):
-        hidden = tanh(layer(x, table(p), p.get(first)))
-        return layer(tanh(layer(hidden, p["m"], None)), p["E"], p.get(last))
+    def model(p, x, f):
+        hidden = f.tanh(f.layer(x, p["S"], p.get(first)))
+        return f.layer(f.tanh(f.layer(hidden, p["Q"], p["c"])), p["S"], p.get(last))
 
     return model
 
 
 def headed(weight, bias="b"):
     """Return a model whose last weight is computed from parameters."""
-    return lambda p, x, layer, tanh: layer(tanh(layer(x, p["S"], p["c"])), weight(p), p.get(bias))
+    return lambda p, x, f: f.layer(f.tanh(f.layer(x, p["S"], p["c"])), weight(p), p.get(bias))
 
 
-def straight(p, x, layer, tanh, biases=(None, "b")):
-    first, last = map(p.get, biases)
-    return layer(tanh(layer(tanh(layer(x, p["S"], first)), p["Q"], p["c"])), p["S"], last)
+def embedded(p, x, f):
+    return f.layer(f.tanh(f.layer(f.read(p["E"], x.argmax(1)), p["m"], p["d"])), p["E"], p["b"])
 
 
 TIED = {
-    "turned": tied(lambda p: p["E"].T, None, "b"),
-    "turned, a bias below": tied(lambda p: p["E"].T, "d", None),
-    "turned, two biases": tied(lambda p: p["E"].T, "d", "b"),
-    "same": straight,
-    "two biases": lambda *given: straight(*given, biases=("d4", "b")),
-    "one bias": lambda *given: straight(*given, biases=("b", "b")),
-    "a bias of two": lambda *given: straight(*given, biases=(None, "c")),
+    "an embedding": embedded,
+    "turned": turned(None, "b"),
+    "turned, a bias below": turned("d", None),
+    "turned, two biases": turned("d", "b"),
+    "twice": twice(None, "b"),
+    "two biases": twice("e", "b"),
+    "one bias": twice("b", "b"),
+    "a bias of two": twice(None, "c"),
 }
 """A last matrix that an earlier layer uses, too."""
 COMPUTED = {
@@ -59,13 +71,19 @@ COMPUTED = {
 def numbers():
     draw = np.random.default_rng(0)
     shapes = {"E": (CLASSES, WIDTH), "m": (WIDTH, WIDTH), "d": (WIDTH,)}
-    shapes |= dict.fromkeys("SQF", (CLASSES, CLASSES)) | dict.fromkeys(("b", "c", "d4", "g"), (CLASSES,))
+    shapes |= dict.fromkeys("SQF", (CLASSES, CLASSES)) | dict.fromkeys("bceg", (CLASSES,))
     params = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
     return params, draw.standard_normal((N, CLASSES)), np.arange(N) % CLASSES
 
 
-def plain(hidden, weight, bias):
+def plain(hidden, weight, bias=None):
     return hidden @ weight.T if bias is None else hidden @ weight.T + bias
+
+
+JAX = SimpleNamespace(layer=plain, tanh=jnp.tanh, read=lambda table, ids: table[ids])
+TORCH = SimpleNamespace(
+    layer=functional.linear, tanh=torch.tanh, read=lambda table, ids: functional.embedding(ids, table)
+)
 
 
 def loss(outputs, targets):
@@ -73,7 +91,7 @@ def loss(outputs, targets):
 
 
 def jax_model(model):
-    return lambda p, x: model({**p, "mask": MASK}, x, plain, jnp.tanh)
+    return lambda p, x: model({**p, "mask": MASK}, x, JAX)
 
 
 class TorchModel(torch.nn.Module):
@@ -85,7 +103,7 @@ class TorchModel(torch.nn.Module):
 
     def forward(self, inputs):
         given = {**dict(self.held.items()), "mask": self.mask}
-        return self.model(given, inputs, functional.linear, torch.tanh)
+        return self.model(given, inputs, TORCH)
 
 
 def traced(model, gradients):
@@ -107,12 +125,13 @@ def expected(model):
     alphas = []
 
     def losses(shift, last=None):
-        def layer(hidden, weight, bias):
+        def layer(hidden, weight, bias=None):
             alphas.append(jax.lax.stop_gradient(hidden @ hidden.T) + (bias is not None))
             return plain(hidden, weight, bias) + (shift if len(alphas) == last else 0)
 
         alphas.clear()
-        return loss(model({**params, "mask": MASK}, inputs, layer, jnp.tanh), targets)
+        own = SimpleNamespace(layer=layer, tanh=JAX.tanh, read=JAX.read)
+        return loss(model({**params, "mask": MASK}, inputs, own), targets)
 
     losses(0)
     last = len(alphas)

@@ -185,7 +185,7 @@ class LAI(_Sketched):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LLI(_Chunked, _Headed, _Summed, _Traced, _Captured):
-    """Last-layer influence: the inner product of the last layer's gradients alone.
+    """Last-layer influence: inner products of the last layer's gradients alone, of its last use.
 
     Parameters
     ----------
