@@ -35,7 +35,7 @@ def test_a_small_step_lowers_the_validation_loss_by_the_score(backend, estimator
             return network.stepped(x[sample], y[sample], step, move).loss(x[:4], y[:4])
 
         lowered, halved = ((after(-step) - after(step)) / (2 * step) for step in (rate, rate / 2))
-        # Central differences: the error is of the order of rate^2, as halving shows, and of rounding over rate.
+        # Central differences are off by the order of rate^2, as halving shows, and by rounding over rate.
         assert lowered == pytest.approx(score, abs=1e-5 * (1 + abs(score)) + 2 * abs(lowered - halved))
         here = network.loss(x[:4], y[:4])
         bent = abs(after(rate) + after(-rate) - 2 * here) / rate
