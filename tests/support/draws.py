@@ -8,6 +8,7 @@ A seed plus a number is another seed; a generator plus a number is the same one,
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -20,6 +21,11 @@ LEVELS = np.array([0.0, *(sign * n / 4 for n in range(1, 17) for sign in (1, -1)
 """What a normal entry may be: zero first, to which entries shrink."""
 
 
+@cache
+def _binary(count: int) -> Any:
+    return st.binary(min_size=count, max_size=count)
+
+
 class Drawn(np.random.Generator):
     """A generator whose numbers hypothesis draws: a byte for each, so that ties and ends come up."""
 
@@ -30,7 +36,7 @@ class Drawn(np.random.Generator):
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         super().__init__(np.random.PCG64(0))
         self._draw = draw
-        self._seen: list[list[int]] = []
+        self._seen: list[Any] = []
 
     def __getattribute__(self, name: str) -> Any:
         """Refuse what would draw from numpy's own bits, the same ones in each example."""
@@ -43,12 +49,12 @@ class Drawn(np.random.Generator):
         return self
 
     def __repr__(self) -> str:
-        return f"a generator of the bytes {self._seen}"
+        return f"a generator of the bytes {[drawn.tolist() for drawn in self._seen]}"
 
     def _bytes(self, size: Any) -> Any:
         count = 1 if size is None else prod(np.atleast_1d(size).tolist())
-        drawn = np.frombuffer(self._draw(st.binary(min_size=count, max_size=count)), dtype=np.uint8)
-        self._seen.append(drawn.tolist())
+        drawn = np.frombuffer(self._draw(_binary(count)), dtype=np.uint8)
+        self._seen.append(drawn)
         return int(drawn[0]) if size is None else drawn.astype(int).reshape(size)
 
     def standard_normal(self, size: Any = None) -> Any:
