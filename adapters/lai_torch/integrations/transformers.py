@@ -1,7 +1,7 @@
 """Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, __version__
 from transformers.trainer_utils import get_last_checkpoint
 
+from lai_torch._model.preserve import evaluating, preserved
 from lai_torch.curator import Curator
 from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
 from lai_torch.integrations.log import Log
+from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.options import check_own_keywords, curator_options
+from lai_torch.integrations.packing import check_apart, kept_documents, unpacked
 from lai_torch.integrations.rows import kept_rows
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -27,7 +30,9 @@ WEIGHTS, FILE = "curation_weights", "curation.pt"
 class Curated:
     """Makes a Trainer train on the samples of a step that help: `class CuratedTrainer(Curated, MyTrainer)`.
 
-    Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules.
+    Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules. Where
+    rows are packed (`position_ids` begin anew, and there is no `attention_mask`), the documents are the
+    samples: each is scored as a row of its own, and a step trains on one packed row of those that are kept.
 
     Parameters
     ----------
@@ -66,7 +71,7 @@ class Curated:
         self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
         self._curator: Curator | None = None
         self._resumed: Path | None = None
-        self._kept = 0
+        self._kept, self._apart = 0, False
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
         trainer.add_callback(_Keeping(self))
 
@@ -81,7 +86,7 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(trainer._prepare_inputs(known))[:2]
+            given = self._parts(_as_samples(trainer._prepare_inputs(known)))[:2]
             self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
             if self._resumed is not None:
                 self._curator.load_state_dict(torch.load(self._resumed, weights_only=True))
@@ -137,7 +142,7 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        parts = [self._parts(batch) for batch in batches]
+        parts = [self._parts(_as_samples(batch)) for batch in batches]
         groups = None if self.groups is None else [group for _, _, group in parts]
         if groups is not None and any(group is None for group in groups):
             msg = (
@@ -145,12 +150,30 @@ class Curated:
                 "have the data set and the collator pass it on, or leave groups out"
             )
             raise ValueError(msg)
+        packed = [documents_of(batch) is not None for batch in batches]
+        if groups is not None and any(packed):
+            msg = f"groups: expected rows that are samples, got {self.groups!r} for rows of several documents"
+            raise ValueError(msg)
         with without_autocast(curator.model):
             weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
+            if any(packed) and not self._apart and report.scores is not None:
+                self._check_apart(batches, report.losses.split([len(own) for own in weights]))
         self.shown.add(report)
         self._kept = report.kept
-        rows = [kept_rows(batch, own) for (_, batch, _), own in zip(parts, weights, strict=True)]
+        rows = [
+            kept_documents(batch, own) if several else kept_rows(part, own)
+            for batch, (_, part, _), own, several in zip(batches, parts, weights, packed, strict=True)
+        ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
+
+    def _check_apart(self, batches: list[dict[str, Any]], losses: Sequence[Tensor]) -> None:
+        """Check once that packed documents do not see one another: by their losses when they were scored."""
+        model = self.curator.model
+        for batch, own in zip(batches, losses, strict=True):
+            if documents_of(batch) is not None:
+                with preserved(model), evaluating(model), torch.no_grad():
+                    check_apart(self.trained_losses(model, batch), own)
+        self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
         """Return what a step minimises: the weighted losses; without weights, in evaluation, the trainer's.
@@ -257,6 +280,11 @@ class _Keeping(TrainerCallback):
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             torch.save(self.trainer.curator.state_dict(), folder / f"{FILE}.new")
             os.replace(folder / f"{FILE}.new", folder / FILE)
+
+
+def _as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a batch with a row for each sample: packed documents become rows of their own."""
+    return batch if documents_of(batch) is None else unpacked(batch)
 
 
 def _last_whole(output: str) -> str | None:
