@@ -69,19 +69,15 @@ def test_padding_at_a_rows_end_stays_with_the_document_before_it():
     assert documents_of({"position_ids": positions}).tolist() == [[0, 0, 0, 1, 1, 1, 1, 1]]
 
 
-NOT_APART = (
-    "model: expected the documents of a packed row not to see one another, got one with a loss of 2 in "
-)
+NOT_PACKED = "batch: expected packed rows, with position_ids and no attention_mask, got ['input_ids']"
+NOT_APART = "model: expected the documents of a packed row not to see one another, got one with a loss of 2"
+SEEN, ALONE = torch.tensor([1.0, 2.0]), torch.ones(2)
 REFUSED = {
-    "batch: expected packed rows, with position_ids and no attention_mask, got ['input_ids']": lambda: (
-        unpacked({"input_ids": torch.ones(1, 4)})
-    ),
+    NOT_PACKED: lambda: unpacked({"input_ids": torch.ones(1, 4)}),
     "batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of shape (3, 2)": (
         lambda: unpacked({"position_ids": torch.tensor([[0, 1, 0, 1]]), "pixels": torch.ones(3, 2)})
     ),
-    f"{NOT_APART}the row and of 1 by itself; ": lambda: check_apart(
-        torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])
-    ),
+    f"{NOT_APART} in the row and of 1 by itself; ": lambda: check_apart(SEEN, ALONE),
     "sample_loss: expected one number a document of packed rows, (2,), got shape (1,); ": lambda: check_apart(
         torch.ones(1), torch.ones(2)
     ),
