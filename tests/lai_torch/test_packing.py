@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lai_torch.integrations.losses import documents_of, next_token_losses
-from lai_torch.integrations.packing import LENGTHS, check_apart, kept_documents, unpacked
+from lai_torch.integrations.rows import LENGTHS, check_apart, kept_documents, unpacked
 from transformers.modeling_outputs import CausalLMOutput
 
 DOCUMENTS = st.lists(st.lists(st.integers(2, 5), min_size=2, max_size=4), min_size=1, max_size=3)

@@ -1,6 +1,5 @@
 """Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,23 +7,25 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback, __version__
+from transformers import Trainer, __version__
 from transformers.trainer_utils import get_last_checkpoint
 
+from lai_core.mixtures import Mixture
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch.curator import Curator
 from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
+from lai_torch.integrations.checkpoint import FILE, Keeping, last_whole
 from lai_torch.integrations.log import Log
 from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.options import check_own_keywords, curator_options
-from lai_torch.integrations.packing import check_apart, kept_documents, unpacked
-from lai_torch.integrations.rows import kept_rows
+from lai_torch.integrations.rows import as_samples, check_apart, kept_documents, kept_rows
+from lai_torch.integrations.sources import USUAL, Mixing
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
     _message = f"lai_torch.integrations.transformers: expected transformers 5.23 or later, got {__version__}"
     raise ImportError(_message)
 
-WEIGHTS, FILE = "curation_weights", "curation.pt"
+WEIGHTS = "curation_weights"
 
 
 class Curated:
@@ -45,6 +46,13 @@ class Curated:
         `classification_losses`.
     groups
         The batch's entry that says which group each sample is of; it does not go into the model.
+    mixture
+        A `lai_core.mixtures.Mixture` of the sources that `groups` names, numbered from 0. Batches are drawn
+        by its weights, which follow the sources' mean scores; all samples train.
+    period
+        Number of optimizer steps between two updates of the mixture.
+    fixed
+        How many samples of each batch come from a source whatever the weights (see `MixtureSampler`).
     curation
         Options of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone, `auxiliary(outputs, batch)`;
         the others, `accumulate` and `max_norm` are the trainer's own (`TrainingArguments`).
@@ -56,6 +64,9 @@ class Curated:
         validation: Any = None,
         sample_loss: Any = None,
         groups: str | None = None,
+        mixture: Mixture | None = None,
+        period: int = 20,
+        fixed: Mapping[int, int] | None = None,
         curation: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -65,7 +76,12 @@ class Curated:
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, self.shown = groups, Log()
-        self.curation, self.auxiliary = curator_options("CuratedTrainer", curation or {})
+        self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
+        usual = {} if mixture is None else USUAL | {"refresh": period}
+        given = curation or {}
+        self.curation, self.auxiliary = curator_options(
+            "CuratedTrainer", usual | dict(given) if isinstance(given, Mapping) else given
+        )
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation, options.get("eval_dataset"))
         self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
@@ -73,7 +89,7 @@ class Curated:
         self._resumed: Path | None = None
         self._kept, self._apart = 0, False
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
-        trainer.add_callback(_Keeping(self))
+        trainer.add_callback(Keeping(self))
 
     def _prepared(self, dataset: Any) -> Any:
         """Return a data set as the trainer prepares those that it evaluates."""
@@ -86,11 +102,35 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(_as_samples(trainer._prepare_inputs(known)))[:2]
+            given = self._parts(as_samples(trainer._prepare_inputs(known)))[:2]
             self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
-            if self._resumed is not None:
-                self._curator.load_state_dict(torch.load(self._resumed, weights_only=True))
+            if (saved := self._saved()) is not None:
+                self._curator.load_state_dict(saved["curator"])
         return self._curator
+
+    def curation_state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the trainer's own: of the curator, and of a mixture.
+
+        Returns
+        -------
+        dict
+            Tensors and plain values.
+        """
+        mixing = None if self._mixing is None else self._mixing.state()
+        return {"curator": self.curator.state_dict(), "mixing": mixing}
+
+    def _saved(self) -> dict[str, Any] | None:
+        """Return the state in the checkpoint from which the run goes on; None of a new run."""
+        return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        """Return the sampler of the mixture, where there is one; else the trainer's own."""
+        trainer: Any = self
+        if self._mixing is None:
+            return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
+        data, saved = trainer.train_dataset if train_dataset is None else train_dataset, self._saved()
+        state = None if saved is None else saved["mixing"]
+        return self._mixing.sampled(data, trainer.args.train_batch_size, trainer.args.seed, state)
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
@@ -114,14 +154,20 @@ class Curated:
         folder = resume_from_checkpoint
         if folder is True:
             output = self.args.output_dir  # type: ignore[attr-defined]
-            folder = _last_whole(output) or get_last_checkpoint(output)
+            folder = last_whole(output) or get_last_checkpoint(output)
         self._resumed = Path(folder) / FILE if folder else None
         if self._resumed is not None and not self._resumed.exists():
             msg = (
                 f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
             )
             raise ValueError(msg)
-        return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
+        settings = self.args  # type: ignore[attr-defined]
+        skips, resumed = settings.ignore_data_skip, folder or resume_from_checkpoint
+        settings.ignore_data_skip = skips or self._mixing is not None  # its sampler goes on where it was
+        try:
+            return trainer.train(resume_from_checkpoint=resumed, **options)
+        finally:
+            settings.ignore_data_skip = skips
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
         """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
@@ -142,7 +188,7 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        parts = [self._parts(_as_samples(batch)) for batch in batches]
+        parts = [self._parts(as_samples(batch)) for batch in batches]
         groups = None if self.groups is None else [group for _, _, group in parts]
         if groups is not None and any(group is None for group in groups):
             msg = (
@@ -159,6 +205,9 @@ class Curated:
             if any(packed) and not self._apart and report.scores is not None:
                 self._check_apart(batches, report.losses.split([len(own) for own in weights]))
         self.shown.add(report)
+        if self._mixing is not None and groups is not None:
+            world = self.args.world_size  # type: ignore[attr-defined]
+            self._mixing.take(report, groups, len(found) * world, self._gathered)
         self._kept = report.kept
         rows = [
             kept_documents(batch, own) if several else kept_rows(part, own)
@@ -231,6 +280,7 @@ class Curated:
         trainer: Any = super()
         if "loss" in logs:
             logs.update(self.shown.take(self._gathered))
+            logs.update({} if self._mixing is None else self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
     def _gathered(self, own: Tensor) -> Tensor:
@@ -260,37 +310,6 @@ class Curated:
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
     """A Trainer that trains on the samples of each step that help a validation set; see `Curated`."""
-
-
-class _Keeping(TrainerCallback):
-    """Makes each run have its own curator, and each checkpoint its state, last: one that has it is whole."""
-
-    def __init__(self, trainer: Curated) -> None:
-        self.trainer = trainer
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Let go of an earlier run's curator: its model, wrapped or made anew, may be another one."""
-        del args, state, control
-        self.trainer._curator = None
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write it, on one process: it is the same on all."""
-        del control
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            torch.save(self.trainer.curator.state_dict(), folder / f"{FILE}.new")
-            os.replace(folder / f"{FILE}.new", folder / FILE)
-
-
-def _as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a batch with a row for each sample: packed documents become rows of their own."""
-    return batch if documents_of(batch) is None else unpacked(batch)
-
-
-def _last_whole(output: str) -> str | None:
-    """Return the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
-    found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
-    return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None
 
 
 @contextmanager
