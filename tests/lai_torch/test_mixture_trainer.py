@@ -1,54 +1,45 @@
-"""Choosing by source in transformers' Trainer: shares move to what helps, and a resumed run is the same."""
+"""Choosing by source in transformers' Trainer: shares move to what helps, and however a run is cut it is one."""
 
 import pytest
 import torch
 from lai_torch.integrations.sources import Sources
-from lai_torch.integrations.transformers import CuratedTrainer
 
 from lai_core.mixtures import Mixture, group_scores
-from workloads.trainers import arguments, collate, language_model, sequences
+from workloads.torch_processes import largest, launch
+from workloads.trainers import by_source, by_source_in_ways
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 
 
-def trainer(folder, **options):
-    """Return a trainer on two sources, counting and noise, and validation samples in each batch."""
-    fixed = [row | {"source": 2} for row in sequences(24, 2)]
-    settings = {"max_steps": 30, "save_steps": 15, "logging_steps": 5, "learning_rate": 1e-2}
-    options = {"groups": "source", "mixture": Mixture(2), "period": 3, "fixed": {2: 4}} | options
-    return CuratedTrainer(
-        language_model(0.1),
-        arguments(str(folder), **settings),
-        train_dataset=[*sequences(96, 1, noise=0.5), *fixed],
-        eval_dataset=sequences(24, 3),
-        data_collator=collate,
-        validation=sequences(24, 2),
-        **options,
-    )
-
-
-def parameters(run):
-    return torch.cat([each.detach().flatten() for each in run.model.parameters()])
+def shares_of(logs):
+    return [line["curation/share/0"] for line in logs if "curation/share/0" in line]
 
 
 @pytest.mark.slow
 def test_the_shares_move_to_the_source_that_helps_and_a_resumed_run_is_the_same(tmp_path):
-    through = trainer(tmp_path)
-    through.train()
-    shares = [line for line in through.state.log_history if "curation/share/0" in line]
-    assert shares[0]["curation/share/0"] < shares[-1]["curation/share/0"]
-    assert shares[-1]["curation/share/0"] + shares[-1]["curation/share/1"] == pytest.approx(1.0)
-    assert all(line["curation/kept"] == 1.0 for line in shares)
-    assert through.args.ignore_data_skip is False
-    resumed = trainer(tmp_path)
-    resumed.train(resume_from_checkpoint=f"{tmp_path}/checkpoint-15")
-    assert torch.equal(parameters(resumed), parameters(through))
-    assert resumed._mixing.sources.mixture.weights == through._mixing.sources.mixture.weights
+    through, logs, run = by_source(0, str(tmp_path))
+    assert shares_of(logs)[0] == 0.5 < shares_of(logs)[-1]
+    assert all(line["curation/kept"] == 1.0 for line in logs if "curation/kept" in line)
+    assert run.args.ignore_data_skip is False
+    resumed, again, _ = by_source(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-6")
+    assert torch.equal(resumed, through)
+    assert shares_of(again)[-1] == shares_of(logs)[-1]
+
+
+@pytest.mark.slow
+def test_two_processes_and_two_parts_draw_what_one_draws(tmp_path):
+    whole, logs, _ = by_source(0, str(tmp_path / "whole"))
+    for runs in launch(by_source_in_ways, 2, str(tmp_path), 2, timeout=300.0):
+        for parameters, own in runs:
+            assert largest(parameters, whole) <= 1e-10
+            assert shares_of(own) == pytest.approx(shares_of(logs))
 
 
 def test_a_mixture_without_sources_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="^groups: expected the name of the entry"):
-        trainer(tmp_path, groups=None)
+    with pytest.raises(
+        ValueError, match=r"^groups: expected the name of the entry that says a sample's source"
+    ):
+        by_source(0, str(tmp_path), groups=None)
 
 
 def test_scores_of_a_period_make_one_update():

@@ -1,9 +1,9 @@
 """The rows of a batch that are trained on; of packed rows, the documents.
 
-Several documents may lie one behind another in a row, as collators without padding lay them. Each is a sample:
-it is scored as a row of its own, so that every estimator gives it the score that it has in an unpacked batch,
-and dropped documents are cut out of the row that is trained on. That row must then give a document the loss
-that it has by itself, which `check_apart` compares.
+Several documents may lie one behind another in a row, as collators without padding lay them. Each is a
+sample: it is scored as a row of its own, so that every estimator gives it the score that it has in an
+unpacked batch, and dropped documents are cut out of the row that is trained on. That row must then give a
+document the loss that it has by itself, which `check_apart` compares.
 """
 
 from collections.abc import Mapping

@@ -115,7 +115,10 @@ class MixtureSampler(Sampler[int]):
         self._drawn.append(_Draw(self._batch, tuple(self._taken), shares))
         sources, stream = range(len(shares)), Random(f"{self.seed} {self._batch}")
         free = self.batch_size * self.replicas - len(self._fixed)
-        drawn = stream.choices(sources, shares, k=free) + self._fixed
+        drawn = stream.choices(sources, shares, k=free)
+        if self._fixed:
+            drawn += self._fixed
+            stream.shuffle(drawn)  # each process, and each part of a batch, has its share of them
         self._batch += 1
         return [self._take(source) for source in drawn][self.rank :: self.replicas]
 
@@ -136,8 +139,7 @@ class MixtureSampler(Sampler[int]):
         weights = self.weights if isinstance(self.weights, Sequence) else self.weights.weights
         shares = [float(one) for one in weights]
         sources = len(self._members)
-        # a source that always has its samples may be without a weight, if it is the last
-        if len(shares) < len(set(range(sources)) - set(self._fixed)):
+        if not set(range(len(shares), sources)) <= set(self._fixed):  # the last may always have their samples
             msg = f"weights: expected one for each of {sources} sources, got {len(shares)}"
             raise ValueError(msg)
         for place, share in enumerate(shares):

@@ -105,7 +105,7 @@ class Mixing:
         data
             With a column that says each sample's source.
         batch_size
-            Of one process: processes take batches in turn, and each draws all of them.
+            Of an optimizer step, of all processes: each draws the whole, and takes its part.
         seed
             The run's.
         state
@@ -127,9 +127,7 @@ class Mixing:
             self.sampler.load_state_dict(state["sampler"])
         return self.sampler
 
-    def take(
-        self, report: Report, groups: Sequence[Tensor], batches: int, gather: Callable[[Tensor], Tensor]
-    ) -> None:
+    def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:
         """Take in a step.
 
         Parameters
@@ -138,12 +136,10 @@ class Mixing:
             On this process's samples.
         groups
             Their sources, batch by batch.
-        batches
-            Number of batches that all processes took.
         gather
             From one process's numbers to all processes', NaN where there is none.
         """
-        self.drawn += batches
+        self.drawn += 1
         if report.scores is not None:
             scores, sources = (gather(own) for own in (report.scores, torch.cat(list(groups)).double()))
             self.sources.add(scores, torch.nan_to_num(sources, nan=-1.0))

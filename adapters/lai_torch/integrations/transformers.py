@@ -52,7 +52,7 @@ class Curated:
     period
         Number of optimizer steps between two updates of the mixture.
     fixed
-        How many samples of each batch come from a source whatever the weights (see `MixtureSampler`).
+        How many samples of each step come from a source whatever the weights (see `MixtureSampler`).
     curation
         Options of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone, `auxiliary(outputs, batch)`;
         the others, `accumulate` and `max_norm` are the trainer's own (`TrainingArguments`).
@@ -130,7 +130,8 @@ class Curated:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
         data, saved = trainer.train_dataset if train_dataset is None else train_dataset, self._saved()
         state = None if saved is None else saved["mixing"]
-        return self._mixing.sampled(data, trainer.args.train_batch_size, trainer.args.seed, state)
+        size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
+        return self._mixing.sampled(data, size * trainer.args.world_size, trainer.args.seed, state)
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
@@ -206,8 +207,7 @@ class Curated:
                 self._check_apart(batches, report.losses.split([len(own) for own in weights]))
         self.shown.add(report)
         if self._mixing is not None and groups is not None:
-            world = self.args.world_size  # type: ignore[attr-defined]
-            self._mixing.take(report, groups, len(found) * world, self._gathered)
+            self._mixing.take(report, groups, self._gathered)
         self._kept = report.kept
         rows = [
             kept_documents(batch, own) if several else kept_rows(part, own)
