@@ -7,6 +7,7 @@ Arguments are checked from shapes and types alone: one of a wrong kind is a `Typ
 a `ValueError`, and both name the argument, what was expected, what came, and where there is one the way out.
 """
 
+from lai_core.estimators.by_position import position_scores, segment_scores
 from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import (
@@ -17,7 +18,6 @@ from lai_core.estimators.policies import (
     sampling_probabilities,
     score_intervals,
 )
-from lai_core.estimators.positions.scores import position_scores, segment_scores
 from lai_core.estimators.preconditioned import (
     preconditioned_lai_kernel,
     preconditioned_lai_scores,

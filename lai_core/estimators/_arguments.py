@@ -8,7 +8,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, cast, is_array, namespace_of
 from lai_core._engine.positions import number_of_positions
 from lai_core.estimators._parameters import last_layer
-from lai_core.estimators.positions.meaning import POSITIONS, check_positions_fit
+from lai_core.estimators._positions import POSITIONS, check_positions_fit
 from lai_core.records._once import once_a_layout
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
+from lai_core.estimators._positions import arranged, bias_column
 from lai_core.estimators.catalogue import Estimator
-from lai_core.estimators.positions.meaning import arranged, bias_column
 from lai_core.records.base import Record, Trace
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]

@@ -1,4 +1,4 @@
-"""Choosing by source in transformers' Trainer: shares move to what helps, and however a run is cut it is one."""
+"""Choosing by source in transformers' Trainer: what the shares do, and runs that are cut and resumed."""
 
 import pytest
 import torch

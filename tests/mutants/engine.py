@@ -22,7 +22,7 @@ MUTANTS = {
         "estimators/test_exactness.py",
     ),
     "count a readout bias once under flatten": Mutant(
-        "lai_core/estimators/positions/meaning.py",
+        "lai_core/estimators/_positions.py",
         'if positions != "flatten" or array.ndim == 2:',
         "if True:",
         "estimators/test_exactness.py",
@@ -58,7 +58,7 @@ MUTANTS = {
         "estimators/test_exactness.py",
     ),
     "sum positions where the mean is asked": Mutant(
-        "lai_core/estimators/positions/meaning.py",
+        "lai_core/estimators/_positions.py",
         " * (1.0 / number_of_positions(array))",
         "",
         "estimators/test_exactness.py",

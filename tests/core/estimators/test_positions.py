@@ -118,11 +118,11 @@ def test_masked_positions_score_nothing_and_leave_the_others_alone(backend):
     drawn, valid = arrays(rng, 2, 4), np.array([[True, True, False, True], [True, False, False, False]])
     validation = traced(arrays(rng, 2, 3), backend)
     masked = lai.mask_positions(traced(drawn, backend), backend.array(valid))
-    found = backend.numpy(lai.position_scores(validation, masked))
-    plain = backend.numpy(lai.position_scores(validation, traced(drawn, backend)))
+    found = backend.numpy(lai.position_scores(validation, masked, "lai"))
+    plain = backend.numpy(lai.position_scores(validation, traced(drawn, backend), "lai"))
     np.testing.assert_allclose(found, np.where(valid, plain, 0.0), rtol=1e-12)
     segments = np.array([[0, 0, 0, 1], [1, 1, 1, 1]])
-    means = lai.segment_scores(validation, masked, backend.array(segments), 2, positions="mean")
+    means = lai.segment_scores(validation, masked, backend.array(segments), 2, "lai", positions="mean")
     expected = [
         float(
             lai.lai_scores(
@@ -145,35 +145,40 @@ def test_records_that_an_estimator_does_not_read_need_no_positions():
     found = lai.position_scores(*pooled, "lli")
     np.testing.assert_allclose(found, lai.position_scores(*both, "lli"))
     conditioned = [lai.Trace([lai.GainTrace(None, np.ones((2, 5))), *trace.layers]) for trace in both]
-    np.testing.assert_allclose(lai.position_scores(*conditioned), lai.position_scores(*both))
+    np.testing.assert_allclose(lai.position_scores(*conditioned, "lai"), lai.position_scores(*both, "lai"))
 
 
 TRACE = traced(arrays(np.random.default_rng(3), 2, 3))
 HEAD = TRACE.layers[-1]
 SEGMENTS = np.zeros((2, 3), int)
+ROW = lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))
 ROWS = "training.layers[0].activations: expected the last layer's 3 positions, a row for each, got shape"
 LAST = "'lli' needs them of the last layer alone"
 REFUSED = {
     f"{ROWS} (2, 4); {LAST}": lambda: lai.position_scores(
-        *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2
+        *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
     ),
     f"{ROWS} (2, 3, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.ExpertTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1))), HEAD])] * 2, "ghost"
     ),
     "training.layers[0]: expected output gradients of shape (n, t, d), a row for each position, got (2, 1)": (
-        lambda: lai.position_scores(*[lai.Trace([lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))])] * 2)
+        lambda: lai.position_scores(
+            *[lai.Trace([lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))])] * 2, "lai"
+        )
     ),
     "positions: expected 'mean', with which the summary was made, got 'tokens'": lambda: lai.position_scores(
-        lai.summarize(TRACE, "lai", positions="mean"), TRACE
+        lai.summarize(TRACE, "lai", positions="mean"), TRACE, "lai"
     ),
     "positions: expected one of 'tokens', 'mean', got 'flatten'": lambda: lai.segment_scores(
-        TRACE, TRACE, SEGMENTS, 1, positions="flatten"
+        TRACE, TRACE, SEGMENTS, 1, "lai", positions="flatten"
     ),
     "segments: expected shape (n, t) = (2, 3), got (2,)": lambda: lai.segment_scores(
-        TRACE, TRACE, SEGMENTS[:, 0], 1
+        TRACE, TRACE, SEGMENTS[:, 0], 1, "lai"
     ),
-    "segments: expected integers, got float64": lambda: lai.segment_scores(TRACE, TRACE, SEGMENTS * 1.0, 1),
-    "count: expected at least 1, got 0": lambda: lai.segment_scores(TRACE, TRACE, SEGMENTS, 0),
+    "segments: expected integers, got float64": lambda: lai.segment_scores(
+        TRACE, TRACE, SEGMENTS * 1.0, 1, "lai"
+    ),
+    "count: expected at least 1, got 0": lambda: lai.segment_scores(TRACE, TRACE, SEGMENTS, 0, "lai"),
     "estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": lambda: lai.position_scores(
         TRACE, TRACE, "exact"
     ),

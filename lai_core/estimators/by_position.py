@@ -35,7 +35,7 @@ SCORES: dict[str, Callable[..., Array]] = {"ghost": ghost_scores, "lai": lai_sco
 def position_scores(
     validation: Trace | ValidationSummary,
     training: Trace,
-    estimator: str = "lai",
+    estimator: str,
     *,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, "n_train t"]:
@@ -89,7 +89,7 @@ def segment_scores(
     training: Trace,
     segments: Integer[Array, "n_train t"],
     count: int,
-    estimator: str = "lai",
+    estimator: str,
     *,
     positions: str = "tokens",
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
