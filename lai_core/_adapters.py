@@ -1,5 +1,6 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,9 @@ GRADIENT_BUDGET = 2**31
 Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
 no record factors has no smaller form.
 """
+
+NOT_CONTENT = re.compile("position|mask|seq|segment|length")
+"""Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 

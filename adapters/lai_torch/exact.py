@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import check_batch, check_choice, check_exact_options
+from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.difference import DIFFERENCE
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
@@ -45,6 +46,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = ...,
     max_norm: float | None = ...,
     method: str | None = ...,
+    per_position: bool = ...,
     explain: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -62,6 +64,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = ...,
     max_norm: float | None = ...,
     method: str | None = ...,
+    per_position: bool = ...,
     explain: Literal[True],
 ) -> ExactScores: ...
 
@@ -78,6 +81,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = None,
     max_norm: float | None = None,
     method: str | None = None,
+    per_position: bool = False,
     explain: bool = False,
 ) -> Tensor | ExactScores:
     r"""Score every training sample by the exact first-order change of the validation loss.
@@ -121,16 +125,20 @@ def exact_scores(
         batch, by what two step lengths differ by; that is its error, which `explain` states as the reason:
         in single precision 1e-4 for smooth models, some 1e-3 for those with kinks. It is refused where
         that is above 1 %, or where the proof is missed by more.
+    per_position
+        Score every position: `loss` then returns `(n, t)`, one unnormalised number a position, as a language
+        model's loss of each token. The score is of the position's own loss, whatever the position read. The
+        loss of a sample is the sum over its positions.
     explain
         Whether to say how the scores were found.
 
     Returns
     -------
     Tensor or ExactScores
-        `(n_train,)`. Positive helps: the decrease of the summed validation loss per unit learning
-        rate per unit weight of that sample's loss. With groups of different learning rates, per unit
-        of the largest. NaN for a sample whose loss or gradient is not finite. With `explain`, a named
-        tuple that holds them.
+        `(n_train,)`, or `(n_train, t)` per position, which add up to the samples' scores. Positive helps:
+        the decrease of the summed validation loss per unit learning rate per unit weight of that loss. With
+        groups of different learning rates, per unit of the largest. NaN for a sample whose loss or gradient
+        is not finite. With `explain`, a named tuple that holds them.
 
     Raises
     ------
@@ -164,7 +172,7 @@ def exact_scores(
             role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
-    function = Function(model, loss)
+    function = Function(model, RowSums(loss) if per_position else loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
     found = _found(function, validation, training, step, method)
     return found if explain else found.scores
@@ -185,7 +193,9 @@ def _found(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
     direction = _direction(function, validation, training, meant)
-    found = Prover(function, method)(direction, training)
+    found: Any = Prover(function, method)(direction, training)
+    if isinstance(function.loss, RowSums):
+        found = score_positions(function, direction, training, found)
     return ExactScores(found.scores, found.method, found.reason, found.residual)
 
 
