@@ -22,20 +22,17 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import GRADIENT_BUDGET, rounding_bound, summed_gradients, tolerance
+from lai_core._adapters import GRADIENT_BUDGET, summed_gradients, tolerance
 from lai_torch._model.batch import Loss, check_losses
-from lai_torch._model.precision import roundings_of
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
 from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.company import Asked
 from lai_torch._recording.proving.reindexed import check_same
 from lai_torch._recording.watching.recording import Recording
 
-_Errors = dict[tuple[str, ...], list[tuple[str, float]]]
 _LEVELS = (0.5, 1.0, 2.0, 4.0, -0.5, -1.0, -2.0, -4.0)
 
 
@@ -50,7 +47,6 @@ def wrongly_recorded(
         If the model gives other losses when it is run again.
     """
     wrong: set[str] = set()
-    apart: list[tuple[Tensor, dict[str, Tensor], _Errors]] = []
     # as training runs, with the hooks that may change a gradient
     with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -69,36 +65,8 @@ def wrongly_recorded(
             }
             # one sample's share of the sum is its gradient times its weight: on average that for weight 1
             count = float(weights.double().square().sum())
-            errors = _apart(recording, _recorded(trace, parts, weights), plain, precision, count)
-            if errors:
-                apart.append((weights, plain, errors))
-    for weights, plain, errors in apart:
-        moved = _moved((model, loss, batch), recording, weights, plain, precision)
-        for names, each in errors.items():
-            if not all(error <= rounding_bound(1.0, moved[name]) for name, error in each):
-                wrong.update(names)
+            wrong |= _apart(recording, _recorded(trace, parts, weights), plain, precision, count)
     return frozenset(wrong)
-
-
-def _moved(
-    asked: Asked, recording: Recording, weights: Tensor, plain: Mapping[str, Tensor], precision: float
-) -> dict[str, float]:
-    """Return by how much one rounding of the parameters moves each plain gradient.
-
-    A unit whose input is zero but for roundings is on either side of a ReLU's kink, and its gradient there or
-    not there, by how the model's operations are grouped. Large batches have such units.
-    """
-    model, loss, batch = asked
-    leaves, found = list(recording.parameters.values()), dict.fromkeys(plain, 0.0)
-    for _ in roundings_of(leaves, precision):
-        with preserved(model, loss, hooks=True), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            total = (check_losses(losses_of(model, loss, batch), recording.samples) * weights).sum()
-            gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-        for (name, own), one in zip(plain.items(), gradients, strict=True):
-            if one is not None:
-                found[name] = max(found[name], norm(one.detach() - own))
-    return found
 
 
 def _apart(
@@ -107,27 +75,29 @@ def _apart(
     plain: Mapping[str, Tensor],
     precision: float,
     count: float,
-) -> _Errors:
-    """Return the parameters recorded together, and the errors of those of more than the sum's rounding."""
+) -> set[str]:
+    """Return the names of parameters whose two gradients differ by more than rounding."""
     norms = {name: norm(gradient) for name, gradient in plain.items()}
     whole = sum(one**2 for one in norms.values()) ** 0.5
     if not whole < float("inf"):
-        return {}
+        return set()
     missing = set(plain) - {name for names in recorded for name in names} - set(recording.unexplained)
-    errors: _Errors = {(name,): [(name, norms[name])] for name in missing}
+    errors: dict[tuple[str, ...], list[tuple[str, float]]] = {
+        (name,): [(name, norms[name])] for name in missing
+    }
     for names, matrices in recorded.items():
         errors[names] = [
             (name, _distance([matrix[place] for matrix in matrices], plain[name]))
             for place, name in enumerate(names)
         ]
-    wrong: _Errors = defaultdict(list)
+    wrong: set[str] = set()
     for names, each in errors.items():
         for name, error in each:
             # a gradient has its parameter's type, which may be coarser than all that the model computes in
             eps = max(precision, torch.finfo(recording.parameters[name].dtype).eps)
             # of the whole, for some are zero but for roundings, as that of attention's key bias is
             if not error <= tolerance(eps, norms[name], count, magnitude=whole):
-                wrong[names].append((name, error))
+                wrong.update(names)
     return wrong
 
 

@@ -138,7 +138,10 @@ def _norm(func: Any, axis: int | None = None, **fixed: Any) -> Rule:
         weight, bias = given.get("weight"), given.get("bias")
         if not _trainable(recorder, weight, bias) or not recorder.is_batched(given["input"]):
             return NotImplemented
-        return _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
+        out = _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
+        with torch.no_grad():  # gain and offset apart round otherwise, and a ReLU that follows has a kink
+            out.detach().copy_(func(**given))  # nothing on the graph has saved it
+        return out
 
     return rule
 
