@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.overrides import resolve_name
 
 from lai_torch._model.sample_axis import SampleAxis, candidates
+from lai_torch._recording.rules.plain_values import with_plain_values
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
 from lai_torch._recording.watching.uses import Source, Use
@@ -138,12 +139,9 @@ def _norm(func: Any, axis: int | None = None, **fixed: Any) -> Rule:
         weight, bias = given.get("weight"), given.get("bias")
         if not _trainable(recorder, weight, bias) or not recorder.is_batched(given["input"]):
             return NotImplemented
-        out = _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
-        with torch.no_grad():  # gain and offset apart round otherwise, and a ReLU that follows has a kink
-            out.detach().copy_(func(**given))  # nothing on the graph has saved it
-        return out
+        return _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
 
-    return rule
+    return with_plain_values(rule)
 
 
 def _prelu(recorder: Recorder, func: Any, input: Any, weight: Any) -> Any:
