@@ -13,7 +13,9 @@ from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, namespace_of
+from lai_core._engine.rounding import Block as Block
 from lai_core._engine.rounding import rounding_bound as rounding_bound
+from lai_core._engine.rounding import sums_agree as sums_agree
 from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._model.batch import tensors
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import modules_of, named_parameters
 
 
 @dataclass(frozen=True)
@@ -103,5 +103,16 @@ def check_precision(inputs: Any, name: str) -> None:
                 f"backward: {name!r} scores the forward pass that it trains on, and scores of one under "
                 "autocast lose three digits; leave autocast, and use an estimator that asks for it, "
                 "lai_torch.LAI(autocast=torch.bfloat16), or backward='kept', which scores with it off"
+            )
+            raise ValueError(msg)
+
+
+def check_unhooked(model: nn.Module) -> None:
+    """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
+    for name, parameter in named_parameters(model).items():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            msg = (
+                f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
+                "or use backward='kept'"
             )
             raise ValueError(msg)
