@@ -27,6 +27,7 @@ from lai_torch._curation.passes.base import (
     check_precision,
     check_uncoupled,
     check_unhooked,
+    check_unmixed,
 )
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._exact.graph import check_reads_outputs
@@ -186,7 +187,7 @@ class SelectivePass(Pass):
                 self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.masks
             )
         if recording.samples > 1:
-            _check_unmixed(mixing(self.model, self.loss, batch, recording.samples))
+            check_unmixed(mixing(self.model, self.loss, batch, recording.samples))
         uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
         uses.append(recording.final)
         expected = [(set(use.weight.names), use.bias is not None) for use in uses]
@@ -255,16 +256,6 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
         stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one, positions=True)
         run.pair.keep(key, stays)
     return part.without_graph() if run.pair.told[key] else None
-
-
-def _check_unmixed(function: str | None) -> None:
-    """Raise if a function mixes samples: that it does not matter would be to prove of every batch."""
-    if function is not None:
-        msg = (
-            f"backward: 'selective' expects operations that keep samples apart, {function} mixes them, if "
-            "not in this batch's losses; use backward='kept', which looks at that in every batch"
-        )
-        raise ValueError(msg)
 
 
 def _check_equal(

@@ -11,9 +11,9 @@ from lai_torch._recording.watching.recorder import Recorder, Rule
 def with_plain_values(rule: Rule) -> Rule:
     """Let a rule's output have the plain function's values to the bit, and the gradients that it records.
 
-    Functions that are equal round differently. Where a ReLU's input is zero but for roundings, it opens by one
-    of them and not by the other, and the recorded gradient is not the plain one. Batches of 1,000 samples have
-    such inputs. LAI reads no gradient of a layer before the last one.
+    Functions that are equal round differently. Where a ReLU's input is zero but for roundings, it opens by
+    one of them and not by the other, and the recorded gradient is not the plain one. Batches of 1,000 samples
+    have such inputs. LAI reads no gradient of a layer before the last one.
 
     Parameters
     ----------
