@@ -104,7 +104,8 @@ def test_a_selective_gradient_that_cancels_is_not_refused():
 
 
 def test_one_percent_of_one_row_in_a_selective_gradient_is_seen():
-    model, inputs, targets = network(), torch.randn(512, WIDTH), torch.randn(512, 5)
+    model, inputs = network(), torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH)  # all push one way
+    targets = torch.full((512, 5), 3.0)
     passed, own = Selective(model, squares), SampleAxis.weighted
     passed.forward(inputs, targets)
 
@@ -128,8 +129,9 @@ def test_a_selfcheck_of_gradients_that_cancel_finds_roundings():
 
 def test_a_selfcheck_of_a_backward_pass_that_cancels_finds_roundings():
     model = network()
-    inputs = torch.randn(1, WIDTH).expand(7, -1)
-    away = torch.tensor([-8.0, 1.0, 1.0, 2.0, 1.0, 2.0, 0.0])  # of weights 1, 3, 5, 7, every second sums to 0
+    inputs, away = torch.randn(1, WIDTH).expand(64, -1), torch.randn(64)
+    kept = torch.arange(0, 64, 2)  # one of the sets that are tried, sample j with weight (j + 1) / 64
+    away[0] -= ((kept + 1) * away[kept]).sum()
     with torch.no_grad():
         targets = model(inputs) + away[:, None] * torch.randn(5)
     found = lai_torch.selfcheck(model, squares, inputs, targets, backward="selective")
