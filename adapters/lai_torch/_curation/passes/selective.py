@@ -208,13 +208,13 @@ class SelectivePass(Pass):
         if not kept.numel():
             return Gradient(weights, losses, kept=0)
         shares = weights / parts
-        both: tuple[dict[str, Tensor], ...] = ()
+        both: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None
         try:
             if not self.proved:
                 signed = signed_weights(torch.where(weights > 0, losses, torch.nan))[0]
                 everyone = torch.isfinite(losses).nonzero().squeeze(1)
                 if kept.numel() < everyone.numel():  # else both are the same computation
-                    both = tuple(run.vjp(gradients, signed, each) for each in (kept, everyone))
+                    both = run.vjp(gradients, signed, kept), run.vjp(gradients, signed, everyone)
             found = run.vjp(gradients, shares, kept, release=True)
         except torch.OutOfMemoryError:
             raise
@@ -224,7 +224,7 @@ class SelectivePass(Pass):
                 f"does not ({str(error).splitlines()[0]}); use backward='kept'"
             )
             raise ValueError(msg) from error
-        if both and all(bool(torch.isfinite(one).all()) for one in both[1].values()):
+        if both is not None and all(bool(torch.isfinite(one).all()) for one in both[1].values()):
             _check_equal(*both, float(signed.double().square().sum()), self.precision)
             self.proved = True
         parameters = named_parameters(self.model)
