@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.overrides import resolve_name
 
 from lai_torch._model.sample_axis import SampleAxis, candidates
+from lai_torch._recording.rules.plain_values import with_plain_values
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
 from lai_torch._recording.watching.uses import Source, Use
@@ -140,7 +141,7 @@ def _norm(func: Any, axis: int | None = None, **fixed: Any) -> Rule:
             return NotImplemented
         return _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
 
-    return rule
+    return with_plain_values(rule)
 
 
 def _prelu(recorder: Recorder, func: Any, input: Any, weight: Any) -> Any:
