@@ -1,4 +1,4 @@
-"""What a forward pass writes is put back, whatever scores it; threads take turns."""
+"""What a forward pass writes is put back, whatever scores it."""
 
 import copy
 import random
@@ -146,28 +146,28 @@ def test_a_parameter_written_for_the_first_time_later_is_named():
     assert torch.equal(model.weight, before)
 
 
-def test_threads_take_turns_on_a_model():
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
-    validation, training = data(N), data(N)
-    failed = []
+def test_a_second_thread_is_refused_while_one_scores():
+    model, inside, found = nn.Linear(4, 3).double(), [], []
 
-    def run(estimator):
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
+    def scored():
         try:
-            for _ in range(15):
-                curator.step(*training)
-        except Exception as error:
-            failed.append(error)
+            found.append(lai_torch.trace(model, LOSS, *data(N)))
+        except RuntimeError as error:
+            inside.append(str(error))
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in ("lai", "exact", "ghost")]
-    for thread in threads:
+    def in_a_thread(*_):
+        thread = threading.Thread(target=scored)
         thread.start()
-    for thread in threads:
         thread.join()
-    assert not failed
-    assert all(module.training for module in model.modules())
-    assert not any(module._forward_hooks for module in model.modules())
+
+    hook = model.register_forward_hook(in_a_thread)
+    lai_torch.trace(model, LOSS, *data(N))
+    hook.remove()
+    assert inside
+    assert not found
+    assert all("expected one thread at a time to score or train, got a second one" in one for one in inside)
+    in_a_thread()
+    assert len(found) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

@@ -15,8 +15,8 @@ _FLAGS = attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
 _SPARSE = attrgetter("is_sparse")
 _PLAIN = {Tensor, nn.Parameter}
 STEPPING = (
-    "This came while the optimizer stepped, or after it: parameters and optimizer state may have changed, and "
-    "were not put back. Load a checkpoint."
+    "This came while the optimizer stepped, or after it: parameters and optimizer state may have changed, "
+    "and were not put back. Load a checkpoint."
 )
 """Note on an error that leaves parameters as they are."""
 

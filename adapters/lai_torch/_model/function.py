@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, usable
-from lai_torch._model.preserve import ALONE, preserved
+from lai_torch._model.preserve import preserved
 from lai_torch._model.snapshot.modes import renew
 from lai_torch._model.snapshot.owned import check_returned
 from lai_torch._model.untouched import losses_of
@@ -83,17 +83,16 @@ class Function:
     @contextmanager
     def at(self, point: Point) -> Iterator[None]:
         """Run the body with the parameters at `point`, then put them back to the bit."""
-        with ALONE:
-            parameters, start = self.parameters(), self.point()
-            try:
-                for name, value in point.items():
-                    parameters[name].data.copy_(value)  # graphs that saved it never see it there
-                renew(self.model)
-                yield
-            finally:
-                for name, value in start.items():
-                    parameters[name].data.copy_(value)
-                renew(self.model)
+        parameters, start = self.parameters(), self.point()
+        try:
+            for name, value in point.items():
+                parameters[name].data.copy_(value)  # graphs that saved it never see it there
+            renew(self.model)
+            yield
+        finally:
+            for name, value in start.items():
+                parameters[name].data.copy_(value)
+            renew(self.model)
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
