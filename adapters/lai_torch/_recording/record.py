@@ -12,7 +12,6 @@ from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, gradient_hooks, preserved
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.untouched import WrittenError, learn
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
@@ -91,8 +90,6 @@ def _recorded(
     """Record by what is known where that holds, else in full."""
     same = known is not None and (known.trainable, known.hooks) == (task.trainable, task.hooks)
     if known is not None and known.proved and same:
-        if not live:
-            learn(task.model, task.loss, task.batch)
         try:
             if plans is None or shortcut is None or live:
                 taken = _taken_over(task, known, shortcut, Calls(), live=live)
@@ -141,8 +138,6 @@ def _planned(
         calls = Calls(plan)
         try:
             found = _taken_over(task, known, shortcut, calls, live=False)
-        except WrittenError:
-            raise
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():
