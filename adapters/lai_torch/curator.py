@@ -239,11 +239,10 @@ class Curator:
         ----------
         inputs, targets
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
-            the batch is taken to hold one row per sample, and so is an array of numpy or a list of so many
-            plain values (names, texts), mappings or tensors that differ in length; the rest is passed on as
-            it is, and inputs that are such a list to `model(inputs)`. Inputs that all have one length have
-            that of the targets. A mapping without targets is
-            both: the model takes it by name, the loss sees all of it.
+            the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
+            arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
+            that of the targets. A mapping without targets is both: the model takes it by name, the loss
+            sees all of it.
         ids
             What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups

@@ -250,10 +250,7 @@ def test_a_loss_may_take_its_targets_out_of_what_holds_them(estimator):
     def loss(outputs, targets):
         return LOSS(outputs, targets.pop("classes"))
 
-    sides = [
-        (inputs, {"classes": targets, "names": ["a"] * len(targets)})
-        for inputs, targets in (data(5), data(N))
-    ]
+    sides = [(inputs, {"classes": targets, "names": ["a"]}) for inputs, targets in (data(5), data(N))]
     curator = curated(nn.Linear(4, 3).double(), sides[0], loss, estimator=estimator)
     for _ in range(3):
         assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()
