@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.function import Function, reentrant
+from lai_torch._model.checkpoints import reentrant
+from lai_torch._model.function import Function
 from lai_torch._model.snapshot.owned import called, nodes, other_leaves
 from lai_torch._model.snapshot.owned import check_owned as check_owned_leaves
 from lai_torch._model.walk import named_parameters

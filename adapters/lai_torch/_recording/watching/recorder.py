@@ -180,11 +180,6 @@ class Recorder(TorchFunctionMode, Origins):
         """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
 
         What arrives at the probes is kept as their gradient `into`.
-
-        Raises
-        ------
-        ValueError
-            If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
         """
         for use in self.uses:
             use.probe.into = into
@@ -198,15 +193,6 @@ class Recorder(TorchFunctionMode, Origins):
         try:
             with self:
                 return opened(torch.autograd.grad)(values, wanted, retain_graph=True, allow_unused=True)
-        except RuntimeError as error:
-            if "use_reentrant" not in str(error):
-                raise
-            msg = (
-                "model: expected checkpoints by torch.utils.checkpoint.checkpoint, got its reentrant "
-                "function by itself, which cannot be traced; pass use_reentrant=False to checkpoint, or "
-                "call model.eval() where that turns checkpointing off"
-            )
-            raise ValueError(msg) from error
         finally:
             self.replaying = False
 
