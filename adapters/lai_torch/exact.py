@@ -210,7 +210,7 @@ def check_options(
     """Raise unless the options of `exact_scores` are known and go together."""
     check_exact_options(at, learning_rate, reduction, optimizer)
     if method is not None:
-        check_choice("method", method, METHODS)
+        check_choice("method", method, tuple(METHODS))
     if optimizer is not None:
         check_optimizer(optimizer)
     if learning_rate is not None and optimizer is not None:

@@ -34,10 +34,6 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
         torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
 
 
-def _again(function: Function, batch: tuple[Any, Any]) -> dict[int, Tensor]:
-    return _strangers(function, function(batch), batch)
-
-
 def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
     """Return the leaves of the losses' graph that nobody handed over, by identity."""
     return other_leaves(losses, [*tensors(batch), *function.parameters().values()])

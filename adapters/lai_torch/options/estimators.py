@@ -62,7 +62,7 @@ def _check_option(name: str, value: Any) -> None:
         msg = f"of: expected 'sgd' or 'optimizer', got {value!r}"
         raise ValueError(msg)
     if name == "method" and value is not None:
-        check_choice("method", value, METHODS)
+        check_choice("method", value, tuple(METHODS))
     if name == "valid" and value is not None and not callable(value):
         msg = (
             "valid: expected a function from a batch's inputs to its mask (n, t), got "
