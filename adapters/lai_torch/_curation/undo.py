@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.walk import Step, modules_of
 
-_FLAGS = attrgetter("training", "_backward_hooks", "_backward_pre_hooks")
 _SPARSE = attrgetter("is_sparse")
 _PLAIN = {Tensor, nn.Parameter}
 STEPPING = (
@@ -67,7 +66,7 @@ class Undo:
         self._restores.append(lambda: self._set_generator(drawn))
         self._first = len(self._restores)
         self._restore_buffers = _buffers(self.modules)
-        self._restores += [_modules(self.modules), self._restore_buffers]
+        self._restores += [self._restore_buffers]
         return self
 
     def __exit__(
@@ -118,16 +117,6 @@ def _attributes(owner: Any) -> Callable[[], None]:
     def restore() -> None:
         vars(owner).clear()
         vars(owner).update(before)
-
-    return restore
-
-
-def _modules(modules: Sequence[nn.Module]) -> Callable[[], None]:
-    saved = list(zip(modules, map(_FLAGS, modules), strict=True))
-
-    def restore() -> None:
-        for module, (flag, hooks, pre_hooks) in saved:
-            module.training, module._backward_hooks, module._backward_pre_hooks = flag, hooks, pre_hooks
 
     return restore
 
