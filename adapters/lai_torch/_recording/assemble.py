@@ -8,8 +8,9 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core import Record
+from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_torch._model.sample_axis import by_sample
-from lai_torch._recording.masked import mask_of
+from lai_torch._model.valid import fitting
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -43,6 +44,32 @@ def _assembled(recording: Recording) -> lai.Trace:
     name = "no single last layer; where several reach the loss, lai_torch.trace takes last=NAME"
     nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name=name)
     return lai.Trace([*vectors, *tables, *experts, *layers, nothing])
+
+
+def gated(recording: Recording) -> GateTrace:
+    """Return what a recording with gates holds.
+
+    Returns
+    -------
+    GateTrace
+        Its trace, gates and column norms.
+
+    Raises
+    ------
+    ValueError
+        If a layer after the last one was used.
+    """
+    *before, final = recording.uses
+    if recording.last is not final:
+        msg = (
+            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.final.name!r}, to "
+            "be used last; use estimator='lai', or 'ghost'"
+        )
+        raise ValueError(msg)
+    gates = tuple(use.gates for use in before if use.gates is not None)
+    matrices = [use.weight.tensor.T if use.transposed else use.weight.tensor for use in recording.uses[1:]]
+    norms = tuple(squared_column_norms(matrix.detach()) for matrix in matrices)
+    return GateTrace(assemble(recording), gates, norms)
 
 
 @dataclass(frozen=True)
@@ -167,8 +194,14 @@ def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
         bias=bias,
         weight=use.weight.name if own else None,
         name=use.name,
-        valid=mask_of(recording, rows),
+        valid=_mask_of(recording, rows),
     )
+
+
+def _mask_of(recording: Recording, rows: Tensor) -> Tensor | None:
+    """Return the mask that belongs beside rows `(n, t, d)`; None where they have other positions."""
+    mask = fitting(recording.valid, rows.shape[1]) if rows.ndim == 3 else None
+    return None if mask is None else mask.to(rows.device)
 
 
 def _output_shape(use: Use) -> tuple[int, ...]:
