@@ -190,12 +190,7 @@ class Mixing(TorchFunctionMode):
     def _of(self, tensor: Tensor, axis: SampleAxis, one: int) -> Tensor:
         """Return a tensor with one sample at every sample's place."""
         index = torch.full((self.samples,), one, device=tensor.device)
-        if axis.inner == 1:
-            return tensor.index_select(axis.axis, index)
-        sizes = (self.samples, axis.inner) if axis.outermost else (axis.inner, self.samples)
-        split = tensor.unflatten(axis.axis, sizes)
-        taken = split.index_select(axis.axis + (not axis.outermost), index)
-        return taken.flatten(axis.axis, axis.axis + 1)
+        return tensor.index_select(axis.axis, index) if axis.plain else axis.kept(tensor, index)
 
     def _drawn(self, values: Tensor) -> Tensor:
         """Return other values of the same kind and shape, without order."""

@@ -9,7 +9,6 @@ from torch import Tensor
 import lai_core as lai
 from lai_core import Record
 from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_torch._model.sample_axis import by_sample
 from lai_torch._model.valid import fitting
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
@@ -179,7 +178,7 @@ class _Plan:
 
 def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
-    sample_axis, samples = recording.sample_axes[use], recording.samples
+    sample_axis = recording.sample_axes[use]
     gradient = use.probe.gradient
     if gradient is None and recording.every_layer:
         gradient = use.activations.new_zeros(_output_shape(use))
@@ -187,10 +186,10 @@ def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     if use.kind == "convolution":
         return _convolution(use, gradient, last=use is recording.last, own=own)
     kind = lai.LayerTrace if own else lai.ReadoutTrace
-    rows = by_sample(use.activations, sample_axis, samples)
+    rows = sample_axis.in_front(use.activations)
     return kind(
         rows,
-        None if gradient is None else by_sample(gradient, sample_axis, samples),
+        None if gradient is None else sample_axis.in_front(gradient),
         bias=bias,
         weight=use.weight.name if own else None,
         name=use.name,
@@ -237,15 +236,15 @@ def _by_pixel(maps: Tensor) -> Tensor:
 
 
 def _table(recording: Recording, use: Use) -> lai.EmbeddingTrace:
-    sample_axis, samples = recording.sample_axes[use], recording.samples
+    sample_axis = recording.sample_axes[use]
     gradient = use.probe.gradient
     if gradient is None:
         shape = (*use.activations.shape, use.weight.tensor.shape[1])
         gradient = use.weight.tensor.new_zeros(shape)
-    ids = by_sample(use.activations.unsqueeze(-1), sample_axis, samples)
+    ids = sample_axis.in_front(use.activations.unsqueeze(-1))
     return lai.EmbeddingTrace(
         ids.squeeze(-1),
-        by_sample(gradient, sample_axis, samples),
+        sample_axis.in_front(gradient),
         use.weight.tensor.shape[0],
         padding=use.options["padding"],
         weight=use.weight.name,

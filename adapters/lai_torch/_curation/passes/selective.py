@@ -17,7 +17,6 @@ import lai_core as lai
 from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.run import Rows, Run
-from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
@@ -25,6 +24,7 @@ from lai_torch._exact.graph import check_reads_outputs
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording import averaging

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import written
-from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
+from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between
@@ -156,9 +156,9 @@ class Recorder(TorchFunctionMode, Origins):
         known = self.known_axis(len(self.uses))
         sample_axes = candidates(activations.shape[:-1], self.samples, self.batch_axis)
         sample_axis = None if known is None else fitting(known, sample_axes)
-        if sample_axis is None or (activations.ndim == 2 and sample_axis.inner == 1):
+        if sample_axis is None or (activations.ndim == 2 and sample_axis.plain):
             return activations
-        return masked_mean(by_sample(activations, sample_axis, self.samples), self.valid)
+        return masked_mean(sample_axis.in_front(activations), self.valid)
 
     def known_axis(self, index: int) -> SampleAxis | None:
         """Return where the samples were at a use in an earlier recording, if there was one."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
+from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.uses import Use
@@ -80,7 +80,7 @@ class Template:
             return inputs
         if self.sample_axis is None:
             return inputs.mean(tuple(range(2, inputs.ndim)), keepdim=True)
-        return masked_mean(by_sample(inputs, self.sample_axis, samples), valid)
+        return masked_mean(self.sample_axis.in_front(inputs), valid)
 
 
 def template(
