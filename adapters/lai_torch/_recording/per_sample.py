@@ -40,7 +40,7 @@ def built(recording: Recording, name: str) -> Tensor:
         if name in use.weight.names:
             total += _vjp(use.weight, of_weight(use, sample_axis, recording.samples), parameter)
         if use.bias is not None and name in use.bias.names:
-            total += of_bias(use, sample_axis, recording.samples)
+            total += of_bias(use, sample_axis)
     real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
     return real.reshape(recording.samples, -1)
 
@@ -51,7 +51,7 @@ def over_budget(parameter: Tensor, samples: int) -> int:
     return needed if needed > GRADIENT_BUDGET else 0
 
 
-def of_bias(use: Use, sample_axis: SampleAxis, samples: int) -> Tensor:
+def of_bias(use: Use, sample_axis: SampleAxis) -> Tensor:
     """Return every sample's gradient of a layer's bias, `(n, d_out)`."""
     gradient = _received(use)
     if use.kind == "convolution":

@@ -222,7 +222,7 @@ class Recorder(TorchFunctionMode, Origins):
             if self.calls.passes_by(func, args, kwargs):
                 return func(*args, **kwargs)
             if (known := self.calls.template) is not None and known.fits(args, kwargs):
-                self.uses.append(known.made(args, self.samples, self.valid))
+                self.uses.append(known.made(args, self.valid))
                 return func(*args)
         place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:
