@@ -8,7 +8,8 @@ from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
 from lai_torch._captured.pair import Pair
-from lai_torch._captured.sample_axis import SampleAxis, Sizes, resized, sample_axes
+from lai_torch._captured.sample_axis import Sizes, resized, sample_axes
+from lai_torch._model.sample_axis import SampleAxis
 
 Values = list[Any]
 Rows = Callable[[Tensor], Tensor]

@@ -18,7 +18,6 @@ from lai_core._adapters import Block, sums_agree
 from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.run import Rows, Run
-from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.doubts import Doubts
 from lai_torch._curation.passes.base import (
     Forward,
@@ -34,7 +33,7 @@ from lai_torch._exact.graph import check_reads_outputs
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.sample_axis import norm
+from lai_torch._model.sample_axis import SampleAxis, norm
 from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording import averaging

@@ -51,7 +51,7 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
         if free[sample_axis.axis]
     ]
     sample_axes = [
-        sample_axis for sample_axis in sample_axes if sample_axis.inner == 1
+        sample_axis for sample_axis in sample_axes if sample_axis.plain
     ] or sample_axes  # copies take memory
     if not sample_axes:
         return _own_rows(recorder, source, aligned, shape)
