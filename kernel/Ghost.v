@@ -260,3 +260,11 @@ apply: eq_bigr => z _; rewrite mulr_suml big_nat [RHS]big_nat; apply: eq_bigr =>
 have [hGz hGj] := hG l hl.
 by rewrite (gradient_unique (hGz z) (readout _ _ _ _ _ (hz z))) (gradient_unique hGj (readout _ _ _ _ _ hj)) dot_outer.
 Qed.
+
+Theorem aggregation : Statements.Ghost.aggregation.
+Proof.
+move=> R d n L V j G; rewrite /lai; under eq_bigr do rewrite mulr_suml.
+rewrite exchange_big; apply: eq_bigr => l _ /=; rewrite mulmx_suml dot_sumr; apply: eq_bigr => z _.
+rewrite -mulmxA [_^T *m _]mx11_scalar mul_mx_scalar dotZr [dot (grad j L) _]dotC; congr (_ * _).
+by rewrite /alpha dotE /mxtrace big_ord1.
+Qed.

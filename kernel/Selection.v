@@ -124,3 +124,40 @@ Theorem self_exclusion : Statements.Selection.self_exclusion.
 Proof.
 by move=> R p n g j; rewrite (bigD1 j) //= norm_sqr -ltr_subr_addl sub0r.
 Qed.
+
+Section Flip.
+Variables (R : realFieldType) (rho : R) (W : forall l, 'M[R]_(two_layers l.+1, two_layers l)).
+
+Lemma flip_layers x y s : flips rho W (pair x y) s ->
+  [/\ act s 0 = pair x y, act s 1 = y%:M, grad s 1 = rho%:M & grad s 2 = 1%:M].
+Proof.
+case=> W0 W1 [up down] a0 g2; split=> //.
+  rewrite (up 0%N) // W0 a0; apply/matrixP => i k; rewrite !ord1 !mxE !big_ord_recl big_ord0 !mxE /=.
+  by rewrite mul0r mul1r add0r addr0.
+by rewrite (down 1%N) // W1 g2 tr_scalar_mx mulmx1.
+Qed.
+
+Lemma flip_products z s x y : flips rho W (pair 1 1) z -> flips rho W (pair x y) s ->
+  [/\ alpha z s 1 = x + y, alpha z s 2 = y, beta z s 1 = rho ^+ 2 & beta z s 2 = 1].
+Proof.
+move=> /flip_layers [z0 z1 h1 h2] /flip_layers [s0 s1 k1 k2].
+rewrite /alpha /beta /= z0 z1 h1 h2 s0 s1 k1 k2 /dot; split; rewrite ?big_ord1 ?mxE ?mulr1n ?mul1r ?expr2 //.
+by rewrite !big_ord_recl !big_ord0 !mxE /= !mul1r !addr0.
+Qed.
+
+Lemma flip_scores (V : 'I_1 -> trace R two_layers) s x y :
+  (forall z, flips rho W (pair 1 1) (V z)) -> flips rho W (pair x y) s ->
+  [/\ ghost 2 V s = (x + y) * rho ^+ 2 + y, lai 2 V s = x + y + y & lli 2 V s = y].
+Proof.
+move=> hV hs; have [a1 a2 b1 b2] := flip_products (hV 0) hs.
+rewrite /ghost /lai /lli !big_ord1 /index_iota /= !big_cons !big_nil a1 a2 b1 b2.
+by rewrite !mulr1 !addr0.
+Qed.
+End Flip.
+
+Theorem rank_flip : Statements.Selection.rank_flip.
+Proof.
+move=> R rho W V j k _ [hV hj hk].
+have [-> -> ->] := flip_scores hV hj; have [-> -> ->] := flip_scores hV hk.
+by split; [ring | rewrite addNr mul0r add0r | ring | ring | split].
+Qed.

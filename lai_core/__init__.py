@@ -7,6 +7,7 @@ Arguments are checked from shapes and types alone: one of a wrong kind is a `Typ
 a `ValueError`, and both name the argument, what was expected, what came, and where there is one the way out.
 """
 
+from lai_core.estimators.by_position import position_scores, segment_scores
 from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import (
@@ -56,11 +57,13 @@ __all__ = [
     "lli_kernel",
     "lli_scores",
     "mask_positions",
+    "position_scores",
     "preconditioned_lai_kernel",
     "preconditioned_lai_scores",
     "reweight",
     "sampling_probabilities",
     "score_intervals",
+    "segment_scores",
     "self_influence",
     "summarize",
     "update_input_second_moments",

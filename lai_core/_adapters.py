@@ -1,5 +1,6 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,8 +13,10 @@ from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, namespace_of
+from lai_core._engine.namespace import Array, namespace_of, xp_of
+from lai_core._engine.rounding import Block as Block
 from lai_core._engine.rounding import rounding_bound as rounding_bound
+from lai_core._engine.rounding import sums_agree as sums_agree
 from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals
@@ -33,6 +36,9 @@ GRADIENT_BUDGET = 2**31
 Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
 no record factors has no smaller form.
 """
+
+NOT_CONTENT = re.compile("position|mask|seq|segment|length")
+"""Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 
@@ -74,13 +80,39 @@ class SelfCheck:
         The same for the parameters of one record, or of records that share one; where a layer's
         gradients are rounding beside the whole, relative to the whole's precision.
     exact
-        `max |s - s_ref| / max |s_ref|` of the batch's exact scores, as a step takes them, along its own
-        summed gradient.
+        `max |s - s_ref| / size` of the batch's exact scores, as a step takes them, along its own summed
+        gradient. They are sums of K_ref's columns, which nearly cancel where a model is trained: `size` is
+        the largest of `|s_ref|` and of the columns' roots of the sum of squares.
     """
 
     relative_error: float
     layers: Mapping[str, float]
     exact: float
+
+
+def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:
+    """Return the largest error over the largest entry, or over the size of what the entries are sums of.
+
+    Parameters
+    ----------
+    found, expected
+        Of the same shape.
+    least
+        What the error is over at least; an error over nothing is returned as it is.
+    terms
+        Arrays of `expected`'s shape that it is the sum of, one behind the other; None: it is no sum. A sum is
+        rounded by a share of the root of its terms' sum of squares, see `rounding_bound`.
+
+    Returns
+    -------
+    float
+        Not negative.
+    """
+    xp = xp_of(expected)
+    sizes = [float(xp.max(xp.abs(expected))), least]
+    if terms is not None:
+        sizes.append(float(xp.max(xp.sum(terms * terms, axis=0))) ** 0.5)
+    return float(xp.max(xp.abs(found - expected))) / (max(sizes) or 1.0)
 
 
 def check_batch(role: str, batch: Any) -> None:

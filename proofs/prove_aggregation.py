@@ -72,12 +72,66 @@ def aggregation_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("two samples", relation.lhs, relation.rhs)
 
 
+def positions(*, order: str = "products summed", sign: int = 1) -> Statement:
+    """State that a sample's score is the sum of its positions' scores."""
+
+    def claim(count: int) -> Equal:
+        c, g, table = position_arguments(count)
+        apart = sp.Add(*((g.row(t) * table * c.row(t).T)[0] for t in range(count)))
+        gradient = g.T * c
+        if order == "sums multiplied":
+            ones = sp.ones(1, count)
+            gradient = (ones * g).T * (ones * c)
+        return Equal(sign * apart, (table.T * gradient).trace())
+
+    return Statement(
+        slug="position-score",
+        scope=f"any number of positions, any widths; {STEP}",
+        claim=claim,
+        depths=(1, 2, 3),
+        arguments=position_arguments,
+        parts={"order": order, "sign": sign},
+    )
+
+
+def position_arguments(count: int) -> tuple:
+    """Name the rows of inputs and of output gradients, then the summed validation gradient."""
+    return (
+        matrix("c", count, width(IN)),
+        matrix("g", count, width(OUT)),
+        matrix("T", width(OUT), width(IN)),
+    )
+
+
+def positions_proof(statement: Statement, steps: Steps) -> None:
+    """Add one position more to a sum, for matrices of symbolic size."""
+    d_in, d_out = sp.symbols("D d", integer=True, positive=True)
+    so_far, table = (sp.MatrixSymbol(name, d_out, d_in) for name in "ST")
+    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    score = statement.part.sign * sp.Trace(g.T * table * c)
+    steps.identity("one position", score, sp.Trace(table.T * (g * c.T)))
+    more = sp.Trace(table.T * so_far) + sp.Trace(g.T * table * c)
+    steps.identity("one position more", more, sp.Trace(table.T * (so_far + g * c.T)))
+    relation = statement.relations(2)[0]
+    steps.identity("two positions", relation.lhs, relation.rhs)
+
+
+POSITIONS = positions()
+POSITIONS_MUTANTS = {
+    "sums multiplied": positions(order="sums multiplied"),
+    "the printed sign": positions(sign=-1),
+}
 AGGREGATION = aggregation()
 AGGREGATION_MUTANTS = {
     "sums multiplied": aggregation(order="sums multiplied"),
     "means multiplied": aggregation(order="means multiplied"),
     "the printed sign": aggregation(sign=-1),
 }
+
+
+@pytest.mark.equation("position-score")
+def prove_position_score(settle):
+    settle(POSITIONS, positions_proof, POSITIONS_MUTANTS)
 
 
 @pytest.mark.equation("aggregation")

@@ -9,6 +9,8 @@ from lai_torch.integrations.transformers import CuratedTrainer
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, TrainingArguments
 
+from lai_core.mixtures import Mixture
+
 WORDS, LENGTH, BATCH = 64, 12, 24
 
 
@@ -79,9 +81,7 @@ def train(
     **options: Any,
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
     """Train, and return the parameters and what was logged."""
-    if processes > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
-        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
+    _join(rank, processes)
     trainer = CuratedTrainer(
         language_model(dropout),
         arguments(folder, processes, parts, **options),
@@ -109,3 +109,36 @@ def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> t
     through, _, _ = train(rank, folder, processes, parts, dropout=0.1)
     resumed, _, _ = train(rank, folder, processes, parts, resume=f"{folder}/checkpoint-3", dropout=0.1)
     return through, resumed
+
+
+def _join(rank: int, processes: int) -> None:
+    """Say which process this is, where there are several."""
+    if processes > 1:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
+
+
+def by_source(
+    rank: int, folder: str, processes: int = 1, parts: int = 1, resume: str | None = None, **options: Any
+) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
+    """Train on counting and noise by a mixture, with validation samples in each step."""
+    _join(rank, processes)
+    fixed = [row | {"source": 2} for row in sequences(24, 2)]
+    settings = {"max_steps": 12, "save_steps": 6, "logging_steps": 3, "learning_rate": 1e-2}
+    trainer = CuratedTrainer(
+        language_model(),
+        arguments(folder, processes, parts, **settings),
+        train_dataset=[*sequences(96, 1, noise=0.5), *fixed],
+        eval_dataset=sequences(24, 3),
+        data_collator=collate,
+        validation=sequences(24, 2),
+        **{"groups": "source", "mixture": Mixture(2), "period": 2, "fixed": {2: 4}} | options,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    parameters = torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+    return parameters, trainer.state.log_history, trainer
+
+
+def by_source_in_ways(rank: int, folder: str, processes: int) -> list[tuple[Tensor, list[dict[str, Any]]]]:
+    """Train by a mixture as one of several processes, in one part and in two."""
+    return [by_source(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in (1, 2)]

@@ -16,6 +16,7 @@ from lai_jax.dataset import score_dataset, top_samples
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
+from lai_jax.segments import check_segments, segment_scores
 from lai_jax.selfcheck import SelfCheck, selfcheck
 from lai_jax.summarize import summarize
 from lai_jax.trace import GateTrace, trace, trace_gates
@@ -29,6 +30,7 @@ __all__ = [
     "SelfCheck",
     "Sketch",
     "Validation",
+    "check_segments",
     "coverage",
     "curated_update",
     "draw_sketch",
@@ -37,6 +39,7 @@ __all__ = [
     "routes",
     "score",
     "score_dataset",
+    "segment_scores",
     "selfcheck",
     "summarize",
     "top_samples",

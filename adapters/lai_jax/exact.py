@@ -24,6 +24,7 @@ def exact_scores(
     learning_rate: Any = None,
     reduction: str = "mean",
     optimizer: tuple[Any, Any] | None = None,
+    per_position: bool = False,
 ) -> jax.Array:
     r"""Score every training sample by the exact first-order change of the validation loss.
 
@@ -53,12 +54,17 @@ def exact_scores(
         `(tx, state)`: an optax transformation and its state before the step. The score is then the
         exact derivative of the transformation's step, at the batch's own gradient: moments, weight
         decay, clipping and schedules included. Clipping belongs into the chain.
+    per_position
+        Score every position: `loss` then returns `(n, t)`, one unnormalised number a position, as a language
+        model's loss of each token. The score is of the position's own loss, whatever the position read. The
+        loss of a sample is the sum over its positions.
 
     Returns
     -------
     jax.Array
-        `(n_train,)`. Positive helps: the decrease of the summed validation loss per unit learning rate
-        per unit weight of that sample's loss. With an `optimizer` and no `learning_rate`, per step.
+        `(n_train,)`, or `(n_train, t)` per position, which add up to the samples' scores. Positive helps:
+        the decrease of the summed validation loss per unit learning rate per unit weight of that loss. With
+        an `optimizer` and no `learning_rate`, per step.
 
     Raises
     ------
@@ -81,7 +87,7 @@ def exact_scores(
     if optimizer is not None and not (isinstance(optimizer, tuple) and hasattr(optimizer[0], "update")):
         msg = f"optimizer: expected a pair (tx, state) of optax, got {type(optimizer).__name__}"
         raise TypeError(msg)
-    losses = losses_of(apply, loss)
+    losses = losses_of(apply, loss, per_position=per_position)
     for name, batch in (("validation", validation), ("training", training)):
         check_batch(name, batch)
         check_targets(*batch)
@@ -111,7 +117,7 @@ def exact_scores(
 
 
 def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
-    return losses.mean() if reduction == "mean" else losses.sum()
+    return losses.sum() / (losses.shape[0] if reduction == "mean" else 1)
 
 
 def _optimizer_direction(

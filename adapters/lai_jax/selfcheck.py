@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
+from lai_core._adapters import relative_error
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
@@ -67,10 +68,10 @@ def selfcheck(
         names = [model.names[leaf] for leaf in sorted(leaves)]
         part = lai.Trace([records[index] for index in members])
         reference = sum(gradients[name] @ gradients[name].T for name in names)
-        layers["+".join(names)] = _relative_error(lai.ghost_kernel(part, part), reference, rounding)
-    ghost = _relative_error(lai.ghost_kernel(traced, traced), expected)
+        layers["+".join(names)] = relative_error(lai.ghost_kernel(part, part), reference, rounding)
+    ghost = relative_error(lai.ghost_kernel(traced, traced), expected)
     scores = _exact_scores(apply, params, loss, (inputs, targets), list(gradients.values()))
-    return SelfCheck(ghost, layers, _relative_error(scores, expected.sum(0), rounding))
+    return SelfCheck(ghost, layers, relative_error(scores, expected.sum(0), rounding, terms=expected))
 
 
 def _exact_scores(
@@ -84,11 +85,6 @@ def _exact_scores(
 
     direction = [own.sum(0).reshape(leaf.shape) for own, leaf in zip(gradients, moving, strict=True)]
     return method_for(losses, moving, batch)(losses, moving, batch, direction)[1]
-
-
-def _relative_error(kernel: jax.Array, reference: Any, least: float = 0.0) -> float:
-    scale = max(float(jnp.max(jnp.abs(reference))), least)
-    return float(jnp.max(jnp.abs(kernel - reference))) / (scale or 1.0)
 
 
 def _groups(leaves_of: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], list[int]]]:

@@ -28,6 +28,7 @@ from lai_torch.options import (
 from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
 from lai_torch.report import AuditLog, Report, ScoredReport
 from lai_torch.routes import Route, routes
+from lai_torch.segments import check_segments, segment_scores
 from lai_torch.selfcheck import SelfCheck, selfcheck
 from lai_torch.trace import Coverage, GateTrace, coverage, trace, trace_gates
 
@@ -56,11 +57,13 @@ __all__ = [
     "Scheduled",
     "ScoredReport",
     "SelfCheck",
+    "check_segments",
     "coverage",
     "draw",
     "exact_scores",
     "routes",
     "score_dataset",
+    "segment_scores",
     "selfcheck",
     "top_samples",
     "trace",

@@ -229,10 +229,9 @@ class Curator:
     ) -> Report:
         """Score the batch, select, and update on what is kept.
 
-        Where something raises, an interruption from the keyboard too, model, optimizer and counters are
-        as before the step. Parameters and optimizer state of more than 1 MiB are not copied for that: an
-        interruption while the optimizer steps is then raised after the step, which has happened, and the
-        optimizer is expected not to raise halfway: one that does leaves what it did.
+        Where a model, a loss, a policy or a loader raises, model, optimizer and counters are as before the
+        step. An optimizer that raises halfway, and an interruption while it steps, leave what it did: load a
+        checkpoint.
 
         A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
 
@@ -240,11 +239,10 @@ class Curator:
         ----------
         inputs, targets
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
-            the batch is taken to hold one row per sample, and so is an array of numpy or a list of so many
-            plain values (names, texts), mappings or tensors that differ in length; the rest is passed on as
-            it is, and inputs that are such a list to `model(inputs)`. Inputs that all have one length have
-            that of the targets. A mapping without targets is
-            both: the model takes it by name, the loss sees all of it.
+            the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
+            arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
+            that of the targets. A mapping without targets is both: the model takes it by name, the loss
+            sees all of it.
         ids
             What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups
@@ -415,7 +413,7 @@ class Curator:
         trained, owners = (self.model, self._scoring.scorer.loss), [self, *self._scoring.owners()]
         if updater is None:
             return Undo(*trained, owners, generator)
-        return Undo(*trained, [*owners, updater], generator, updater.optimizer, updater.scaler)
+        return Undo(*trained, [*owners, updater], generator, updater.optimizer)
 
     def _curates(self) -> bool:
         """Say whether the next step scores its batch."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import check_batch, check_choice, check_exact_options
-from lai_torch._exact.difference import DIFFERENCE
+from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
@@ -21,12 +21,10 @@ class ExactScores(NamedTuple):
     scores: Tensor
     """`(n_train,)`, as `exact_scores` returns them by itself."""
     method: str
-    """`forward`, one forward-mode pass; `double backward`; `reverse`, one reverse pass a sample; or
-    `difference`, two forward passes."""
+    """`forward`, one forward-mode pass; `double backward`; or `reverse`, one reverse pass a sample."""
     reason: str | None
     """Why no earlier one of the three: the operation that has no such derivative, or by how much it was
-    off from the gradient of a plain reverse pass. None where forward mode served. Of a difference its
-    error: by how much the next step length moves a score at most, relative to their root mean square."""
+    off from the gradient of a plain reverse pass. None where forward mode served."""
     residual: float | None
     """By how much a random combination of the scores differs from that combination's plain gradient along
     the direction, relative to the scores: near the precision of the model's type. None where all are NaN."""
@@ -45,6 +43,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = ...,
     max_norm: float | None = ...,
     method: str | None = ...,
+    per_position: bool = ...,
     explain: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -62,6 +61,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = ...,
     max_norm: float | None = ...,
     method: str | None = ...,
+    per_position: bool = ...,
     explain: Literal[True],
 ) -> ExactScores: ...
 
@@ -78,6 +78,7 @@ def exact_scores(
     optimizer: torch.optim.Optimizer | None = None,
     max_norm: float | None = None,
     method: str | None = None,
+    per_position: bool = False,
     explain: bool = False,
 ) -> Tensor | ExactScores:
     r"""Score every training sample by the exact first-order change of the validation loss.
@@ -116,21 +117,20 @@ def exact_scores(
 
     method
         `forward`, `double backward` or `reverse`: that one alone. None: the first of them that is proved.
-        `difference`: a central difference along the validation gradient, two forward passes without a tape
-        and with fused kernels, on parameters that are put back to the bit. Its step is chosen on the
-        batch, by what two step lengths differ by; that is its error, which `explain` states as the reason:
-        in single precision 1e-4 for smooth models, some 1e-3 for those with kinks. It is refused where
-        that is above 1 %, or where the proof is missed by more.
+    per_position
+        Score every position: `loss` then returns `(n, t)`, one unnormalised number a position, as a language
+        model's loss of each token. The score is of the position's own loss, whatever the position read. The
+        loss of a sample is the sum over its positions.
     explain
         Whether to say how the scores were found.
 
     Returns
     -------
     Tensor or ExactScores
-        `(n_train,)`. Positive helps: the decrease of the summed validation loss per unit learning
-        rate per unit weight of that sample's loss. With groups of different learning rates, per unit
-        of the largest. NaN for a sample whose loss or gradient is not finite. With `explain`, a named
-        tuple that holds them.
+        `(n_train,)`, or `(n_train, t)` per position, which add up to the samples' scores. Positive helps:
+        the decrease of the summed validation loss per unit learning rate per unit weight of that loss. With
+        groups of different learning rates, per unit of the largest. NaN for a sample whose loss or gradient
+        is not finite. With `explain`, a named tuple that holds them.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def exact_scores(
             role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
-    function = Function(model, loss)
+    function = Function(model, RowSums(loss) if per_position else loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
     found = _found(function, validation, training, step, method)
     return found if explain else found.scores
@@ -185,7 +185,9 @@ def _found(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
     direction = _direction(function, validation, training, meant)
-    found = Prover(function, method)(direction, training)
+    found: Any = Prover(function, method)(direction, training)
+    if isinstance(function.loss, RowSums):
+        found = score_positions(function, direction, training, found)
     return ExactScores(found.scores, found.method, found.reason, found.residual)
 
 
@@ -218,7 +220,7 @@ def check_options(
     """Raise unless the options of `exact_scores` are known and go together."""
     check_exact_options(at, learning_rate, reduction, optimizer)
     if method is not None:
-        check_choice("method", method, (*METHODS, DIFFERENCE))
+        check_choice("method", method, tuple(METHODS))
     if optimizer is not None:
         check_optimizer(optimizer)
     if learning_rate is not None and optimizer is not None:

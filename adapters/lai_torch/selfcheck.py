@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core import _adapters
+from lai_core._adapters import relative_error
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.side import ValidationSide
@@ -19,6 +20,7 @@ from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
+from lai_torch._recording.proving.adding_up import signed_weights
 from lai_torch._recording.record import record
 from lai_torch.exact import exact_scores
 from lai_torch.trace import check_explained
@@ -35,12 +37,14 @@ class SelfCheck(_adapters.SelfCheck):
     relative_error, layers
         `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters, and over each record's.
     exact
-        `max |s - s_ref| / max |s_ref|` of the batch's `exact_scores` along its own summed gradient.
+        `max |s - s_ref| / size` of the batch's `exact_scores` along its own summed gradient; `size` is the
+        largest of `|s_ref|` and of the roots of the sum of squares of K_ref's columns, which s_ref adds up.
     backward
-        `max |g - g_ref| / max |g_ref|` of each trainable parameter, the largest over several sets of
-        kept samples: the gradient that a pass of `Curator` leaves in `.grad` against
-        the masked gradient; where a parameter's is below half the digits of the largest (attention's
-        key bias has none but rounding), relative to these. None where no pass was named.
+        `max |g - g_ref| / size` of each trainable parameter, the largest over several sets of kept samples:
+        the gradient that a pass of `Curator` leaves in `.grad` against the masked gradient. A sum of the
+        samples' gradients nearly cancels where a model is trained: `size` is the largest entry of g_ref, or
+        of the sum with random signs. Where that is below half the digits of the largest (attention's
+        key bias has none but rounding), it is these. None where no pass was named.
     """
 
     backward: Mapping[str, float] | None = None
@@ -101,7 +105,7 @@ def selfcheck(
     check_explained(recording)
     trace = assemble(recording)
     gradients = _one_by_one(model, loss, (inputs, targets), recording.samples)
-    whole = _kernel(list(gradients.values())).sum(0)  # the loss's own parameters included
+    whole = _kernel(list(gradients.values()))  # the loss's own parameters included
     exact = _kernel([part for name, part in gradients.items() if name in recording.parameters])
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
@@ -111,23 +115,17 @@ def selfcheck(
     for together, found in keys.items():
         part = lai.Trace(layer for layer in trace.layers if layer.weight in found)
         own = _kernel([gradients[name] for name in together])
-        layers[found[0] if len(found) == 1 else together[0]] = _error(
-            lai.ghost_kernel(part, part), own, floor
-        )
+        name = found[0] if len(found) == 1 else together[0]
+        layers[name] = relative_error(lai.ghost_kernel(part, part), own, floor)
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
-    ghost = _error(lai.ghost_kernel(trace, trace), exact, floor)
+    ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
-    return SelfCheck(ghost, layers, _error(scores, whole, floor), passed)
+    return SelfCheck(ghost, layers, relative_error(scores, whole.sum(0), floor, terms=whole), passed)
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:
     with torch.autocast(gradients[0].device.type, enabled=False):
         return torch.stack([part @ part.T for part in gradients]).sum(0)
-
-
-def _error(kernel: Tensor, exact: Tensor, floor: float) -> float:
-    scale = max(float(exact.abs().max()), floor)
-    return float((kernel - exact).abs().max()) / (scale or 1.0)
 
 
 def _one_by_one(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int) -> dict[str, Tensor]:
@@ -166,11 +164,14 @@ def _backward_errors(
             forward.backward(weights, 1)
             gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
-        largest = max(float(one.abs().max()) for one in masked.values())
+        signed = _masked(model, loss, batch, weights * signed_weights(weights)[0].sign())
+        sizes = {name: float(one.abs().max()) for name, one in signed.items()}
+        largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():
             gradient = gradients[name]
             gradient = torch.zeros_like(exact) if gradient is None else gradient
-            error = _error(gradient, exact, torch.finfo(exact.dtype).eps ** 0.5 * largest)
+            least = max(sizes[name], torch.finfo(exact.dtype).eps ** 0.5 * largest)
+            error = relative_error(gradient, exact, least)
             found[name] = max(found.get(name, 0.0), error)
     return found
 

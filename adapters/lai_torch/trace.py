@@ -11,8 +11,7 @@ from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
 from lai_torch._model.valid import Valid
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording.assemble import assemble
-from lai_torch._recording.gates import gated
+from lai_torch._recording.assemble import assemble, gated
 from lai_torch._recording.record import record
 from lai_torch._recording.watching.recording import Recording
 

@@ -233,7 +233,6 @@ WAYS: dict[str, Callable[[Work], Way | None]] = {
     "LAI": lambda work: curator(work, lai_torch.LAI(positions=work.positions)),
     "Ghost": lambda work: curator(work, "ghost"),
     "exact": lambda work: curator(work, "exact"),
-    "exact, by a difference": lambda work: curator(work, lai_torch.Exact(method="difference")),
     "pairs, layer by layer": grams,
     "vmap of grad": vectorised,
     "opacus": opacus,

@@ -1,6 +1,7 @@
 """Torch's methods on one model: what each step counts, and what it takes, all in turn in one process."""
 
 import copy
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -9,17 +10,23 @@ from typing import Any
 
 import lai_torch
 import torch
+from lai_torch._model.batch import count
+from lai_torch.integrations.sources import Sources
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+import lai_core as lai
 from benchmarks.cost_models import Work
 from benchmarks.meters_torch import HALF, PeakBytes, bytes_of, plain_step
 from benchmarks.seconds.hand import Hand
 from benchmarks.seconds.models import MODELS
+from lai_core.mixtures import Mixture
 from workloads.launches import counted
 from workloads.operations import Operations
 
 CACHED = 10**9
+PERIOD = 20
+"""Steps between two updates of a mixture, as by default."""
 PASSES = ("kept", "captured", "selective", "whole")
 ROUND = 0.05
 """Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
@@ -38,6 +45,9 @@ def _ratios(build: Callable[[], Work], rounds: int) -> dict[str, dict[str, float
     steps, held = _steps(work)
     counts = {name: counts_of(work, step, held[name]) for name, step in steps.items()}
     timed = _timed(steps, rounds)
+    if "mixture" in steps:  # a call is a period
+        for found_of in (counts["mixture"], timed.get("mixture", {})):
+            found_of |= {key: value / PERIOD for key, value in found_of.items() if key != "memory"}
     plain = counts["plain"]
     found: dict[str, dict[str, float | None]] = {}
     for name, row in counts.items():
@@ -60,6 +70,8 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     coupled = any(isinstance(module, _BatchNorm) for module in work.model.modules())
     for name in PASSES[:2] if coupled else PASSES:
         steps[name], held[name] = curated(work, name)
+    if not coupled:
+        steps["mixture"], held["mixture"] = mixed(work)
     own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other method's calls down
     hand = Hand(own, own.optimizer())
     steps["hand"] = hand.step
@@ -88,6 +100,35 @@ def curated(work: Work, name: str = "kept") -> tuple[Callable[[], Any], int]:
     )
     curator.step(*work.batch)
     return lambda: curator.step(*work.batch), bytes_in(curator._scoring.summaries._summary)
+
+
+def mixed(work: Work) -> tuple[Callable[[], Any], int]:
+    """Return a period of steps that move a mixture of sources, and the bytes of their validation summary.
+
+    Every second batch is scored, on the pass that it is trained on; then the mixture is moved and the next
+    summary is made.
+    """
+    everything = functools.partial(lai.keep_top, fraction=1.0)
+    curator = lai_torch.Curator(
+        work.model,
+        work.loss,
+        work.optimizer(),
+        work.validation,
+        estimator="lli",
+        policy=lai_torch.Scheduled(everything, lambda step: step % 2 == 0),
+        refresh=PERIOD // 2,
+        backward="whole",
+    )
+    sources, groups = Sources(Mixture(4), PERIOD // 2), torch.arange(count(*work.batch)) % 4
+
+    def period() -> None:
+        for _ in range(PERIOD):
+            report = curator.step(*work.batch)
+            if report.scores is not None:
+                sources.add(report.scores, groups)
+
+    period()
+    return period, bytes_in(curator._scoring.summaries._summary)
 
 
 def bytes_in(tree: Any) -> int:

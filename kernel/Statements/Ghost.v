@@ -112,3 +112,9 @@ Definition virtual_readout := forall (R : realFieldType) d n L (V : 'I_n -> trac
   (forall l, (0 < l <= L)%N -> (forall z, gradient (fun U => fz z (sz z + U *m act (V z) l.-1)) 0 (Gz z l))
                                /\ gradient (fun U => fj (sj + U *m act j l.-1)) 0 (Gj l)) ->
   lai L V j = \sum_z \sum_(1 <= l < L.+1) dot (Gz z l) (Gj l).
+
+(** Scores from a validation summary: G_V, in one block for each layer's inputs. *)
+(* Implements: aggregation *)
+Definition aggregation := forall (R : comRingType) d n L (V : 'I_n -> trace R d) (j : trace R d),
+  let G l := \sum_z grad (V z) L *m (act (V z) l.-1)^T in
+  lai L V j = \sum_(1 <= l < L.+1) dot (grad j L) (G l *m act j l.-1).

@@ -65,3 +65,19 @@ Definition identical_ranking := forall (R : realFieldType) d n N L (V : 'I_n -> 
 (* Implements: self-exclusion *)
 Definition self_exclusion := forall (R : rcfType) p n (g : 'I_n -> 'cV[R]_p) j,
   (\sum_z dot (g z) (g j) < 0) = (\sum_(z | z != j) dot (g z) (g j) < - norm (g j) ^+ 2).
+
+(* Widths 2, 1, 1. *)
+Definition two_layers (l : nat) : nat := if l is 0%N then 2%N else 1%N.
+(* A sample of the network W1 = (0, 1), W2 = rho, with input x and feedback 1. *)
+Definition flips (R : ringType) (rho : R) (W : forall l, 'M_(two_layers l.+1, two_layers l)) x (s : trace R two_layers) :=
+  [/\ W 0%N = \row_i (i != 0)%:R, W 1%N = rho%:M, linear_chain 2 W s, act s 0 = x & grad s 2 = 1%:M].
+Definition pair (R : ringType) (x y : R) : 'cV_2 := \col_i (if i == 0 then x else y).
+
+(** LAI can reverse a pair that Ghost, and LLI, rank right: j is (9, 1), k is (-2, 2), the validation sample (1, 1). *)
+(* Implements: rank-flip *)
+Definition rank_flip := forall (R : realFieldType) rho W (V : 'I_1 -> trace R two_layers) j k,
+  (* $\rho \ge 0$ *) 0 <= rho ->
+  (* the networks written above *)
+  [/\ forall z, flips rho W (pair 1 1) (V z), flips rho W (pair 9%:R 1) j & flips rho W (pair (- 2%:R) 2%:R) k] ->
+  [/\ ghost 2 V j = 10%:R * rho ^+ 2 + 1, ghost 2 V k = 2%:R, lai 2 V j = 11%:R, lai 2 V k = 2%:R
+    & lli 2 V j = 1 /\ lli 2 V k = 2%:R].

@@ -1,6 +1,6 @@
 (** The Shapley values of one step of SGD. *)
 From mathcomp Require Import all_ssreflect perm all_algebra.
-From LAI.Statements Require Import Networks.
+From LAI.Statements Require Import Networks Descent.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
@@ -22,3 +22,19 @@ Definition midpoint := forall (R : realFieldType) p n (H : 'M[R]_p) (b theta : '
   (* meaning *) H^T = H ->
   (* meaning *) eta != 0 ->
   shapley (quadratic H b) eta theta g j / eta = dot (g j) (H *m (theta - (eta / 2%:R) *: (\sum_i g i)) + b).
+
+(** The same for any optimizer: F is the loss after its step on a gradient, and without the last samples' gradients the
+    step is that on the sum before them (eta = -1, from 0). *)
+(* Implements: step-midpoint *)
+Definition step_midpoint := forall (R : realFieldType) p n (H : 'M[R]_p) (b : 'cV_p) (g : 'I_n -> 'cV_p) j,
+  (* meaning *) H^T = H ->
+  shapley (quadratic H b) (-1) 0 g j = - dot (g j) (H *m (2%:R^-1 *: (\sum_i g i)) + b).
+
+(** For a loss whose gradient is Lipschitz, Ghost's score is the Shapley value to first order in eta. *)
+(* Implements: shapley-first-order *)
+Definition first_order := forall (R : rcfType) p n (L : 'cV[R]_p -> R) dL theta (g : 'I_n -> 'cV_p) lambda eta j,
+  (* meaning *) Num.archimedean_axiom R ->
+  (* meaning *) gradient_of L dL ->
+  (* $\nabla L_V$ is $\lambda$-Lipschitz *) lipschitz dL lambda ->
+  (* $\eta > 0$ *) 0 < eta ->
+  `|shapley L eta theta g j / eta - dot (dL theta) (g j)| <= lambda * eta / 2%:R * norm (g j) * (\sum_i norm (g i)).

@@ -39,9 +39,26 @@ def check_vector(name: str, array: Array, length: int | None = None) -> Namespac
     Namespace
         The array's namespace.
     """
-    xp = namespace_of({name: array})
     expected = "(n,)" if length is None else f"({length},)"
-    if array.ndim != 1 or (length is not None and array.shape[0] != length):
+    return _check_floats(name, array, expected, axes=(1,), length=length)
+
+
+def check_rows(name: str, array: Array) -> Namespace:
+    """Raise unless `array` has real floats, one a sample, `(n,)`, or one a position, `(n, t)`.
+
+    Returns
+    -------
+    Namespace
+        The array's namespace.
+    """
+    return _check_floats(name, array, "(n,) or (n, t)", axes=(1, 2))
+
+
+def _check_floats(
+    name: str, array: Array, expected: str, axes: Sequence[int], length: int | None = None
+) -> Namespace:
+    xp = namespace_of({name: array})
+    if array.ndim not in axes or (length is not None and array.shape[0] != length):
         msg = f"{name}: expected shape {expected}, got {tuple(array.shape)}"
         raise ValueError(msg)
     check_not_empty(name, array)
@@ -83,6 +100,17 @@ def check_number(
     ]
     msg = f"{name}: expected a finite number{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}"
     raise ValueError(msg)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Raise unless `value` is a positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        msg = f"{name}: expected a whole number, got {type(value).__name__}"
+        raise TypeError(msg)
+    if value < 1:
+        msg = f"{name}: expected at least 1, got {value}"
+        raise ValueError(msg)
+    return int(value)
 
 
 def check_budget(memory_budget: Any) -> int:

@@ -1,6 +1,8 @@
 """The bound under which every check accepts that two computations of one sum are the same."""
 
-from math import sqrt
+from collections.abc import Sequence
+from math import inf, sqrt
+from typing import NamedTuple
 
 DEVIATIONS = 4.0
 """How many standard deviations of a rounding error are allowed: the share beyond is below 1e-4."""
@@ -79,3 +81,45 @@ def tolerance(eps: float, terms: float, count: float, magnitude: float = 0.0) ->
     root = sqrt(max(count, 1.0))
     lost = min(eps**DIGITS * terms * root, SEEN / 3 * terms / root)
     return max(rounding_bound(eps, max(terms, magnitude)), lost)
+
+
+class Block(NamedTuple):
+    """One parameter's part of two computations of a gradient.
+
+    Attributes
+    ----------
+    error
+        The norm of their difference.
+    size
+        The norm of one of them.
+    eps
+        As in `rounding_bound`.
+    """
+
+    error: float
+    size: float
+    eps: float
+
+
+def sums_agree(blocks: Sequence[Block], count: float) -> list[bool]:
+    r"""Say of which parameters two sums of gradients, with weights of random sign, are one.
+
+    A parameter's error may be a rounding of the whole gradient, whose products it is made of: that of
+    attention's key bias is zero but for such roundings. Where the whole is not finite nothing is told.
+
+    Parameters
+    ----------
+    blocks
+        One a parameter.
+    count
+        How many samples of weight 1 have the same sum of squares: sum_j w_j^2.
+
+    Returns
+    -------
+    list
+        One answer a parameter.
+    """
+    whole = sqrt(sum(block.size**2 for block in blocks))
+    if not whole < inf:
+        return [True] * len(blocks)
+    return [block.error <= tolerance(block.eps, block.size, count, magnitude=whole) for block in blocks]

@@ -70,8 +70,9 @@ def lli_kernel(
 ) -> Float[Array, "n_val n_train"]:
     r"""Inner products of the samples' exact gradients over the last layer's parameters.
 
-    Implements :eq:`lli`. The gradient is that of the last layer's own use of its parameters, also
-    where it shares its matrix with an earlier layer.
+    Implements :eq:`lli`. The gradient is that of the last layer's own use of the weight and bias that the
+    samples meet there: of a matrix that is an embedding too, of this use alone; of a weight that is
+    computed from parameters (a weight norm, a mask), of the weight itself.
 
     No assumption.
 

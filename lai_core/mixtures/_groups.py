@@ -1,12 +1,10 @@
 """Mean scores of groups of samples, with standard errors."""
 
 from math import inf
-from numbers import Integral
-from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_vector
+from lai_core._engine.checks import check_count, check_vector
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import dot, quotient
 
@@ -79,14 +77,3 @@ def group_scores(
     pooled = quotient(xp, xp.sum(squares), total, inf)
     variances = xp.where(sizes > 1, quotient(xp, squares, freedom, 0.0), pooled)
     return means, xp.sqrt(quotient(xp, variances, sizes, inf))
-
-
-def check_count(name: str, value: Any) -> int:
-    """Raise unless `value` is a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        msg = f"{name}: expected a whole number, got {type(value).__name__}"
-        raise TypeError(msg)
-    if value < 1:
-        msg = f"{name}: expected at least 1, got {value}"
-        raise ValueError(msg)
-    return int(value)

@@ -4,10 +4,9 @@ from math import log, sqrt
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_number
+from lai_core._engine.checks import check_count, check_number
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.arrays import checked
-from lai_core.mixtures._groups import check_count
 
 
 def hedge_step_size(count: int, horizon: float, /) -> float:

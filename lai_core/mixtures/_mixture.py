@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_number, check_vector
+from lai_core._engine.checks import check_count, check_number, check_vector
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.chi_squared import upper_quantile
 from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
-from lai_core.mixtures._groups import check_count
 from lai_core.mixtures._hedge import hedge_step_size
 
 

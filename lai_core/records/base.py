@@ -164,6 +164,11 @@ class Record(Pytree, ABC):
         return self
 
     @property
+    def has_token_positions(self) -> bool:
+        """Whether position t of each array is position t of the sample."""
+        return True
+
+    @property
     def has_output_rows(self) -> bool:
         """Whether output gradients are `(n, d)` or `(n, t, d)`, as LAI reads those of the last record."""
         return True

@@ -189,6 +189,11 @@ class ExpertTrace(LayerTrace):
         """Return nothing: LAI does not see the rows."""
         return None
 
+    @property
+    def has_token_positions(self) -> bool:
+        """Whether its positions are the sample's: they are rows, in the order of routing."""
+        return False
+
     def masked(self, valid: Array) -> "LayerTrace":
         """Return the record as it is: its positions are no tokens."""
         return self

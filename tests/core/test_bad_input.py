@@ -296,10 +296,10 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "fraction: expected a finite number > 0.0 and <= 1.0, got 1.5",
     ),
-    "scores with two axes": (
-        lambda: lai.keep_positive(np.ones((2, 2))),
+    "scores with three axes": (
+        lambda: lai.keep_positive(np.ones((2, 2, 2))),
         ValueError,
-        "scores: expected shape (n,), got (2, 2)",
+        "scores: expected shape (n,) or (n, t), got (2, 2, 2)",
     ),
     "no scores": (
         lambda: lai.reweight(np.ones(0)),

@@ -4,13 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import bounds, calibration
 from lai_core.assumptions import similarities as similarities_of
-from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.draws import GENERATORS
+from tests.support.inequalities import at_most, found, hunt
 from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
 
 SHAPES = st.sampled_from([Shape(1, 2, 2, 3, 4), Shape(1, 3, 4, 3, 4), Shape(1, 5, 3, 3, 4)])
@@ -21,6 +22,12 @@ def similarities(seed, shape=(3, 3, 4)):
     return rng.standard_normal(shape), rng.standard_normal(shape)
 
 
+def independent(alpha, beta):
+    """Whether the layers' columns of LAI are far from dependent: least squares has one answer then."""
+    sizes = np.linalg.svd((alpha * beta[-1]).reshape(len(alpha), -1), compute_uv=False)
+    return sizes[-1] > 1e-3 * sizes[0]
+
+
 def misfit(alpha, beta, weights):
     """Squared distance between Ghost's kernel and weighted LAI's, over all pairs."""
     weighted = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
@@ -28,7 +35,7 @@ def misfit(alpha, beta, weights):
 
 
 @pytest.mark.equation("admissible-weights")
-@given(SEEDS, st.floats(0.01, 1.5), st.integers(2, 6))
+@given(GENERATORS, st.floats(0.01, 1.5), st.integers(2, 6))
 def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
     rng = np.random.default_rng(seed)
     tops = np.array(bounds.decay_powers(rho=rho, depth=depth))
@@ -43,7 +50,7 @@ def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho,
 
 @pytest.mark.equation("admissible-weights")
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, shape):
     rng = np.random.default_rng(seed)
     case = ASSUMING[family](rng, shape)
@@ -69,7 +76,7 @@ def test_counterexample_search_finds_lais_own_weights_outside():
 
 
 @pytest.mark.equation("minimax-weights")
-@given(SEEDS)
+@given(GENERATORS)
 def test_minimax_weights_keep_their_bound_reach_it_and_no_weights_do_better(seed):
     rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
@@ -97,7 +104,7 @@ def test_minimax_weights_keep_their_bound_reach_it_and_no_weights_do_better(seed
 
 @pytest.mark.equation("minimax-weights")
 @pytest.mark.parametrize("family", ALIGNED)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_half_the_decay_halves_the_bound_of_lli(family, seed, shape):
     case = ASSUMING[family](np.random.default_rng(seed), shape)
     high = case.rho[0] ** (2.0 * np.arange(case.depth - 1, -1, -1))
@@ -116,10 +123,11 @@ def test_half_the_decay_halves_the_bound_of_lli(family, seed, shape):
 
 
 @pytest.mark.equation("calibrated-least-squares")
-@given(SEEDS)
+@given(GENERATORS)
 def test_no_weights_fit_better_than_least_squares(seed):
     rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
+    assume(independent(alpha, beta))
     best = calibration.least_squares_weights(alpha, beta)
     reference = np.linalg.lstsq(
         (alpha * beta[-1]).reshape(3, -1).T, (alpha * beta).sum(0).ravel(), rcond=None
@@ -131,12 +139,13 @@ def test_no_weights_fit_better_than_least_squares(seed):
 
 
 @pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")
-@given(SEEDS)
+@given(GENERATORS)
 def test_proportional_similarities_are_recovered_whatever_the_embeddings(seed):
     rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
     gains = np.append(rng.uniform(-1, 2, 2), 1.0)
     beta = gains[:, None, None] * beta[-1]
+    assume(independent(alpha, beta))
     np.testing.assert_allclose(calibration.least_squares_weights(alpha, beta), gains, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(calibration.decoupled_weights(alpha, beta), gains, rtol=1e-9, atol=1e-12)
 
@@ -152,10 +161,11 @@ def test_ridge_pulls_equal_layers_towards_lai():
 
 
 @pytest.mark.equation("calibrated-least-squares")
-@given(SEEDS, st.floats(0.01, 2), st.floats(0.1, 10))
+@given(GENERATORS, st.floats(0.01, 2), st.floats(0.1, 10))
 def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, ridge, scale):
     alpha, beta = similarities(seed)
     beta = scale * beta
+    assume((alpha * beta[-1]).any())
     columns = (alpha * beta[-1]).reshape(3, -1).T
     rows = np.sqrt(ridge * (columns**2).sum() / 3) * np.eye(3)
     target = np.concatenate([(alpha * beta).sum(0).ravel(), rows.sum(1)])
@@ -165,7 +175,7 @@ def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, r
 
 
 @pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
-@given(SEEDS)
+@given(GENERATORS)
 def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
     alpha, beta = similarities(seed)
     weights = calibration.decoupled_weights(alpha, beta)
@@ -173,13 +183,13 @@ def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
     def misfits(used):
         return ((alpha * (beta - used[:, None, None] * beta[-1])) ** 2).sum((1, 2))
 
-    assert weights[-1] == pytest.approx(1.0)
+    assert weights[-1] == pytest.approx(float((alpha[-1] * beta[-1]).any()))
     for change in (0.01, -0.01):
         assert (misfits(weights) <= misfits(weights + change)).all()
 
 
 @pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(seed, shape):
     case = ASSUMING["one_output"](np.random.default_rng(seed), shape)
     weights = calibration.decoupled_weights(case.alpha[0], case.beta[0])
@@ -191,7 +201,7 @@ def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(se
 
 
 @pytest.mark.equation("calibrated-decoupled")
-@given(SEEDS)
+@given(GENERATORS)
 def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
     rng = np.random.default_rng(seed)
     approximate, exact = rng.standard_normal((2, 3, 2, 4))
@@ -210,22 +220,23 @@ def test_a_layer_that_lai_does_not_see_gets_no_weight():
 
 
 @pytest.mark.equation("calibrated-model")
-@given(SEEDS, st.integers(1, 4))
+@given(GENERATORS, st.integers(1, 4))
 def test_model_weights_are_the_slope_over_independent_gradients_exactly(seed, width):
     """Gradients take finitely many values each, so that expectations are sums over all pairs."""
     rng = np.random.default_rng(seed)
     of_z, of_j = rng.standard_normal((2, 5, width)) @ rng.standard_normal((width, width))
     operators = rng.standard_normal((2, 3, width))
     products = np.stack([a.T @ a for a in operators] + [np.eye(width)])
-    weights = calibration.model_weights(products, of_z.T @ of_z / 5, of_j.T @ of_j / 5)
     top = of_z @ of_j.T
+    assume(np.abs(top).max() > 1e-9)
+    weights = calibration.model_weights(products, of_z.T @ of_z / 5, of_j.T @ of_j / 5)
     for weight, product in zip(weights, products, strict=True):
         below = of_z @ product @ of_j.T
-        np.testing.assert_allclose(weight, (below * top).sum() / (top * top).sum(), rtol=1e-9)
+        np.testing.assert_allclose(weight, (below * top).sum() / (top * top).sum(), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.equation("calibrated-model")
-@given(SEEDS)
+@given(GENERATORS)
 def test_isotropic_gradients_give_the_trace_over_the_output_width(seed):
     rng = np.random.default_rng(seed)
     networks = unconstrained(rng, Shape(1, 3, 4)).networks
@@ -237,13 +248,14 @@ def test_isotropic_gradients_give_the_trace_over_the_output_width(seed):
     products.insert(0, operator.T @ operator)
     width = products[0].shape[0]
     moment, other = 0.3 * np.eye(width), np.cov(rng.standard_normal((width, 9))).reshape(width, width)
+    assume(np.trace(other) > 1e-9)
     weights = calibration.model_weights(np.stack(products), moment, np.eye(width))
     np.testing.assert_allclose(weights, [np.trace(p) / width for p in products], rtol=1e-9)
     assert calibration.model_weights(np.stack(products), moment, other)[-1] == pytest.approx(1.0)
 
 
 @pytest.mark.equation("calibrated-decoupled")
-@given(SEEDS, st.sampled_from([2, 4]))
+@given(GENERATORS, st.sampled_from([2, 4]))
 def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth):
     """Gradients at the top are all multiples of (1, -1), so that every layer's are of one direction."""
     rng = np.random.default_rng(seed)
@@ -259,7 +271,7 @@ def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth
 
 
 @pytest.mark.equation("minimax-weights", "calibrated-decoupled")
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_weights_that_are_not_negative_keep_the_kernel_positive_semidefinite(seed, shape):
     rng = np.random.default_rng(seed)
     trace = unconstrained(rng, shape).training.trace()

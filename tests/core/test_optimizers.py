@@ -13,9 +13,10 @@ import lai_core as lai
 from lai_core import optimizers
 from lai_core.optimizers import Adam
 from tests.support.backends import BACKENDS
+from tests.support.draws import GENERATORS
+from tests.support.inequalities import SEEDS
 from tests.support.search import largest_margin
 
-seeds = st.integers(0, 2**20)
 sizes = st.sampled_from(((1, 1), (3, 4)))
 """Training samples and parameters."""
 settings = st.builds(
@@ -93,7 +94,7 @@ class Training:
 
 
 @pytest.mark.equation("adam-derivative")
-@given(shape=sizes, adam=settings, step=steps, seed=seeds)
+@given(shape=sizes, adam=settings, step=steps, seed=GENERATORS)
 def test_the_step_is_that_of_another_implementation(backend, shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
@@ -103,7 +104,7 @@ def test_the_step_is_that_of_another_implementation(backend, shape, adam, step, 
 
 
 @pytest.mark.equation("adam-derivative")
-@given(shape=sizes, adam=settings, step=st.sampled_from((2, 30)), seed=seeds)
+@given(shape=sizes, adam=settings, step=st.sampled_from((2, 30)), seed=GENERATORS)
 def test_derivative_is_what_moving_a_weight_does_to_the_loss(backend, shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
@@ -113,7 +114,8 @@ def test_derivative_is_what_moving_a_weight_does_to_the_loss(backend, shape, ada
         nudge = tiny * np.eye(shape[0])[sample]
         ahead, behind = (training.loss(training.stepped(adam, weights + s * nudge)[0]) for s in (1, -1))
         slope = -(ahead - behind) / (2 * tiny) / adam.learning_rate
-        assert slope == pytest.approx(score, rel=1e-4, abs=1e-5 * (1 + np.abs(scores).max()))
+        rounding = np.finfo(float).eps * abs(ahead) / tiny / adam.learning_rate
+        assert slope == pytest.approx(score, rel=1e-4, abs=1e-5 * (1 + np.abs(scores).max()) + 4 * rounding)
 
 
 @pytest.mark.equation("adam-derivative")
@@ -149,7 +151,7 @@ def test_parameters_without_any_gradient_keep_the_first_term(backend):
 
 
 @pytest.mark.equation("adam-derivative")
-@given(seed=seeds)
+@given(seed=SEEDS)
 def test_decoupled_decay_drops_out_and_coupled_decay_does_not(backend, seed):
     training = Training((3, 4), seed, 7)
     weights, plain = np.full(3, 1 / 3), Adam(learning_rate=1e-12)
@@ -181,7 +183,7 @@ def test_counterexample_batch_moments_are_enough(backend):
 
 
 @pytest.mark.equation("adam-direction")
-@given(shape=sizes, n_val=st.sampled_from((1, 2)), seed=seeds)
+@given(shape=sizes, n_val=st.sampled_from((1, 2)), seed=GENERATORS)
 def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(backend, shape, n_val, seed):
     training = Training(shape, seed, 2)
     validation = np.stack([training.slope(training.theta)] + [np.zeros(shape[1])] * (n_val - 1))
@@ -226,7 +228,7 @@ def test_counterexample_search_finds_signs_that_the_printed_scaling_turns():
 
 
 @pytest.mark.equation("adam-direction", "optimizer-preconditioning")
-@given(shape=sizes, seed=seeds)
+@given(shape=sizes, seed=GENERATORS)
 def test_one_layer_lai_at_exponent_one_half_is_the_direction_score_of_its_outputs(backend, shape, seed):
     training = Training(shape, seed, 2)
     g_z, moment = np.random.default_rng(seed + 1).normal(size=(2, shape[1])), training.second
@@ -285,7 +287,7 @@ def factors(backend, seed, n_val=2, n_train=3, d_in=4, d_out=2):
 
 
 @pytest.mark.equation("preconditioned-ghost")
-@given(sizes=st.sampled_from(((1, 1, 1, 1), (2, 3, 4, 2))), seed=seeds)
+@given(sizes=st.sampled_from(((1, 1, 1, 1), (2, 3, 4, 2))), seed=GENERATORS)
 def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(backend, sizes, seed):
     a_z, g_z, a_j, g_j, scale = numbers = factors(backend, seed, *sizes)
     arrays = [backend.array(number) for number in numbers]
@@ -301,7 +303,7 @@ def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(backend, 
 
 
 @pytest.mark.equation("preconditioned-ghost")
-@given(seed=seeds)
+@given(seed=GENERATORS)
 def test_rank_one_preconditioners_scale_both_factors(backend, seed):
     a_z, g_z, a_j, g_j, scale = factors(backend, seed)
     rows, columns = scale[:, 0], scale[0, :]
@@ -359,7 +361,7 @@ def test_wrong_shapes_are_named(backend):
 
 
 @pytest.mark.equation("adam-derivative")
-@given(depth=st.sampled_from((1, 3)), adam=settings, seed=seeds)
+@given(depth=st.sampled_from((1, 3)), adam=settings, seed=GENERATORS)
 def test_derivative_on_a_random_relu_network(depth, adam, seed):
     """Two Adam steps by torch on a network; the second one's derivative in each sample's weight."""
     generator = np.random.default_rng(seed)

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.bounds.rounding import count_roundings, rounding_bound, rounding_factor
+from lai_core.rounding import count_roundings, rounding_bound, rounding_factor
 from proofs import prove_rounding
+from tests.support.draws import GENERATORS
 from tests.support.statements import numbers
 
 SCORES = {
     "ghost": lai.ghost_scores,
-    "lai": partial(lai.lai_scores, positions="tokens"),
+    "lai": lai.lai_scores,
+    "lai of means": partial(lai.lai_scores, positions="mean"),
+    "lai, flattened": partial(lai.lai_scores, positions="flatten"),
     "lli": lai.lli_scores,
 }
 UNIT = 2.0**-24
@@ -52,12 +55,18 @@ def exact(name, sides, bias):
     ]
     alpha = [np.einsum("zti,jui->ztju", z[0], j[0]) + bias for z, j in zip(validation, training, strict=True)]
     beta = [np.einsum("zto,juo->ztju", z[1], j[1]) for z, j in zip(validation, training, strict=True)]
+    if "," in name:  # position t against position t alone
+        alpha, beta = [
+            [np.einsum("ztjt->zj", each)[:, None, :, None] for each in side] for side in (alpha, beta)
+        ]
+    if "means" in name:  # means of products are products of means
+        alpha, beta = [[each.mean(axis=(1, 3), keepdims=True) for each in side] for side in (alpha, beta)]
     of = {
         "ghost": lambda: sum(a * b for a, b in zip(alpha, beta, strict=True)),
         "lai": lambda: sum(alpha) * beta[-1],
         "lli": lambda: alpha[-1] * beta[-1],
     }
-    return of[name]().sum(axis=(0, 1, 3))
+    return of[name.partition(" of")[0].partition(",")[0]]().sum(axis=(0, 1, 3))
 
 
 @pytest.mark.equation("rounding-error")
@@ -103,7 +112,7 @@ def rounded(value):
     return Fraction(float(np.float32(float(value))))
 
 
-@given(st.permutations(range(9)), st.integers(0, 2**32 - 1))
+@given(st.permutations(range(9)), GENERATORS)
 def test_the_bound_holds_for_every_order_of_summation(order, seed):
     """One layer of nine inputs, added up one by one, or by a random tree, in exact fractions of float32."""
     rng = np.random.default_rng(seed)
@@ -111,7 +120,7 @@ def test_the_bound_holds_for_every_order_of_summation(order, seed):
     exact_terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(left, right, strict=True)]
     terms = [rounded(exact_terms[i]) for i in order]
     while len(terms) > 1:
-        i, k = sorted(rng.choice(len(terms), 2, replace=False))
+        i, k = sorted(rng.permutation(len(terms))[:2])
         last = terms.pop(k)
         terms[i] = rounded(terms[i] + last)
     error = abs(terms[0] - sum(exact_terms))
@@ -131,7 +140,15 @@ def test_roundings_are_counted_for_any_order():
     one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)), bias=True)])
     assert count_roundings(one, one) == 4 + 1 + 17
     uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
-    assert count_roundings(lai.Trace(uses), lai.Trace(uses)) == 4 + (2 * 8 * 8 - 1) + (10 * 3 - 1)
+    shared = lai.Trace(uses)
+    assert count_roundings(shared, shared) == 4 + (2 * 8 * 8 - 1) + (10 * 3 - 1)
+    assert count_roundings(shared, shared, positions="mean") == 4 + 1 + 4 * (7 + 2) + (10 * 3 - 1)
+    assert count_roundings(shared, shared, positions="flatten") == 4 + 1 + (8 * 10 * 3 - 1) + 7
+    for positions in ("tokens", "mean", "flatten"):
+        scores = partial(lai.lai_scores, positions=positions)
+        roundings = count_roundings(shared, shared, positions=positions)
+        default, counted = [rounding_bound(scores, shared, shared, roundings=n) for n in (None, roundings)]
+        assert np.array_equal(default, counted)
 
 
 def test_what_the_bound_cannot_cover_is_refused():
@@ -143,3 +160,7 @@ def test_what_the_bound_cannot_cover_is_refused():
     one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)))])
     with pytest.raises(ValueError, match=r"stored_roundoff: expected a finite number >= 0 and < 1, got 1\.0"):
         rounding_bound(lai.lli_scores, one, one, stored_roundoff=1.0)
+    with pytest.raises(
+        ValueError, match=r"positions: expected one of 'tokens', 'mean', 'flatten', got 'sum'"
+    ):
+        count_roundings(one, one, positions="sum")

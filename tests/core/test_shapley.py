@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core import influence, shapley
+from tests.support.draws import GENERATORS
 from tests.support.search import largest_margin
 
 SHAPES = ((1, 1), (2, 3), (4, 2))
 """Samples and parameters."""
-seeds = st.integers(0, 2**20)
 rates = st.sampled_from((0.05, 0.8))
 
 
@@ -55,7 +55,7 @@ def draw(shape, seed):
     return generator.normal(size=p), generator.normal(size=(n, p)) / np.sqrt(n)
 
 
-@given(shape=st.sampled_from(SHAPES), seed=seeds, rate=rates)
+@given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_enumeration_is_the_average_over_all_orders(backend, shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed)
@@ -68,7 +68,7 @@ def test_enumeration_is_the_average_over_all_orders(backend, shape, seed, rate):
     assert backend.numpy(values).sum() == pytest.approx(whole, rel=1e-7, abs=1e-8)  # nothing is left over
 
 
-@given(seed=seeds)
+@given(seed=GENERATORS)
 def test_equal_samples_share_and_idle_ones_get_nothing(backend, seed):
     theta, gradients = draw((2, 3), seed)
     batch = np.stack([gradients[0], gradients[1], gradients[0], np.zeros(3)])
@@ -81,7 +81,7 @@ def test_equal_samples_share_and_idle_ones_get_nothing(backend, seed):
     assert abs(values[3]) < 1e-10
 
 
-@given(shape=st.sampled_from(SHAPES[1:]), seed=seeds)
+@given(shape=st.sampled_from(SHAPES[1:]), seed=GENERATORS)
 def test_sampling_every_order_is_exact_so_uniform_sampling_is_unbiased(backend, shape, seed):
     theta, gradients = draw(shape, seed)
     loss = on(backend, Quartic(shape[1], seed).loss)
@@ -109,7 +109,7 @@ def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean(backend
 
 
 @pytest.mark.equation("midpoint")
-@given(shape=st.sampled_from(SHAPES), seed=seeds, rate=rates)
+@given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_midpoint_score_is_the_shapley_value_of_a_quadratic(backend, shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
@@ -121,7 +121,7 @@ def test_midpoint_score_is_the_shapley_value_of_a_quadratic(backend, shape, seed
 
 
 @pytest.mark.equation("step-midpoint")
-@given(shape=st.sampled_from(SHAPES), seed=seeds)
+@given(shape=st.sampled_from(SHAPES), seed=GENERATORS)
 def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(backend, shape, seed):
     """Entries step at their own rates, from a buffer, with decay: affine, and no multiple of the gradient."""
     theta, gradients = draw(shape, seed)
@@ -162,7 +162,7 @@ def test_halving_the_gradients_divides_the_error_at_half_of_adams_step_by_eight(
 
 
 @pytest.mark.equation("shapley-first-order")
-@given(shape=st.sampled_from(SHAPES), seed=seeds, rate=rates)
+@given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_inner_product_is_within_the_first_order_bound(backend, shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
@@ -187,7 +187,7 @@ def test_first_order_bound_is_attained_by_parallel_gradients(backend, sizes, rat
 
 
 @pytest.mark.equation("shapley-first-order", "noise-explains-fidelity")
-@given(shape=st.sampled_from(SHAPES[1:]), seed=seeds)
+@given(shape=st.sampled_from(SHAPES[1:]), seed=GENERATORS)
 def test_ghost_tends_to_the_shapley_value_as_the_rate_falls(shape, seed):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed)
@@ -221,7 +221,7 @@ def test_midpoint_bound_is_attained_by_a_cubic(backend, sizes, rate):
 
 
 @pytest.mark.equation("midpoint-error")
-@given(shape=st.sampled_from(SHAPES), seed=seeds, rate=rates)
+@given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_midpoint_score_is_within_its_bound(backend, shape, seed, rate):
     """Loss sum_i sin(m_i . theta): the Hessian's Lipschitz constant is at most sum |m_i|^3."""
     theta, gradients = draw(shape, seed)

@@ -174,7 +174,9 @@ def test_a_bias_of_the_last_layer_that_is_used_elsewhere_is_refused(name):
 
     _, params, *given = case(None, (WIDTH, 3))
     params["b"] = jnp.asarray([1.0, 0.5, -2.0])
-    with pytest.raises(ValueError, match="expected a bias 'b' that the last layer 'w' alone uses"):
+    with pytest.raises(
+        ValueError, match="expected a parameter 'b' of the last layer 'w' that layers alone use"
+    ):
         lai_jax.trace(apply, params, *given)
     trace = check_ghost((apply, params, *given))
     for kernel in (lai.lai_kernel, lai.lli_kernel):

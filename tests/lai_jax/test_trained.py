@@ -123,3 +123,12 @@ def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen():
     order = jnp.roll(jnp.arange(SAMPLES), TYPICAL - typical)
     with pytest.raises(ValueError, match="ragged_dot"):
         lai_jax.trace(lambda point, x: meeting(ragged(point, x)), params, loss, inputs[order], targets[order])
+
+
+def test_a_selfcheck_of_gradients_that_cancel_finds_roundings():
+    params = trained(apply, 1, learnable=True)
+    inputs = jnp.tile(batch(16, 4, learnable=True)[0], (2, 1))
+    away = jnp.asarray(np.random.default_rng(5).normal(size=(16, CLASSES)), jnp.float32)
+    targets = apply(params, inputs) + jnp.concatenate([away, -away])
+    found = lai_jax.selfcheck(apply, params, lambda o, y: ((o - y) ** 2).sum(-1), inputs, targets)
+    assert max(found.exact, found.relative_error) < 1e-5

@@ -326,18 +326,6 @@ def test_labels_picked_by_counting_rows_are_cut_to_their_rows():
     np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-6)
 
 
-def test_lli_needs_a_last_layer_of_its_own():
-    def scaled(params, inputs):
-        return dense(params | {"o": 2 * params["o"]}, inputs)
-
-    params, tx = params_of_dense(), optax.sgd(0.1)
-    summary = summary_of(dense, params, squares, (drawn(5, 4), drawn(5)), "lli")
-    with pytest.raises(ValueError, match=r"estimator: 'lli' needs a last layer .* 'o' is computed"):
-        lai_jax.curated_update(scaled, squares, tx, estimator="lli")(
-            params, tx.init(params), summary, drawn(8, 4), drawn(8)
-        )
-
-
 def test_wrong_options_are_named():
     tx = optax.sgd(0.1)
     with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli'"):

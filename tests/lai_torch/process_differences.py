@@ -109,12 +109,10 @@ def an_optimizer_raises(rank):
 
     optimizer.register_step_post_hook(raising)
     curator = lai_torch.Curator(model, LOSS, optimizer, batch(12, 1), group=dist.group.WORLD)
-    before = [parameter.detach().clone() for parameter in model.parameters()]
     try:
         return curator.step(*batch(4, 2))
     finally:
-        assert all(map(torch.equal, before, model.parameters()))
-        assert not optimizer.state
+        assert curator.steps == 0
 
 
 def one_is_interrupted_when_scoring(rank):

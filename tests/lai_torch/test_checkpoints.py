@@ -1,4 +1,4 @@
-"""Checkpointed models: whatever the kind of checkpoint, what is scored is what trains."""
+"""Checkpointed models: what is scored is what trains; reentrant checkpoints are refused by name."""
 
 import lai_torch
 import pytest
@@ -28,9 +28,13 @@ class Checkpointed(nn.Module):
         return self.head(self.how(self.inside, self.first(inputs)))
 
 
-HOW = {
-    "reentrant": lambda f, x: checkpoint(f, x, use_reentrant=True),
-    "not reentrant": lambda f, x: checkpoint(f, x, use_reentrant=False),
+def plainly(function, hidden):
+    return checkpoint(function, hidden, use_reentrant=False)
+
+
+REENTRANT = {
+    "by option": lambda f, x: checkpoint(f, x, use_reentrant=True),
+    "the function by itself": lambda f, x: CheckpointFunction.apply(f, True, x),
 }
 
 
@@ -47,10 +51,8 @@ def gradients(model, inputs, targets):
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["", "of what wants no gradient"])
-@pytest.mark.parametrize("kind", HOW)
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
-def test_what_is_scored_is_what_trains(kind, first):
-    model = Checkpointed(HOW[kind], first)
+def test_what_is_scored_is_what_trains(first):
+    model = Checkpointed(plainly, first)
     training, validation = batch(5, 4), batch(3, 4)
     sides = gradients(model, *training), gradients(model, *validation)
     traces = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in (validation, training)]
@@ -59,18 +61,16 @@ def test_what_is_scored_is_what_trains(kind, first):
     torch.testing.assert_close(found, sides[0] @ sides[1].sum(0))
 
 
-@pytest.mark.parametrize("kind", HOW)
-def test_a_record_is_not_taken_apart_by_what_runs_again(kind):
-    model = Checkpointed(HOW[kind])
+def test_a_record_is_not_taken_apart_by_what_runs_again():
+    model = Checkpointed(plainly)
     lai_torch.trace(model, LOSS, *batch(5, 4), gradients="all")
     assert model.runs < 10  # once for each pass that a proof takes, never once for each sample
 
 
 @pytest.mark.parametrize("backward", ["kept", "whole"])
-@pytest.mark.parametrize("kind", HOW)
-def test_a_step_trains_as_without_checkpoints(kind, backward):
+def test_a_step_trains_as_without_checkpoints(backward):
     torch.manual_seed(0)
-    model = Checkpointed(HOW[kind])
+    model = Checkpointed(plainly)
     plain = Checkpointed(lambda f, x: f(x))
     plain.load_state_dict(model.state_dict())
     training, validation = batch(6, 4), batch(4, 4)
@@ -80,9 +80,23 @@ def test_a_step_trains_as_without_checkpoints(kind, backward):
         torch.testing.assert_close(found, expected)
 
 
-def test_the_reentrant_function_by_itself_is_named():
-    model = Checkpointed(lambda f, x: CheckpointFunction.apply(f, True, x))
-    with pytest.raises(ValueError, match=r"reentrant.*use_reentrant=False"):
-        lai_torch.trace(model, LOSS, *batch(5, 4), gradients="all")
-    with pytest.raises(ValueError, match=r"reentrant.*use_reentrant=False"):
-        lai_torch.exact_scores(model, LOSS, batch(3, 4), batch(5, 4))
+SCORED = {
+    "trace": lambda model: lai_torch.trace(model, LOSS, *batch(5, 4)),
+    "trace of all": lambda model: lai_torch.trace(model, LOSS, *batch(5, 4), gradients="all"),
+    "exact": lambda model: lai_torch.exact_scores(model, LOSS, batch(3, 4), batch(5, 4)),
+    **{
+        name: lambda model, name=name: curated(model, batch(4, 4), backward=name).step(*batch(6, 4))
+        for name in ("kept", "whole", "selective")
+    },
+}
+
+
+@pytest.mark.parametrize("scored", SCORED)
+@pytest.mark.parametrize("kind", REENTRANT)
+def test_reentrant_checkpoints_are_refused(kind, scored):
+    model = Checkpointed(REENTRANT[kind])
+    before = [one.detach().clone() for one in model.parameters()]
+    with pytest.raises((ValueError, RuntimeError), match=r"use_reentrant=False"):
+        SCORED[scored](model)
+    assert all(map(torch.equal, before, model.parameters()))
+    assert all(one.grad is None for one in model.parameters())

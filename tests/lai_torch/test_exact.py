@@ -329,7 +329,7 @@ def test_nothing_is_left_behind():
         (
             {"method": "finite"},
             ValueError,
-            "method: expected one of 'forward', 'double backward', 'reverse', 'difference', got",
+            "method: expected one of 'forward', 'double backward', 'reverse', got",
         ),
         ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
         ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),
@@ -394,3 +394,8 @@ def test_selfcheck_shows_exact_scores_that_are_wrong(monkeypatch):
 
 
 EXACT = lai_torch.exact_scores
+
+
+def test_a_method_that_is_none_is_named_by_the_estimator():
+    with pytest.raises(ValueError, match=r"method: expected one of .*, got 'reversed'; did you mean"):
+        lai_torch.Exact(method="reversed")

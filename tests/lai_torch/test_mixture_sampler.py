@@ -136,6 +136,26 @@ def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():
     assert torch.equal(state, torch.get_rng_state())
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 2))
+def test_some_samples_of_each_batch_come_from_a_source_whatever_the_weights(seed, count, replicas):
+    parts = [
+        MixtureSampler(
+            GROUPS, [1, 3], 4, batches=6, fixed={2: count}, seed=seed, replicas=replicas, rank=rank
+        )
+        for rank in range(replicas)
+    ]
+    for drawn in zip(*(batches(part, 4) for part in parts), strict=True):
+        whole = [GROUPS[index] for part in drawn for index in part]
+        assert whole.count(2) == count
+        assert len(whole) == 4 * replicas
+    first, second = (
+        MixtureSampler(GROUPS, [1, 3], 4, batches=6, fixed={2: count}, seed=seed) for _ in range(2)
+    )
+    whole = list(first)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(batches=3))))
+    assert list(second) == whole[12:]
+
+
 SAMPLER = MixtureSampler(GROUPS, [1, 1, 1], 4)
 BAD = {
     "groups: expected shape (n,), one source a sample, got (0,)": lambda: MixtureSampler([], [1], 4),
@@ -147,6 +167,13 @@ BAD = {
         GROUPS, [1, 1, 1, 2], 4
     ),
     "weights: expected at least one above 0, got zeros": lambda: MixtureSampler(GROUPS, [0, 0, 0], 4),
+    "fixed: expected sources below 3, got 3": lambda: MixtureSampler(GROUPS, [1, 1, 1], 4, fixed={3: 1}),
+    "fixed[2]: expected a whole number >= 0, got 0.5": lambda: MixtureSampler(
+        GROUPS, [1, 1], 4, fixed={2: 0.5}
+    ),
+    "fixed: expected fewer samples than a batch has, 4, got 4": lambda: MixtureSampler(
+        GROUPS, [1, 1], 4, fixed={2: 4}
+    ),
     "batch_size: expected a whole number >= 1, got 0": lambda: MixtureSampler(GROUPS, [1, 1, 1], 0),
     "rank: expected a number below replicas=2, got 2": lambda: MixtureSampler(
         GROUPS, [1, 1, 1], 4, replicas=2, rank=2

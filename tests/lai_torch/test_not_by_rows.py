@@ -109,47 +109,46 @@ def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():
     assert lai_torch.exact_scores(Drawing(), LOSS, *sides).shape == (6,)
 
 
-class Named(nn.Module):
-    """Looks up what its samples are called, and scales by it."""
-
-    def __init__(self):
-        super().__init__()
-        self.head, self.table = nn.Linear(4, 3).double(), {"one": 1.0, "two": 2.0, "three": 3.0}
-
-    def forward(self, inputs, names, more):
-        scales = [self.table[str(name)] + len(one) for name, one in zip(names, more, strict=True)]
-        return self.head(inputs * torch.tensor(scales, dtype=inputs.dtype)[:, None])
-
-
-def named(n):
-    names = (["one", "two", "three"] * n)[:n]
-    more = [list(range(1 + one % 2)) for one in range(n)]
-    return {"inputs": randn(n, 4), "names": np.array(names), "more": more}, {
-        "classes": labels(n),
-        "of": names,
-    }
+LISTED = {
+    "inputs: .* got a list": [
+        lambda x, y: ([*x], y),
+        lambda x, y: ([row[:1, None] if i else row[:, None] for i, row in enumerate(x)], y),
+        lambda x, y: ([{"values": row} for row in x], y),
+        lambda x, y: ({"inputs": x, "names": ["a"] * len(x)}, y),
+        lambda x, y: ((x, [[1]] * len(x)), y),
+    ],
+    "targets: .* got a list": [
+        lambda x, y: (x, [*y]),
+        lambda x, y: (x, y.tolist()),
+        lambda x, y: (x, {"classes": y, "names": ["a"] * len(x)}),
+        lambda x, y: (x, [{"label": one} for one in y]),
+    ],
+    "inputs: .* got a ndarray": [lambda x, y: ((x, np.zeros(len(x))), y)],
+}
+CASES = [(message, number) for message, forms in LISTED.items() for number in range(len(forms))]
 
 
-def named_loss(outputs, targets):
-    weights = [len(name) for name in targets["of"]]
-    return LOSS(outputs, targets["classes"]) * torch.tensor(weights)
+@pytest.mark.parametrize(("message", "number"), CASES)
+def test_lists_and_arrays_with_an_entry_a_sample_are_refused(message, number):
+    batch = LISTED[message][number](randn(6, 4), labels(6))
+    match = f"{message} with an entry for each; collate it to tensors"
+    with pytest.raises(ValueError, match=match):
+        lai_torch.trace(nn.Linear(4, 3).double(), LOSS, *batch)
+    with pytest.raises(ValueError, match=match):
+        lai_torch.exact_scores(nn.Linear(4, 3).double(), LOSS, (randn(5, 4), labels(5)), batch)
 
 
-@pytest.mark.parametrize("estimator", ["lai", "ghost", lai_torch.Ghost(chunk=2), "exact"])
-def test_lists_and_arrays_with_an_entry_a_sample_are_cut(estimator):
-    model, batch, validation = Named(), named(6), named(4)
-    report = curated(model, validation, named_loss, lr=0.0, estimator=estimator).step(*batch)
-    assert 0 < report.kept < 6
-    exact = lai_torch.exact_scores(model, named_loss, validation, batch)
-    for one, score in enumerate(exact):
-        inputs, targets = batch
-        alone = (
-            {name: part[one : one + 1] for name, part in inputs.items()},
-            {name: part[one : one + 1] for name, part in targets.items()},
-        )
-        torch.testing.assert_close(lai_torch.exact_scores(model, named_loss, validation, alone)[0], score)
-    if estimator != "lai":
-        torch.testing.assert_close(report.scores, exact)
+def test_other_lists_and_tensors_side_by_side_are_passed_on():
+    def both(outputs, targets):
+        return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])
+
+    for n in (6, 1):
+        targets = {"both": [labels(n), labels(n)], "names": ["a", "b", "c"]}
+        report = curated(nn.Linear(4, 3).double(), (randn(5, 4), targets | {"both": [labels(5)] * 2}), both)
+        assert report.score(randn(n, 4), targets)[0].shape == (n,)
+    model, one = nn.Linear(4, 3).double(), randn(5, 4)
+    with pytest.raises(TypeError, match=r"inputs: .*, got list; pass a tuple, for model\(\*inputs\)"):
+        lai_torch.trace(model, LOSS, [one, one], labels(5))
 
 
 class Causal(nn.Module):

@@ -6,6 +6,8 @@ import types
 import lai_torch
 import pytest
 import torch
+import transformers
+from lai_torch._model.snapshot.modes import has_own_modes
 from torch import nn
 
 from tests.lai_torch.support import LOSS, data, sgd
@@ -289,6 +291,21 @@ def test_scores_are_those_of_the_model_as_it_is_now(name, estimator):
         moments = {name: part for name, part in curator.state_dict().items() if name != "summary"}
         second.load_state_dict(moments | {"summary": second.state_dict()["summary"]})
     torch.testing.assert_close(scores, second.score(*batch)[1].scores)
+
+
+def test_a_library_that_only_sets_flags_costs_nothing():
+    model = transformers.BertModel(
+        transformers.BertConfig(hidden_size=4, num_attention_heads=1, vocab_size=9)
+    )
+    assert not has_own_modes(list(model.modules()))
+    model._use_kernels = True
+    assert has_own_modes(list(model.modules()))
+
+    class Resets(transformers.BertModel):
+        def train(self, mode=True):
+            return super().train(mode)
+
+    assert has_own_modes([Resets(model.config)])
 
 
 class Plainly(Gained):

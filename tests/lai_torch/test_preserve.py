@@ -1,4 +1,4 @@
-"""What a forward pass writes is put back, whatever scores it; threads take turns."""
+"""What a forward pass writes is put back, whatever scores it; a batch that it writes is refused."""
 
 import copy
 import random
@@ -146,28 +146,28 @@ def test_a_parameter_written_for_the_first_time_later_is_named():
     assert torch.equal(model.weight, before)
 
 
-def test_threads_take_turns_on_a_model():
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
-    validation, training = data(N), data(N)
-    failed = []
+def test_a_second_thread_is_refused_while_one_scores():
+    model, inside, found = nn.Linear(4, 3).double(), [], []
 
-    def run(estimator):
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
+    def scored():
         try:
-            for _ in range(15):
-                curator.step(*training)
-        except Exception as error:
-            failed.append(error)
+            found.append(lai_torch.trace(model, LOSS, *data(N)))
+        except RuntimeError as error:
+            inside.append(str(error))
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in ("lai", "exact", "ghost")]
-    for thread in threads:
+    def in_a_thread(*_):
+        thread = threading.Thread(target=scored)
         thread.start()
-    for thread in threads:
         thread.join()
-    assert not failed
-    assert all(module.training for module in model.modules())
-    assert not any(module._forward_hooks for module in model.modules())
+
+    hook = model.register_forward_hook(in_a_thread)
+    lai_torch.trace(model, LOSS, *data(N))
+    hook.remove()
+    assert inside
+    assert not found
+    assert all("expected one thread at a time to score or train, got a second one" in one for one in inside)
+    in_a_thread()
+    assert len(found) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -212,51 +212,37 @@ def test_sparse_buffers_stay_as_they_are(kept, estimator):
 
 
 class Scaling(nn.Module):
-    """Scales what it is given, in place or not; as does the loss."""
+    """Scales its inputs in place where told to, as does the loss its targets."""
 
-    def __init__(self, *, in_place, late=False):
+    def __init__(self):
         super().__init__()
         self.body, self.head = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
-        self.in_place, self.late = in_place, late
+        self.inputs = self.targets = False
 
     def forward(self, inputs):
-        if self.late and not bool((inputs > 5).any()):
-            return self.head(torch.tanh(self.body(inputs)))
-        if self.in_place == "data":
-            inputs.data.mul_(0.5)
-        else:
-            inputs = inputs.mul_(0.5) if self.in_place else inputs * 0.5
-        return self.head(torch.tanh(self.body(inputs)))
+        return self.head(torch.tanh(self.body(inputs.mul_(0.5) if self.inputs else inputs)))
 
     def loss(self, outputs, targets):
-        if self.in_place:
-            targets.add_(1).remainder_(3)
-            return LOSS(outputs, targets)
-        return LOSS(outputs, (targets + 1) % 3)
+        return LOSS(outputs, targets.add_(1).remainder_(3) if self.targets else targets)
 
 
+@pytest.mark.parametrize("side", ["inputs", "targets"])
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     "options",
     [{"estimator": name} for name in ("lai", "ghost", "exact", "midpoint")]
     + [{"backward": "whole"}, {"backward": "selective"}],
 )
-def test_a_batch_stays_as_it_is_where_a_model_writes_to_it(options):
-    validation, batches = data(5), [data(N) for _ in range(3)]
-    model = Scaling(in_place=True)
-    found = {}
-    for in_place in (False, True, "data"):
-        if in_place == "data" and "backward" in options:  # that writes to the batch it trains on
-            continue
-        own = copy.deepcopy(model)
-        own.in_place = in_place
-        sides = copy.deepcopy((validation, batches))
-        curator = curated(own, sides[0], own.loss, **options)
-        found[in_place] = [curator.step(*batch).scores for batch in sides[1]], list(own.parameters())
-        assert all(map(torch.equal, sides[0], validation))
-    for others in found.values():
-        for one, other in zip(found[False], others, strict=True):
-            for left, right in zip(one, other, strict=True):
-                torch.testing.assert_close(left, right)
+def test_a_model_or_a_loss_that_writes_to_a_batch_is_refused(options, late, side):
+    model = Scaling()
+    curator = curated(model, data(5), model.loss, **options)
+    if late:
+        curator.step(*data(N))
+    setattr(model, side, True)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"inputs, targets: expected .* leave the batch as it is, .*clone"):
+        curator.step(*data(N))
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
@@ -264,19 +250,8 @@ def test_a_loss_may_take_its_targets_out_of_what_holds_them(estimator):
     def loss(outputs, targets):
         return LOSS(outputs, targets.pop("classes"))
 
-    sides = [
-        (inputs, {"classes": targets, "names": ["a"] * len(targets)})
-        for inputs, targets in (data(5), data(N))
-    ]
+    sides = [(inputs, {"classes": targets, "names": ["a"]}) for inputs, targets in (data(5), data(N))]
     curator = curated(nn.Linear(4, 3).double(), sides[0], loss, estimator=estimator)
     for _ in range(3):
         assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()
     assert sides[0][1].keys() == {"classes", "names"}
-
-
-def test_a_batch_that_is_written_as_none_before_it_is_named():
-    curator = curated(Scaling(in_place=False, late=True), data(5), refresh=9)
-    curator.step(*data(N))
-    curator.model.in_place = True
-    with pytest.raises(ValueError, match=r"inputs: expected a model .* leave the batch as it is"):
-        curator.step(10 + data(N)[0], data(N)[1])

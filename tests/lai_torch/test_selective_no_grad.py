@@ -3,9 +3,11 @@
 import lai_torch
 import pytest
 import torch
+from lai_torch._recording import averaging
 from torch import nn
 from torch.utils import checkpoint
 
+from tests.lai_torch import support
 from tests.lai_torch.selective_support import HALF, LOSS, Body, N, Selective, batch
 
 
@@ -164,21 +166,47 @@ class Rounded(torch.autograd.Function):
         return gradient
 
 
-def rounded(outputs, gain):
-    return Rounded.apply(outputs)
+class Identical(Rounded):
+    """Changes nothing but gradients."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 0.2
 
 
+def hooked(outputs, gain):
+    outputs = outputs * gain
+    if outputs.requires_grad:
+        outputs.register_hook(lambda gradient: gradient * 0.2)
+    return outputs
+
+
+def hooked_in_a_checkpoint(outputs, gain):
+    return checkpoint.checkpoint(hooked, outputs, gain, use_reentrant=False)
+
+
+INSTANTIATED = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+"""What torch's compiler does with functions."""
+OWN = "no torch.autograd.Function behind the last layer 'head'"
+HOOKED = "it registers a hook on a tensor's gradient"
 WRITES = r"it writes, where gradients are off, to a tensor that requires one .*; use backward='kept'"
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does
+@INSTANTIATED
 @pytest.mark.parametrize(
     ("behind", "message"),
     [
         (written, WRITES),
         (written_in_part, WRITES),
         (written_through_a_view, WRITES),
-        (rounded, "no torch.autograd.Function behind the last layer 'head'"),
+        (hooked, HOOKED),
+        (hooked_in_a_checkpoint, HOOKED),
+        (lambda outputs, gain: Rounded.apply(outputs), OWN),
+        (lambda outputs, gain: Identical.apply(outputs), OWN),
     ],
 )
 def test_what_the_graph_does_not_hold_is_refused(behind, message):
@@ -189,3 +217,18 @@ def test_what_the_graph_does_not_hold_is_refused(behind, message):
 
     with pytest.raises(ValueError, match=message):
         step()
+
+
+@INSTANTIATED
+def test_a_function_of_its_own_behind_averaged_outputs_is_refused(monkeypatch):
+    monkeypatch.setattr(averaging, "FEWEST", 0)
+    model = Behind(lambda outputs, gain: Identical.apply(outputs)).double()
+    inputs, targets = torch.randn(N, 7, 4, dtype=torch.float64), torch.arange(N * 7).view(N, 7) % 3
+
+    def loss(outputs, targets):
+        return nn.functional.cross_entropy(outputs.mT, targets, reduction="none").mean(1)
+
+    options = {"estimator": lai_torch.LAI(positions="mean"), "backward": "selective"}
+    curator = lai_torch.Curator(model, loss, support.sgd(model, 0.1), (inputs, targets), **options)
+    with pytest.raises(ValueError, match=OWN):
+        curator.step(inputs, targets)

@@ -6,8 +6,8 @@ import operator
 import lai_torch
 import pytest
 import torch
-from lai_torch._captured.sample_axis import SampleAxis
 from lai_torch._curation.passes.whole import WholePass
+from lai_torch._model.sample_axis import SampleAxis
 from torch import nn
 
 from tests.lai_torch import support

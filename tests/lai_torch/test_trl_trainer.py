@@ -7,6 +7,7 @@ import pytest
 import torch
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.trl import CuratedSFTTrainer
+from transformers.models.qwen2 import modeling_qwen2
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_sft.py"
@@ -36,31 +37,58 @@ def test_what_trains_builds_no_logits_and_is_what_is_scored():
         trainer.trained_losses(model, batch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 8])
-def test_a_batch_that_is_one_row_is_a_sample_only_where_it_should_be(rows, tmp_path):
-    """Rows that are laid end to end are one sample: alone in a batch it is weighed, together refused."""
+def packed_run(folder, **settings):
+    """Train a tiny Qwen for two steps; return the trainer and the scores of each step."""
     made = runpy.run_path(str(EXAMPLE))
-    settings = {"packing": True, "max_length": 48, "use_cpu": True, "bf16": False, "save_strategy": "no"}
-    settings |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8, "logging_steps": 1}
-    settings |= {"max_steps": 2, "report_to": [], "disable_tqdm": True, "gradient_checkpointing": False}
-    arguments = made["SFTConfig"](output_dir=str(tmp_path), **settings)
+    settings = {"max_length": None} | settings
+    settings |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "gradient_checkpointing": False}
+    settings |= {"max_steps": 2, "report_to": [], "disable_tqdm": True, "logging_steps": 1}
+    arguments = made["SFTConfig"](output_dir=str(folder), learning_rate=1e-2, **settings)
     torch.manual_seed(0)
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    model = made["Qwen2ForCausalLM"](made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size))
-    data = {"train_dataset": made["texts"](96, 1, 0.4), "validation": made["texts"](24, 2)}
+    config = made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size)
+    data = made["texts"](96, 1, 0.4)
+    ragged = data.map(lambda row, index: {"text": row["text"][: 20 + index % 17]}, with_indices=True)
+    trainer = CuratedSFTTrainer(
+        made["Qwen2ForCausalLM"](config),
+        arguments,
+        train_dataset=ragged,
+        validation=made["texts"](24, 2),
+        processing_class=made["tokenizer"](),
+    )
+    found, add = [], trainer.shown.add
+    trainer.shown.add = lambda report: (found.append(report.scores), add(report))
+    trainer.train()
+    return trainer, found
 
-    def trainer():
-        return CuratedSFTTrainer(model, arguments, **data, processing_class=made["tokenizer"]())
 
-    if rows > 1:
-        with pytest.raises(
-            ValueError, match="per_device_train_batch_size: expected 1 where a batch is one row"
-        ):
-            trainer()
-        return
-    curated = trainer()
-    curated.train()
-    kept = [line["curation/kept"] for line in curated.state.log_history if "curation/kept" in line]
-    assert len(kept) == 2
-    assert all(0 < share < 1 and (8 * share).is_integer() for share in kept)
+@pytest.mark.slow
+def test_documents_of_packed_rows_are_samples_as_in_the_unpacked_batch(tmp_path):
+    """Rows without padding: the same scores, and the same parameters after two steps."""
+    size = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    (plain, expected), (packed, found) = (
+        packed_run(tmp_path, padding_free=free, **size) for free in (False, True)
+    )
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    kept = [line["curation/kept"] for line in packed.state.log_history if "curation/kept" in line]
+    assert all(0 < share < 1 for share in kept)
+    for one, other in zip(packed.model.parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_rows_packed_by_the_trainer_are_weighed_by_document(tmp_path):
+    trainer, found = packed_run(tmp_path, packing=True, max_length=48, per_device_train_batch_size=2)
+    assert all(len(scores) > 2 for scores in found)
+    assert len(trainer.curator.validation[0]["input_ids"]) == 24
+
+
+@pytest.mark.slow
+def test_documents_that_see_one_another_are_refused(tmp_path, monkeypatch):
+    """A layer that adds up all tokens before, of whichever document."""
+    plain = modeling_qwen2.Qwen2MLP.forward
+    monkeypatch.setattr(modeling_qwen2.Qwen2MLP, "forward", lambda own, x: plain(own, x) + x.cumsum(1) / 8)
+    message = "model: expected the documents of a packed row not to see one another"
+    with pytest.raises(ValueError, match=message):
+        packed_run(tmp_path, padding_free=True, per_device_train_batch_size=4)

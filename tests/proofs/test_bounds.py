@@ -24,6 +24,7 @@ from proofs import (
     prove_similarities,
     prove_truncation,
 )
+from tests.support.draws import GENERATORS
 from tests.support.inequalities import SEEDS
 from tests.support.statements import numbers
 
@@ -53,7 +54,7 @@ def from_top(array):
 
 
 @pytest.mark.equation("app-lai-defs", "similarities")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_definitions(seed, depth):
     vectors = np.random.default_rng(seed).standard_normal((4, depth, 2))
     a, b, g, h = vectors
@@ -86,7 +87,7 @@ def test_gap(seed, depth):
 
 
 @pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_assumptions(seed, depth):
     point = Point(seed, depth)
     bottom = numbers(prove_assumptions.DECAY, "lhs", depth=depth)(point.rho, point.m, 1.0)
@@ -104,7 +105,7 @@ def test_assumptions(seed, depth):
 
 
 @pytest.mark.equation("non-expansive", "alignment-decay", "norm-product-bound")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_decay_of_similarities(seed, k):
     point = Point(seed, k)
     cosine = float(point.rng.uniform(-1, 1))
@@ -182,7 +183,7 @@ def test_geometric_bounds(seed, depth):
 
 
 @pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_ratios(seed, depth):
     point = Point(seed, depth)
     alpha, last = np.abs(point.alpha), np.abs(point.beta[-1])
@@ -296,7 +297,7 @@ def test_rank_guarantees(seed):
 
 
 @pytest.mark.equation("selection-regret", "identical-ranking", "rank-flip")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_selection_and_ranking(seed, n):
     rng = np.random.default_rng(seed)
     exact, approximate = rng.standard_normal((2, n))
@@ -320,7 +321,7 @@ def test_selection_and_ranking(seed, n):
 
 
 @pytest.mark.equation("top-layer-certificate", "random-truncation", "truncation-variance")
-@given(SEEDS, st.integers(2, 4))
+@given(GENERATORS, st.integers(2, 4))
 def test_truncation(seed, depth):
     rng = np.random.default_rng(seed)
     terms, steps = rng.standard_normal(depth), rng.uniform(0.1, 1, depth)
@@ -348,7 +349,7 @@ def test_truncation(seed, depth):
 
 
 @pytest.mark.equation("truncation-variance")
-@given(SEEDS)
+@given(GENERATORS)
 def test_the_best_probabilities_are_those_of_the_proof(seed):
     """Where gains over costs increase by themselves and no probability is capped."""
     rng = np.random.default_rng(seed)
@@ -365,7 +366,7 @@ def test_the_best_probabilities_are_those_of_the_proof(seed):
 
 
 @pytest.mark.equation("decay-bounds-gain")
-@given(SEEDS, DEPTHS)
+@given(GENERATORS, DEPTHS)
 def test_gains(seed, depth):
     rho = float(np.random.default_rng(seed).uniform(0.1, 1.5))
     zeros = [[0.0, 0.0], [0.0, 0.0]]

@@ -5,20 +5,18 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 from lai_core.influence import ownership_residuals
 from proofs import prove_ownership, prove_sketches
+from tests.support.draws import GENERATORS
 from tests.support.statements import numbers
-
-SEEDS = st.integers(0, 2**20)
 
 
 @pytest.mark.equation("sketch-unbiased", "sketch-variance", "sketch-permutation")
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 @settings(max_examples=5)
 def test_the_proved_formulas_are_those_that_are_computed(depth, seed):
     """P as a validation sample of two positions, Q as a training sample of two."""
@@ -45,7 +43,7 @@ def test_the_proved_formulas_are_those_that_are_computed(depth, seed):
 
 @pytest.mark.equation("sample-ownership")
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 @settings(max_examples=5)
 def test_the_proved_rest_is_the_one_that_is_computed(depth, seed):
     """Losses that reach row 0 alone."""

@@ -146,6 +146,15 @@ def test_lai_and_lli(seed):
         close(kernel(*traces), expected)
 
 
+@pytest.mark.equation("position-score")
+def test_positions(seed):
+    (c, g, table), expected = in_numbers(prove_aggregation.POSITIONS, 3, seed)
+    # two validation samples whose summed gradient is the table: unit rows, times its rows
+    validation = lai.Trace([lai.LayerTrace(table, np.eye(len(table)))])
+    training = lai.Trace([lai.LayerTrace(c[None], g[None])])
+    close(lai.position_scores(validation, training, "lli").sum(), expected)
+
+
 @pytest.mark.equation("aggregation", "self-exclusion", "cost-ratio")
 def test_sums_over_a_validation_set(seed):
     (c_z, g_z, c, g), expected = in_numbers(prove_aggregation.AGGREGATION, 3, seed)

@@ -15,6 +15,10 @@ BY_FORM = {
     "losses are unnormalised",
     "one position",
     "one SGD step with a fixed normalisation",
+    "one step with a fixed normalisation",
+    "the loss after the step is quadratic in the gradient it is given",
+    "one activation vector and one output gradient per layer and sample",
+    "nothing overflows or underflows",  # numbers are those of an ordered field
     "$L_V$ is quadratic",
     "one plain SGD step on sample $j$",
     "signs are drawn without looking at $g$ and $h$",

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.draws import GENERATORS
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape
 
-SEEDS = st.integers(0, 2**32 - 1)
 SHAPES = st.sampled_from([Shape(2, 1, 3), Shape(2, 2, 2), Shape(2, 3, 4), Shape(1, 5, 3)])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_the_gradients_are_those_of_each_samples_loss(family, seed, shape):
     """Differences of the loss in one weight of each layer, against g a'."""
     rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def test_the_gradients_are_those_of_each_samples_loss(family, seed, shape):
 
 
 @pytest.mark.parametrize("family", ASSUMING)
-@given(SEEDS, SHAPES)
+@given(GENERATORS, SHAPES)
 def test_a_family_satisfies_what_it_promises(family, seed, shape):
     case = ASSUMING[family](np.random.default_rng(seed), shape)
     beta, slack = case.beta, 1e-12

@@ -54,6 +54,7 @@ class Networks:
         s = self.outputs(inputs)
         if self.loss == "squared":
             return ((s - targets) ** 2).sum(-1) / 2
+        s = s - s.max(-1, keepdims=True)
         return np.log(np.exp(s).sum(-1)) - np.take_along_axis(s, targets[..., None], -1)[..., 0]
 
     def run(self, inputs: np.ndarray, targets: np.ndarray) -> Batch:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from tests.support.backends import Backend
+from tests.support.draws import GENERATORS
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Layout:
     weights: tuple[Any, ...] = ()
     groups: tuple[int, ...] = ()
 
-    def draw(self, samples: int, seed: int, scale: float = 1.0) -> list[Layer]:
+    def draw(self, samples: int, seed: Any, scale: float = 1.0) -> list[Layer]:
         """Return a batch of `samples` samples with standard normal numbers."""
         generator = np.random.default_rng(seed)
         lead = (samples,) if self.positions is None else (samples, self.positions)
@@ -71,7 +72,7 @@ def batches(draw: st.DrawFn, layouts: tuple[Layout, ...] = LAYOUTS) -> tuple[lis
     """Draw a validation and a training batch of one model."""
     layout = draw(st.sampled_from(layouts))
     n_val, n_train = draw(st.sampled_from(SIZES))
-    seed = draw(st.integers(0, 2**20))
+    seed = draw(GENERATORS)
     return layout.draw(n_val, seed), layout.draw(n_train, seed + 1)
 
 

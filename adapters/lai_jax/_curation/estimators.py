@@ -136,12 +136,6 @@ class LLI(_Traced):
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Score by the exact inner products of the last layer."""
-        last = recorded.plan.records[-1]
-        if last.materialised:
-            msg = (
-                f"estimator: 'lli' needs a last layer whose weight is a parameter; {last.name!r} is computed"
-            )
-            raise ValueError(msg)
         return Scored(recorded.losses, lai.lli_scores(validation.side, recorded.trace))
 
 

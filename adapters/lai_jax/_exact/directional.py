@@ -36,7 +36,7 @@ _OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_cal
 def directional_derivatives(
     losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
-    """Return every loss, and its derivative along a direction of the parameters.
+    """Return every loss, and its derivative along a direction of the parameters: of samples, or of positions.
 
     Where values are concrete the adjoint identity is checked, and a method that fails it gives way to one
     gradient a sample.
@@ -47,7 +47,12 @@ def directional_derivatives(
         If samples are coupled, or, where values are concrete, no method meets the identity.
     """
     method = method_for(losses, at, batch)
-    check_uncoupled(method, losses, at, batch, direction)
+
+    def of_samples(values: Leaves, batch: Batch) -> jax.Array:
+        found = losses(values, batch)
+        return found if found.ndim == 1 else found.sum(1)
+
+    check_uncoupled(method, of_samples, at, batch, direction)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((at, batch))):
         errors = {}
         for chosen in dict.fromkeys((method, sample_by_sample)):

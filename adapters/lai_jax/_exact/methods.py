@@ -31,12 +31,14 @@ def transposed_reverse_mode(
 def sample_by_sample(
     losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
-    """Take one gradient a sample, one after the other."""
+    """Take one gradient a loss, one after the other."""
 
     def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         single = take(batch, index[None])
-        loss, gradient = jax.value_and_grad(lambda values: losses(values, single)[0])(at)
-        return loss, _inner(gradient, direction)
+        values, vjp = jax.vjp(lambda values: losses(values, single)[0], at)
+        units = jnp.eye(values.size, dtype=values.dtype).reshape(values.size, *values.shape)
+        scores = jax.lax.map(lambda unit: _inner(vjp(unit)[0], direction), units)
+        return values, scores.reshape(values.shape)
 
     return jax.lax.map(one, jnp.arange(batch_size(batch[0])))
 

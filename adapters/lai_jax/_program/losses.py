@@ -16,8 +16,8 @@ def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
     return apply(params, inputs)
 
 
-def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
-    """Return the function from parameters, inputs and targets to one loss a sample.
+def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[..., jax.Array]:
+    """Return the function from parameters, inputs and targets to one loss a sample, or one a position.
 
     Raises
     ------
@@ -41,7 +41,14 @@ def losses_of(apply: Any, loss: Any) -> Callable[..., jax.Array]:
             raise TypeError(msg)
         values = jnp.asarray(returned)
         samples = batch_size(inputs)
-        if values.shape != (samples,):
+        if per_position:
+            if values.ndim != 2 or values.shape[0] != samples:
+                msg = (
+                    f"loss: expected one number a position, shape ({samples}, t), where per_position=True, "
+                    f"got shape {values.shape}"
+                )
+                raise ValueError(msg)
+        elif values.shape != (samples,):
             msg = f"loss: expected one number a sample, shape ({samples},), got shape {values.shape}"
             if values.shape == ():
                 msg += "; leave out the mean or the sum over the batch"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lai_core._adapters import tolerance
+from lai_core._adapters import Block, sums_agree
 from lai_jax._program.losses import is_batched
 from lai_jax._program.program import coarsest
 
@@ -178,14 +178,14 @@ def _same_sums(first: list[Any], second: list[Any], eps: float, count: float) ->
         (np.asarray(one, np.float64), np.asarray(other, np.float64))
         for one, other in zip(first, second, strict=True)
     ]
-    finite = [np.isfinite(one) for one, _ in pairs]
-    norms = [float(np.linalg.norm(one[kept])) for (one, _), kept in zip(pairs, finite, strict=True)]
-    whole = float(np.linalg.norm(norms))
-    return all(
-        float(np.linalg.norm((one - other)[kept])) <= tolerance(eps, norm, count, magnitude=whole)
-        and not np.isfinite(other[~kept]).any()
-        for (one, other), kept, norm in zip(pairs, finite, norms, strict=True)
-    )
+    kept = [np.isfinite(one) for one, _ in pairs]
+    norm = np.linalg.norm
+    blocks = [
+        Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps)
+        for (one, other), finite in zip(pairs, kept, strict=True)
+    ]
+    alike = (not np.isfinite(other[~finite]).any() for (_, other), finite in zip(pairs, kept, strict=True))
+    return all(alike) and all(sums_agree(blocks, count))
 
 
 def _concrete(leaf: Any, scale: float = 1.0, number: int = 0) -> Any:

@@ -1,7 +1,7 @@
 """From a program, its plan and one run of it to the records of a trace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._recording.parameters import materialised_gradients
-from lai_jax._recording.plan import Plan
+from lai_jax._recording.plan import Plan, is_plain
 from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.records import TransposedTrace
 
@@ -61,7 +61,11 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
 
 def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -> list[Record]:
     """Return the records of a trace, the last layer's at the end."""
-    layers = [_record(own, measured) for own in plan.records if everything or own.use.is_layer]
+    planned = [own for own in plan.records if everything or own.use.is_layer]
+    if not everything and is_plain(planned[-1].use):
+        # LLI reads the weight that the samples meet, whatever parameters it is computed from
+        planned[-1] = replace(planned[-1], materialised=False)
+    layers = [_record(own, measured) for own in planned]
     if model.mapped:
         layers = [_of_one_row(layer) for layer in layers]
     if plan.unread is None and isinstance(
@@ -152,7 +156,7 @@ def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
     return kind(
         activations,
         gradients,
-        bias=planned.bias is not None,
+        bias=planned.biased,
         weight=planned.key,
         groups=number_of_groups(planned.use),
         name=planned.name,
@@ -173,7 +177,7 @@ def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
         padding=tuple((int(low), int(high)) for low, high in params["padding"]),
         dilation=tuple(params["rhs_dilation"]),
         groups=params["feature_group_count"],
-        bias=planned.bias is not None,
+        bias=planned.biased,
         weight=planned.key,
         name=planned.name,
     )
@@ -184,7 +188,7 @@ def _unfolded(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     numbers = planned.use.eqn.params["dimension_numbers"]
     maps = _pixels(data, planned.use.samples_in, numbers.lhs_spec)
     gradients = None if cotangent is None else _pixels(cotangent, planned.use.samples_out, numbers.out_spec)
-    return lai.ReadoutTrace(_real(maps), _real(gradients), name=planned.name)
+    return lai.ReadoutTrace(_real(maps), _real(gradients), bias=planned.biased, name=planned.name)
 
 
 def _real(array: Any) -> Any:

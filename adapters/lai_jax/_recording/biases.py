@@ -15,35 +15,32 @@ from lai_jax._recording.planned import PlannedRecord
 
 
 def with_biases(
-    program: Program,
+    biases: Mapping[Use, Use],
     records: Sequence[PlannedRecord],
     by_leaf: Mapping[int, Sequence[Use]],
     left_out: Collection[int],
 ) -> list[PlannedRecord]:
     """Return the records with the biases that belong to them: one bias to one weight, used nowhere else."""
-    biases = bias_uses(program)
     of_weight: dict[Any, set[Any]] = defaultdict(set)
     of_bias: dict[Any, set[Any]] = defaultdict(set)
-    copies: dict[Any, Use] = {}
+    copies: dict[Any, set[Use]] = defaultdict(set)
     views: dict[Any, View] = {}
     for index, own in enumerate(records):
-        weight = own.key or index
-        bias = None if own.seen_by_lai_alone or own.transposed else biases.get(own.use)
-        view = None if bias is None else own.view(bias.operand.view)
+        bias, weight = biases.get(own.use), own.key or index
+        view = None if own.seen_by_lai_alone or bias is None else own.view(bias.operand.view)
         if bias is None or view is None:
-            of_weight[weight].add(None)
             continue
         place = (view.leaf, view.offset)
         of_weight[weight].add(place)
         of_bias[place].add(weight)
-        copies[place], views[place] = bias, view
-    # A weight with two biases, or with one in some of its uses, is no matrix with a column more, and a
-    # bias of two weights, whole or in part, has cross terms between them. What such a leaf holds is
-    # materialised.
-    spoilt = {leaf for places in of_weight.values() if len(places) > 1 for leaf, _ in places - {None}}
+        copies[place].add(bias)
+        views[place] = view
+    # A weight with two biases has two gradients by one name, and a bias of two weights, whole or in part,
+    # has cross terms between them. What such a leaf holds is materialised.
+    spoilt = {leaf for places in of_weight.values() if len(places) > 1 for leaf, _ in places}
     spoilt |= {place[0] for place, weights in of_bias.items() if len(weights) > 1}
     spoilt |= {one.leaf for one, other in combinations(views.values(), 2) if one.overlaps(other)}
-    fused = {bias for place, bias in copies.items() if place[0] not in spoilt}
+    fused = {bias for place, own in copies.items() if place[0] not in spoilt for bias in own}
     # And so is a leaf that is used in any other place, or left out.
     shared = set(left_out) | {leaf for leaf, own in by_leaf.items() if any(use not in fused for use in own)}
     fused = {bias for bias in fused if not bias.operand.leaves & shared}

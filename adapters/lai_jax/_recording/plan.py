@@ -67,14 +67,22 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     #    refuses them.
     factored = {leaf for leaf, own in by_leaf.items() if _factorable(own, final)}
     factored -= model.left_out.keys()
-    records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
-    # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
-    records = _shared([own for own in records if own.use.is_layer or not own.materialised])
-    # 2. A bias. theta is added to the outputs of one factored layer, feature by feature, and does nothing
-    #    else: its gradient is that layer's output gradient, summed over positions.
-    records = with_biases(model.program, records, by_leaf, model.left_out)
+    biases = bias_uses(model.program)
+    ordered = [replace(own, biased=own.use in biases) for own in ordered]
+    apart = set(by_leaf)
+    while apart:
+        records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
+        # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
+        records = _shared([own for own in records if own.use.is_layer or not own.materialised])
+        # 2. A bias. theta is added to the outputs of one factored layer, feature by feature, and does nothing
+        #    else: its gradient is that layer's output gradient, summed over positions. A layer whose bias is
+        #    none of these is not factored either: one record has both, or neither.
+        records = with_biases(biases, records, by_leaf, model.left_out)
+        halves = [own for own in records if own.biased and not (own.bias or own.seen_by_lai_alone)]
+        apart = {leaf for own in halves for leaf in own.use.operand.leaves}
+        factored -= apart
     if unread is None:
-        unread = _shared_bias(model, records[-1], by_leaf)
+        unread = _other_use(model, records[-1], by_leaf, biases)
         if not everything and unread is not None:
             raise UnexplainedError(unread)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
@@ -107,15 +115,18 @@ def _too_large(model: Model, leaf: int) -> str | None:
     )
 
 
-def _shared_bias(model: Model, last: PlannedRecord, by_leaf: Mapping[int, Sequence[Use]]) -> str | None:
-    """Say which bias of the last layer is used elsewhere too; None where none is."""
-    bias = None if last.seen_by_lai_alone else bias_uses(model.program).get(last.use)
-    for leaf in () if bias is None else bias.operand.leaves:
-        if any(use is not bias for use in by_leaf[leaf]):
+def _other_use(
+    model: Model, last: PlannedRecord, by_leaf: Mapping[int, Sequence[Use]], biases: Mapping[Use, Use]
+) -> str | None:
+    """Say which parameter of the last layer is used by what is no layer; None where none is."""
+    own = [last.use, *([biases[last.use]] if last.biased else [])]
+    known = {*biases.values(), *own}
+    for leaf in sorted(frozenset[int]().union(*(use.operand.leaves for use in own))):
+        if any(use.kind == "copy" and use not in known for use in by_leaf[leaf]):
             return (
-                f"apply: expected a bias {model.names[leaf]!r} that the last layer {last.name!r} alone uses, "
-                "got one that is used elsewhere too: LAI and LLI would miss what it does there; use "
-                "estimator 'ghost' or 'exact', or a parameter of its own"
+                f"apply: expected a parameter {model.names[leaf]!r} of the last layer {last.name!r} that "
+                "layers alone use, got another use of it, which LAI and LLI do not see; use estimator "
+                "'ghost' or 'exact', or a parameter of its own"
             )
     return None
 
@@ -212,7 +223,7 @@ def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
     seen: dict[Any, View] = {}
     for use in uses:
         view = use.operand.view
-        if view is None or len(use.operand.leaves) != 1 or view.repeats() or not _is_plain(use):
+        if view is None or len(use.operand.leaves) != 1 or view.repeats() or not is_plain(use):
             return False
         # Two iterations of a loop see the same entries where the view's stride over it is 0.
         lengths = [length for length, _ in use.loops]
@@ -226,7 +237,8 @@ def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
     return not any(left.overlaps(right) for i, left in enumerate(views) for right in views[:i])
 
 
-def _is_plain(use: Use) -> bool:
+def is_plain(use: Use) -> bool:
+    """Whether the gradient of what a use multiplies with has the factors of one of the kinds of records."""
     if jnp.issubdtype(use.output.dtype, jnp.complexfloating):
         return False  # of an outer product of complex numbers a real parameter's gradient is the real part
     if use.kind == "gather":

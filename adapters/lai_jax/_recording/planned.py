@@ -25,8 +25,10 @@ class PlannedRecord:
         Name of the matrix if several records share it.
     transposed
         Whether it is used the other way round than the shared matrix.
+    biased
+        Whether a bias is added to it.
     bias
-        The use of the bias that belongs to it, if one does.
+        The use of that bias, if its gradient is told by this record.
     materialised
         Whether the weight's gradient is not made of this record's factors.
     """
@@ -36,6 +38,7 @@ class PlannedRecord:
     name: str
     key: str | None = None
     transposed: bool = False
+    biased: bool = False
     bias: Use | None = None
     materialised: bool = False
 

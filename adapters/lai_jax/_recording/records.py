@@ -10,7 +10,7 @@ from lai_core.records import LayerTrace, OuterGradient, ParameterGradient, Works
 class TransposedTrace(LayerTrace):
     """A use of a shared matrix the other way round: `s = W^T a` where other records have `s = W a`.
 
-    Parameters and errors are those of `LayerTrace`; there is no bias.
+    Parameters and errors are those of `LayerTrace`.
     """
 
     @property
@@ -24,4 +24,5 @@ class TransposedTrace(LayerTrace):
         rows, columns = (
             with_positions(work.xp, array) for array in (self.activations, self.output_gradients)
         )
-        return {"weight": OuterGradient(rows, (columns,), groups=self.groups)}
+        turned = OuterGradient(rows, (columns,), groups=self.groups)
+        return {**super().parameter_gradients(work), "weight": turned}

@@ -58,6 +58,7 @@ class Captured:
         differentiated = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
 
         def backend(graph: fx.GraphModule, example: Any) -> Any:
+            _check_unhooked(graph)
             detach_without_gradients(graph)
             return differentiated(graph, example)
 
@@ -125,6 +126,14 @@ class Captured:
         found, values = pair.run(given, named_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
+
+
+def _check_unhooked(module: fx.GraphModule) -> None:
+    """Raise if the model puts a hook on a tensor: the forward graph, which scores read, has none."""
+    parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+    if any("register_hook" in str(node.target) for part in parts for node in part.graph.nodes):
+        msg = "it registers a hook on a tensor's gradient, which scores would not see"
+        raise ValueError(msg)
 
 
 def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:

@@ -173,6 +173,18 @@ def tail(graph: fx.Graph, start: Iterable[fx.Node], outputs: Iterable[fx.Node]) 
     return [node for node in graph.nodes if node in after and node in wanted and node not in begin]
 
 
+def check_differentiable(nodes: Iterable[fx.Node], name: str) -> None:
+    """Raise unless the gradient of the nodes behind the last layer is that of the operations themselves."""
+    for node in nodes:
+        if is_random(node) or _has_own_gradient(node):
+            what = "nothing random" if is_random(node) else "no torch.autograd.Function"
+            msg = (
+                f"backward: 'selective' expects {what} behind the last layer {name!r}, got {node.target}; "
+                "use backward='kept'"
+            )
+            raise ValueError(msg)
+
+
 def found_layers(
     graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]
 ) -> dict[fx.Node, Layer]:
@@ -210,13 +222,6 @@ def vjp_through(
         env: dict[str, Any] = {**values, layer.output.name: leaf}
         for node in nodes:
             target: Any = node.target
-            if is_random(node) or _has_own_gradient(node):
-                what = "nothing random" if is_random(node) else "no torch.autograd.Function"
-                msg = (
-                    f"backward: 'selective' expects {what} behind the last layer {layer.name!r}, "
-                    f"got {target}; use backward='kept'"
-                )
-                raise ValueError(msg)
             arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: env[one.name])
             env[node.name] = target(*arguments[0], **arguments[1])
         pairs = [(env[node.name], one) for node, one in gradients.items()]

@@ -7,7 +7,8 @@ from torch import Tensor, fx
 
 from lai_torch._captured.code import Values, function_of
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
-from lai_torch._captured.sample_axis import SampleAxis, sized
+from lai_torch._captured.sample_axis import sized
+from lai_torch._model.sample_axis import SampleAxis
 
 Found = TypeVar("Found")
 MOST = 256

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from lai_torch._captured.graphs import Layer, final_layer, tail
+from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
 from lai_torch._captured.pair import Pair
-from lai_torch._captured.sample_axis import SampleAxis, Sizes, resized, sample_axes
+from lai_torch._captured.sample_axis import Sizes, resized, sample_axes
+from lai_torch._model.sample_axis import SampleAxis
 
 Values = list[Any]
 Rows = Callable[[Tensor], Tensor]
@@ -92,7 +93,7 @@ class Run:
 
     def behind(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Return the nodes between the last layer and the outputs, in order."""
-        return self.pair.once(_behind, last.output, tuple(outputs))
+        return self.pair.once(_behind, last.output, last.name, tuple(outputs))
 
     def sample_axis(self, node: fx.Node, name: str) -> SampleAxis:
         """Return where a layer's input or output holds the samples."""
@@ -227,9 +228,11 @@ def _ordered(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[L
     return [*(layer for layer in pair.layers.values() if layer.output is not last.output), last]
 
 
-def _behind(pair: Pair, start: fx.Node, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-    """Return the nodes between one and the outputs, in order."""
-    return tail(pair.forward.graph, [start], outputs)
+def _behind(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+    """Return the nodes between the last layer and the outputs, in order, whose gradients are their own."""
+    found = tail(pair.forward.graph, [start], outputs)
+    check_differentiable(found, name)
+    return found
 
 
 def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:

@@ -7,66 +7,15 @@ symbol, and which of the two is outermost follows from the reshaping that merged
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
 
 from lai_torch._captured.graphs import RESHAPES, is_random
+from lai_torch._model.sample_axis import SampleAxis
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
-
-
-@dataclass(frozen=True)
-class SampleAxis:
-    """Axis `axis` has length `outer * n * inner`, the samples between."""
-
-    axis: int
-    outer: int = 1
-    inner: int = 1
-
-    def split(self, value: Tensor) -> Tensor:
-        """Return the tensor with the samples on an axis of their own, `axis + 1`."""
-        return value.unflatten(self.axis, (self.outer, -1, self.inner))
-
-    def kept(self, value: Tensor, rows: Tensor) -> Tensor:
-        """Return the samples `rows`, in the order of the strides that the value has."""
-        # The backward graph was captured for these strides, so rows are taken with the axes in their order in
-        # memory, from the largest stride to the smallest, and the axes put back.
-        if value.is_contiguous():
-            if self.outer == self.inner == 1:
-                return value.index_select(self.axis, rows)
-            before, after = value.shape[: self.axis], value.shape[self.axis + 1 :]
-            taken = value.view(*before, self.outer, -1, self.inner, *after).index_select(self.axis + 1, rows)
-            return taken.view(*before, -1, *after)
-        strides = value.stride()
-        order = sorted(range(value.ndim), key=lambda one: -strides[one])
-        axis = order.index(self.axis)
-        split = value.permute(order).unflatten(axis, (self.outer, -1, self.inner))
-        taken = split.index_select(axis + 1, rows).flatten(axis, axis + 2)
-        return taken.permute([order.index(one) for one in range(value.ndim)])
-
-    def weighted(self, value: Tensor, weights: Tensor) -> Tensor:
-        """Return the tensor with every sample multiplied by its weight."""
-        if self.outer == self.inner == 1:
-            return value * weights.to(value).view(-1, *[1] * (value.ndim - self.axis - 1))
-        split = self.split(value)
-        factors = weights.to(split).reshape(-1, *[1] * (split.ndim - self.axis - 2))
-        return (split * factors).flatten(self.axis, self.axis + 2)
-
-    def in_front(self, value: Tensor, *, left: bool = False) -> Tensor:
-        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions.
-
-        Features are on the last axis; on the first of two where `left`.
-        """
-        if left:
-            return SampleAxis(1 - self.axis, self.outer, self.inner).in_front(value.T)
-        if self.axis == 0 and self.outer == 1:  # they are in front
-            plain = value.ndim == 2 and self.inner == 1
-            return value if plain else value.reshape(value.shape[0] // self.inner, -1, value.shape[-1])
-        front = self.split(value).movedim(self.axis + 1, 0)
-        return front.reshape(front.shape[0], -1, value.shape[-1])
 
 
 class Sizes:

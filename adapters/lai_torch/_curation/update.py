@@ -1,4 +1,4 @@
-"""Optimizer steps that cannot make a parameter non-finite, and that happen as a whole or not at all."""
+"""Optimizer steps that cannot make a parameter non-finite."""
 
 import math
 from dataclasses import dataclass
@@ -147,10 +147,9 @@ class Updater:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         finite = seen or self.engine.finite(self._gradients(), seen)  # nothing added to them since
-        if finite:
-            undo.hold_parameters()
-            if self.max_norm is not None:
-                clip(self._gradients(), self.max_norm, self.engine.group)
+        if finite and self.max_norm is not None:
+            clip(self._gradients(), self.max_norm, self.engine.group)
+        undo.stepping = finite
         with self.engine.group.agreed():
             if self.scaler is not None:
                 self.scaler.step(self.optimizer)

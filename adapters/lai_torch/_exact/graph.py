@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.function import Function, reentrant
+from lai_torch._model.checkpoints import reentrant
+from lai_torch._model.function import Function
 from lai_torch._model.snapshot.owned import called, nodes, other_leaves
 from lai_torch._model.snapshot.owned import check_owned as check_owned_leaves
 from lai_torch._model.walk import named_parameters
@@ -31,10 +32,6 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
     others = list(other_leaves(losses, function.parameters().values()).values())
     if others:  # without them, a function on no way to a parameter would not run backwards
         torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
-
-
-def _again(function: Function, batch: tuple[Any, Any]) -> dict[int, Tensor]:
-    return _strangers(function, function(batch), batch)
 
 
 def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:

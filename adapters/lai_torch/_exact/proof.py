@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import rounding_bound, tolerance
-from lai_torch._exact.difference import Difference
 from lai_torch._exact.directional import Pair, why
 from lai_torch._exact.errors import coupled, immovable, sized
 from lai_torch._model.batch import rows, unaligned
@@ -33,8 +32,6 @@ from lai_torch._model.standing import drawn, splits, stands
 
 Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
-LARGEST = 0.01
-"""Error of a difference that is too large: its scores would be another order."""
 TENSOR_FLOAT = 2.0**-11
 """The precision of products of float32 on a GPU, where these may be rounded."""
 
@@ -107,14 +104,9 @@ class Proof:
                 reasons.append(f"{name}: not finite for a sample whose loss is")
                 unbounded = True
                 continue
-            own = way.error if isinstance(way, Difference) else None
-            if isinstance(way, Difference) and own is not None and own > LARGEST:
-                reasons.append(f"{name}: {way.told()}")
-                continue
-            errors = [self._errors(scores, side, own or 0.0) for side in sides]
+            errors = [self._errors(scores, side) for side in sides]
             if all(error.within for error in errors):
-                reasons += [way.told()] if isinstance(way, Difference) else []
-                if longer is not None and not self._errors(scores, longer, own or 0.0).within:
+                if longer is not None and not self._errors(scores, longer).within:
                     self._check_size(longer)
                 return (name, scores, max(error.relative for error in errors)), reasons
             if not compared:
@@ -238,10 +230,8 @@ class Proof:
             if not self._near(losses, own[index], index):
                 raise immovable("one in which a copy of a sample has another loss than the sample")
 
-    def _errors(self, scores: Tensor, side: _Side, own: float) -> _Error:
+    def _errors(self, scores: Tensor, side: _Side) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
-
-        So may the `own` error of a difference, relative to the scores' root mean square.
 
         A score is itself a sum, of products of the gradient's entries with the direction's. Those of the
         gradient of random signs have on average the size that the samples' have, in squares.
@@ -250,8 +240,6 @@ class Proof:
         apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
         squares = float(side.weights.double().square().sum())
         room = tolerance(self.eps, float(terms.norm()), squares, magnitude=side.size)
-        typical = float(scores[self.finite].double().square().mean().sqrt())
-        room += own * typical * float(side.weights.abs().sum())
         return _Error(apart <= room, apart / (scale or side.size or 1.0))
 
     def _compare(self, losses: Tensor, part: Tensor) -> None:

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lai_torch._exact.difference import DIFFERENCE, Difference
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.graph import check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, Way, standing
+from lai_torch._exact.proof import Batch, Plain, Proof, standing
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.kinds import Kinds
@@ -43,8 +42,8 @@ class Prover:
     """
 
     def __init__(self, function: Function, method: str | None = None, *, lasting: bool = False) -> None:
-        self.function, self.method, self.lasting = function, method, lasting
-        self.methods = _methods(method)
+        self.function, self.lasting = function, lasting
+        self.methods = dict(METHODS) if method is None else {method: METHODS[method]}
         self._proved: dict[Any, tuple[str, str | None]] = {}
         self._kinds: dict[Any, frozenset[str]] = {}
         self._mixing: dict[Any, str | None] = {}
@@ -99,7 +98,6 @@ class Prover:
         with self.function.watched(Kinds()) as watch:
             plain = self._plain(batch)
         calls = watch.found()
-        self.methods = _methods(self.method)  # a step is chosen anew
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
             proof = Proof(self.function, direction, standing(batch, finite), plain, finite)
@@ -133,13 +131,6 @@ class Prover:
             tuple((name, id(one), _hooks(one)) for name, one in self.function.parameters().items()),
             tuple((id(one), one.training, len(one._forward_hooks), _hooks(one)) for one in modules),
         )
-
-
-def _methods(method: str | None) -> dict[str, Way]:
-    """Return the ways to try: those that are exact, or the one that is asked for."""
-    if method is None:
-        return dict(METHODS)
-    return {method: Difference() if method == DIFFERENCE else METHODS[method]}
 
 
 def _hooks(holder: Any) -> int:

@@ -15,14 +15,14 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
-    """Call `model` on `inputs`: an array, a list, a tuple (passed as `*`) or a mapping (passed as `**`).
+    """Call `model` on `inputs`: an array, a tuple (passed as `*`) or a mapping (passed as `**`).
 
     Raises
     ------
     TypeError
         If `inputs` is none of these.
     """
-    if isinstance(inputs, Tensor) or (isinstance(inputs, list) and tensors(inputs)):
+    if isinstance(inputs, Tensor):
         return model(inputs)
     if isinstance(inputs, tuple):
         return model(*inputs)
@@ -88,24 +88,30 @@ def count(inputs: Any, targets: Any) -> int:
     Raises
     ------
     ValueError
-        If neither holds a tensor with an axis, the batch is empty, or both hold other numbers of samples.
+        If neither holds a tensor with an axis, the batch is empty, both hold other numbers of samples, or one
+        is not collated.
     """
     sides = ("targets", targets, tensors(targets)), ("inputs", inputs, tensors(inputs))
-    for name, _, found in sides:
+    for name, side, found in sides:
+        if isinstance(side, list) and _are_entries(side):
+            raise _not_collated(name, "list")
         for tensor in found:
             if tensor.is_nested:
                 raise _not_dense(name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask")
-    for _, side, found in sides:
-        samples = _length(side, found)
+    for _, _, found in sides:
+        samples = next((tensor.shape[0] for tensor in found if tensor.ndim), None)
         if samples is not None:
             if not samples:
                 shapes = [tuple(tensor.shape) for tensor in found if tensor.ndim]
                 msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
                 raise ValueError(msg)
-            _check_together(inputs, samples)
-            for name, _, held in sides:
+            if hasattr(inputs, "__array_interface__"):
+                raise _no_inputs(inputs)
+            for name, tree, held in sides:
+                _check_collated(name, tree, samples)
                 _check_rows(name, held, samples)
-            if isinstance(inputs, list) and not is_listed(inputs, samples):
+            _check_together(inputs, samples)
+            if isinstance(inputs, list):
                 raise _no_inputs(inputs)
             return samples
     kinds = ", ".join(type(side).__name__ for side in (inputs, targets))
@@ -116,23 +122,46 @@ def count(inputs: Any, targets: Any) -> int:
     raise ValueError(msg)
 
 
-def _length(side: Any, found: list[Tensor]) -> int | None:
-    """Return how many samples inputs or targets with such tensors hold; None where that cannot be seen."""
-    if isinstance(side, list) and _are_entries(side):
-        return len(side)
-    return next((tensor.shape[0] for tensor in found if tensor.ndim), None)
-
-
 def _check_together(inputs: Any, samples: int) -> None:
     """Raise where all inputs have one length, and targets another: of several, they may be no rows."""
     lengths = {one.shape[0] for one in tensors(inputs) if one.ndim}
-    if len(lengths) == 1 and lengths != {samples} and not listed(inputs, samples):
-        own = len(inputs) if isinstance(inputs, list) else lengths.pop()
+    if len(lengths) == 1 and lengths != {samples}:
         msg = (
-            f"inputs, targets: expected as many samples in both, got {own} in inputs and {samples} "
+            f"inputs, targets: expected as many samples in both, got {lengths.pop()} in inputs and {samples} "
             "in targets; what all samples share belongs into the model, as a buffer"
         )
         raise ValueError(msg)
+
+
+def _check_collated(side: str, tree: Any, samples: int) -> None:
+    """Raise where a list or an array of numpy holds an entry for each sample; of one sample any may."""
+    if isinstance(tree, list) and len(tree) == samples > 1:
+        if _are_entries(tree) or not any(holds_rows(one, samples) for one in tensors(tree)):
+            raise _not_collated(side, "list")
+    elif hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,) != (1,):
+        raise _not_collated(side, type(tree).__name__)
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, _SEQUENCES) else ()
+    for part in parts:
+        _check_collated(side, part, samples)
+
+
+def _are_entries(parts: list[Any]) -> bool:
+    """Whether a list holds a mapping or a tensor for each sample: scalars, or tensors that differ in length.
+
+    Others may hold rows, side by side.
+    """
+    if any(isinstance(part, Mapping) for part in parts):
+        return True
+    kinds = {(part.dtype, part.shape[1:]) if isinstance(part, Tensor) else None for part in parts}
+    lengths = {part.shape[:1] for part in parts} if len(kinds) == 1 and None not in kinds else set()
+    return len(lengths) > 1 or torch.Size() in lengths
+
+
+def _not_collated(side: str, kind: str) -> ValueError:
+    return ValueError(
+        f"{side}: expected tensors with a row for each sample, got a {kind} with an entry for each; collate "
+        "it to tensors (torch.stack, torch.as_tensor, padding), or leave it out of the batch"
+    )
 
 
 def _check_rows(name: str, found: list[Tensor], samples: int) -> None:
@@ -199,20 +228,11 @@ def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
-    """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is.
-
-    So of arrays of numpy, and of lists with an entry a sample: names, texts, mappings, tensors that differ
-    in length.
-    """
+    """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is."""
     if isinstance(tree, Tensor):
         if not holds_rows(tree, samples):
             return tree
         return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
-    if is_listed(tree, samples):
-        places = index.tolist() if isinstance(index, Tensor) else index
-        if not isinstance(tree, list) or isinstance(places, slice):
-            return tree[places]
-        return [tree[place] for place in places]
     if isinstance(tree, tuple):
         parts = [rows(part, index, samples) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
@@ -223,39 +243,10 @@ def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     return tree
 
 
-def is_listed(tree: Any, samples: int) -> bool:
-    """Whether something holds one entry a sample, and is no tensor."""
-    if isinstance(tree, list):
-        alone = not any(holds_rows(one, samples) for one in tensors(tree))
-        return len(tree) == samples and (alone or _are_entries(tree))
-    return hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,)
-
-
-def _are_entries(parts: list[Any]) -> bool:
-    """Whether a list has an entry a sample, whatever the size of its batch.
-
-    Mappings with tensors are entries, and tensors that differ in length alone, or have none; others may hold
-    rows, side by side.
-    """
-    if parts and all(isinstance(part, Mapping) for part in parts):
-        return bool(tensors(parts))
-    kinds = {(part.dtype, part.shape[1:]) if isinstance(part, Tensor) else None for part in parts}
-    lengths = {part.shape[:1] for part in parts} if len(kinds) == 1 and None not in kinds else set()
-    return len(lengths) > 1 or torch.Size() in lengths
-
-
-def listed(tree: Any, samples: int) -> bool:
-    """Whether a batch holds entries of samples that are no rows of a tensor."""
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else []
-    return is_listed(tree, samples) or any(listed(part, samples) for part in parts)
-
-
 def unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
         return [tree] if tree.ndim and not holds_rows(tree, samples) else []
-    if is_listed(tree, samples):
-        return []
     if isinstance(tree, Mapping):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):

@@ -5,42 +5,24 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-import torch
-from torch import Tensor
-
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
 
 
-class _Asked:
-    """Stands where torch puts a reentrant checkpoint; its values and gradients are the same.
-
-    A reentrant one runs a backward pass of its own within the other, which writes `.grad` and of which no
-    gradient can be asked. What is inside trains only where an argument wants a gradient; so it is here.
-    """
+class _Refused:
+    """In the place of a reentrant checkpoint: of its own backward pass no gradient can be asked."""
 
     @staticmethod
-    def apply(function: Any, preserve: bool, *args: Any) -> Any:
-        if not _wanted(args):
-            return _constant(function, *args)
-        options = {"use_reentrant": False, "preserve_rng_state": preserve}
-        return sys.modules["torch.utils.checkpoint"].checkpoint(function, *args, **options)
+    def apply(*_: Any) -> None:
+        raise reentrant()
 
 
-class _Once:
-    """Likewise, with nothing that is run again."""
-
-    @staticmethod
-    def apply(function: Any, preserve: bool, *args: Any) -> Any:
-        return function(*args) if _wanted(args) else _constant(function, *args)
-
-
-def _wanted(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(one, Tensor) and one.requires_grad for one in args)
-
-
-def _constant(function: Any, *args: Any) -> Any:
-    with torch.no_grad():
-        return function(*args)
+def reentrant() -> ValueError:
+    """Build the error of a function that runs a backward pass of its own within one."""
+    return ValueError(
+        "model: expected checkpoints that allow a gradient to be asked for, got reentrant ones: pass "
+        "use_reentrant=False to torch.utils.checkpoint (transformers: "
+        "gradient_checkpointing_kwargs={'use_reentrant': False}), or score in eval mode"
+    )
 
 
 def _nothing(*args: Any, **options: Any) -> Iterator[None]:
@@ -49,7 +31,7 @@ def _nothing(*args: Any, **options: Any) -> Iterator[None]:
 
 
 def asked() -> AbstractContextManager[None]:
-    """Run the body with checkpoints of which a gradient can be asked, and more than one.
+    """Run the body with checkpoints of which a gradient can be asked, and more than one; refuse others.
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
     """
@@ -61,12 +43,12 @@ def asked() -> AbstractContextManager[None]:
     def unselective(function: Any, preserve: bool, _: Any, *args: Any, **options: Any) -> Any:
         return checkpointed(function, preserve, library.noop_context_fn, *args, **options)
 
-    return _standing({_REENTRANT: _Asked, _OTHERS: unselective})
+    return _standing({_REENTRANT: _Refused, _OTHERS: unselective})
 
 
 def once() -> AbstractContextManager[None]:
     """Run the body without checkpoints: what every layer's record keeps need not be computed again."""
-    return _standing({_REENTRANT: _Once, _OTHERS: _nothing})
+    return _standing({_OTHERS: _nothing})
 
 
 @contextmanager

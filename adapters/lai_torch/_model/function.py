@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, check_losses, count, rows, usable
-from lai_torch._model.preserve import ALONE, preserved
+from lai_torch._model.preserve import preserved
 from lai_torch._model.snapshot.modes import renew
 from lai_torch._model.snapshot.owned import check_returned
 from lai_torch._model.untouched import losses_of
@@ -83,17 +83,16 @@ class Function:
     @contextmanager
     def at(self, point: Point) -> Iterator[None]:
         """Run the body with the parameters at `point`, then put them back to the bit."""
-        with ALONE:
-            parameters, start = self.parameters(), self.point()
-            try:
-                for name, value in point.items():
-                    parameters[name].data.copy_(value)  # graphs that saved it never see it there
-                renew(self.model)
-                yield
-            finally:
-                for name, value in start.items():
-                    parameters[name].data.copy_(value)
-                renew(self.model)
+        parameters, start = self.parameters(), self.point()
+        try:
+            for name, value in point.items():
+                parameters[name].data.copy_(value)  # graphs that saved it never see it there
+            renew(self.model)
+            yield
+        finally:
+            for name, value in start.items():
+                parameters[name].data.copy_(value)
+            renew(self.model)
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
@@ -189,31 +188,10 @@ def _scaled(total: Point, samples: int, reduction: str, role: str) -> Point:
 def vjp(
     losses: Tensor, weights: Tensor, parameters: dict[str, nn.Parameter], **options: bool
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradient of the weighted sum of the losses by one reverse pass; None where there is none.
-
-    Raises
-    ------
-    ValueError
-        If the model is checkpointed so that its gradient cannot be asked for.
-    """
+    """Return the gradient of the weighted sum of the losses by one reverse pass; None where there is none."""
     if not losses.requires_grad:
         return (None,) * len(parameters)
-    leaves = list(parameters.values())
-    try:
-        return torch.autograd.grad(losses, leaves, weights, allow_unused=True, **options)
-    except RuntimeError as error:
-        if "checkpoint" not in str(error).lower() or ".grad()" not in str(error):
-            raise
-        raise reentrant() from error
-
-
-def reentrant() -> ValueError:
-    """Build the error of a function that runs a backward pass of its own within one."""
-    return ValueError(
-        "model: expected checkpoints that allow a gradient to be asked for, got reentrant ones: pass "
-        "use_reentrant=False to torch.utils.checkpoint (transformers: "
-        "gradient_checkpointing_kwargs={'use_reentrant': False}), or score in eval mode"
-    )
+    return torch.autograd.grad(losses, list(parameters.values()), weights, allow_unused=True, **options)
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

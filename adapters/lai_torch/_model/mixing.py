@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._model.batch import Loss, holds_rows, is_listed, tensors
+from lai_torch._model.batch import Loss, holds_rows, tensors
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis, candidates
 from lai_torch._model.untouched import losses_of
@@ -60,8 +60,7 @@ class Mixing(TorchFunctionMode):
         super().__init__()
         self.samples = samples
         self._tries = (samples - 1, 0)  # of one alone a maximum over the batch may be that of the batch
-        # of samples that are no rows no axis can be followed
-        self.found: str | None = "stacking the entries of a list" if _in_a_list(batch, samples) else None
+        self.found: str | None = None
         self._axes: Any = WeakTensorKeyDictionary()
         self._others: Any = WeakTensorKeyDictionary()  # without samples: whether the model keeps it
         self._counts: Any = WeakTensorKeyDictionary()  # of the whole batch, and what counted
@@ -191,12 +190,7 @@ class Mixing(TorchFunctionMode):
     def _of(self, tensor: Tensor, axis: SampleAxis, one: int) -> Tensor:
         """Return a tensor with one sample at every sample's place."""
         index = torch.full((self.samples,), one, device=tensor.device)
-        if axis.inner == 1:
-            return tensor.index_select(axis.axis, index)
-        sizes = (self.samples, axis.inner) if axis.outermost else (axis.inner, self.samples)
-        split = tensor.unflatten(axis.axis, sizes)
-        taken = split.index_select(axis.axis + (not axis.outermost), index)
-        return taken.flatten(axis.axis, axis.axis + 1)
+        return tensor.index_select(axis.axis, index) if axis.plain else axis.kept(tensor, index)
 
     def _drawn(self, values: Tensor) -> Tensor:
         """Return other values of the same kind and shape, without order."""
@@ -227,14 +221,6 @@ def _changed(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
         parts = [_changed(part, change) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return tree
-
-
-def _in_a_list(tree: Any, samples: int) -> bool:
-    """Whether a batch holds tensors in the entries of a list, one a sample."""
-    if is_listed(tree, samples):
-        return bool(tensors(tree))
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else ()
-    return any(_in_a_list(part, samples) for part in parts)
 
 
 def _generic(values: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Forward passes in fewer digits, and what a rounding of the parameters does to losses and gradients."""
+"""Forward passes in fewer digits, and what a rounding of the parameters does to the losses."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -111,21 +111,6 @@ DRAWS = 3
 """How many times parameters are moved: by chance, one move may leave a loss where it is."""
 
 
-def roundings_of(parameters: Iterable[Tensor], precision: float) -> Iterator[None]:
-    """Move parameters by `precision` at random, to either side, while the caller looks; put them back."""
-    moved = [one for one in parameters if one.is_floating_point()]
-    start, generator = [one.detach().clone() for one in moved], torch.Generator("cpu").manual_seed(0)
-    try:
-        for _ in range(DRAWS):
-            for one, held in zip(moved, start, strict=True):
-                signs = torch.randint(2, held.shape, generator=generator, device="cpu").to(held) * 2 - 1
-                one.data.copy_(held * (1 + precision * signs))
-            yield
-    finally:
-        for one, held in zip(moved, start, strict=True):
-            one.data.copy_(held)
-
-
 def measured_roundings(
     losses: Callable[[], Tensor], parameters: Iterable[Tensor], precision: float
 ) -> Tensor:
@@ -150,12 +135,21 @@ def measured_roundings(
     precision
         Distance from 1 to the next number, of the coarsest type that the model computes in.
     """
+    moved = [one for one in parameters if one.is_floating_point()]
+    start, generator = [one.detach().clone() for one in moved], torch.Generator("cpu").manual_seed(0)
     own, again = losses().detach(), losses().detach()
     found = torch.zeros_like(own, dtype=torch.float64)
     if differ(again, own, rounding_bound(precision, float(torch.nan_to_num(own).abs().max()))):
         return found  # what changes from call to call shows no rounding
-    for _ in roundings_of(parameters, precision):
-        found = torch.maximum(found, (losses().detach().double() - own.double()).abs())
+    try:
+        for _ in range(DRAWS):
+            for one, held in zip(moved, start, strict=True):
+                signs = torch.randint(2, held.shape, generator=generator, device="cpu").to(held) * 2 - 1
+                one.data.copy_(held * (1 + precision * signs))
+            found = torch.maximum(found, (losses().detach().double() - own.double()).abs())
+    finally:
+        for one, held in zip(moved, start, strict=True):
+            one.data.copy_(held)
     found = torch.where(torch.isfinite(found), found, 0.0)
     typical = found.square().mean().sqrt().clamp(min=torch.finfo(own.dtype).eps)
     return rounding_bound(1.0, 1.0) * torch.maximum(found, typical)

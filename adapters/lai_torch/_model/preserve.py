@@ -19,10 +19,8 @@ from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.snapshot.tensors import Tensors
 from lai_torch._model.walk import Step, held, modules_of, set_training
 
-ALONE = RLock()
-"""Held while a model's flags, hooks or values are not the user's: a second thread waits for its turn.
-
-Taken by functions (`alone`), not by generators, which an interruption may leave suspended."""
+_ALONE = RLock()
+"""Held while a model's flags, hooks or values are not the user's."""
 _NOTHING = nullcontext()
 _BACKWARD = tuple(map(attrgetter, ("_backward_hooks", "_backward_pre_hooks")))
 Arguments = ParamSpec("Arguments")
@@ -30,24 +28,29 @@ Result = TypeVar("Result")
 
 
 def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let one thread at a time run a function that scores or trains.
+    """Let one thread alone run a function that scores or trains.
 
-    Inside `torch.nn.utils.parametrize.cached()` it runs without that cache: a parametrized weight that was
-    computed once has one graph, for one backward pass, and does not follow its parameters.
+    A second one meanwhile gets a `RuntimeError`. Inside `torch.nn.utils.parametrize.cached()` the function
+    runs without that cache: a parametrized weight that was computed once has one graph, for one backward
+    pass, and does not follow its parameters.
     """
 
     @wraps(function)
     def held(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
-        with ALONE:
-            Step.current = None  # an interrupted step may have left its own
-            library: Any = sys.modules.get("torch.nn.utils.parametrize")
-            if library is None or not library._cache_enabled:
-                return function(*args, **options)
-            depth, library._cache_enabled = library._cache_enabled, 0
-            try:
-                return function(*args, **options)
-            finally:
+        if not _ALONE.acquire(blocking=False):
+            msg = "expected one thread at a time to score or train, got a second one; use a process for each"
+            raise RuntimeError(msg)
+        Step.current = None  # a call within a step looks at its model itself
+        library: Any = sys.modules.get("torch.nn.utils.parametrize")
+        depth = 0 if library is None else library._cache_enabled
+        try:
+            if depth:
+                library._cache_enabled = 0
+            return function(*args, **options)
+        finally:
+            if depth:
                 library._cache_enabled = depth
+            _ALONE.release()
 
     return held
 

@@ -14,11 +14,58 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleAxis:
-    """Axis `axis` holds the samples, merged with `inner` positions where that is not 1."""
+    """Axis `axis` has length `outer * n * inner`, the samples between."""
 
     axis: int
+    outer: int = 1
     inner: int = 1
-    outermost: bool = True
+
+    @property
+    def plain(self) -> bool:
+        """Whether the samples have the axis to themselves."""
+        return self.outer == self.inner == 1
+
+    def split(self, value: Tensor) -> Tensor:
+        """Return the tensor with the samples on an axis of their own, `axis + 1`."""
+        return value.unflatten(self.axis, (self.outer, -1, self.inner))
+
+    def kept(self, value: Tensor, rows: Tensor) -> Tensor:
+        """Return the samples `rows`, in the order of the strides that the value has."""
+        # The backward graph was captured for these strides, so rows are taken with the axes in their order in
+        # memory, from the largest stride to the smallest, and the axes put back.
+        if value.is_contiguous():
+            if self.plain:
+                return value.index_select(self.axis, rows)
+            before, after = value.shape[: self.axis], value.shape[self.axis + 1 :]
+            taken = value.view(*before, self.outer, -1, self.inner, *after).index_select(self.axis + 1, rows)
+            return taken.view(*before, -1, *after)
+        strides = value.stride()
+        order = sorted(range(value.ndim), key=lambda one: -strides[one])
+        axis = order.index(self.axis)
+        split = value.permute(order).unflatten(axis, (self.outer, -1, self.inner))
+        taken = split.index_select(axis + 1, rows).flatten(axis, axis + 2)
+        return taken.permute([order.index(one) for one in range(value.ndim)])
+
+    def weighted(self, value: Tensor, weights: Tensor) -> Tensor:
+        """Return the tensor with every sample multiplied by its weight."""
+        if self.plain:
+            return value * weights.to(value).view(-1, *[1] * (value.ndim - self.axis - 1))
+        split = self.split(value)
+        factors = weights.to(split).reshape(-1, *[1] * (split.ndim - self.axis - 2))
+        return (split * factors).flatten(self.axis, self.axis + 2)
+
+    def in_front(self, value: Tensor, *, left: bool = False) -> Tensor:
+        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions.
+
+        Features are on the last axis; on the first of two where `left`.
+        """
+        if left:
+            return SampleAxis(1 - self.axis, self.outer, self.inner).in_front(value.T)
+        if self.axis == 0 and self.outer == 1:  # they are in front
+            alone = value.ndim == 2 and self.inner == 1
+            return value if alone else value.reshape(value.shape[0] // self.inner, -1, value.shape[-1])
+        front = value.movedim(self.axis, 0) if self.plain else self.split(value).movedim(self.axis + 1, 0)
+        return front.reshape(front.shape[0], -1, value.shape[-1])
 
 
 def candidates(leading: Sequence[int], samples: int, hint: int | None = None) -> list[SampleAxis]:
@@ -27,10 +74,10 @@ def candidates(leading: Sequence[int], samples: int, hint: int | None = None) ->
     if hint is not None:
         exact.sort(key=lambda sample_axis: sample_axis.axis != hint)
     return exact + [
-        SampleAxis(axis, length // samples, outermost)
+        SampleAxis(axis, **{side: length // samples})
         for axis, length in enumerate(leading)
         if length % samples == 0 and length > samples
-        for outermost in (True, False)
+        for side in ("inner", "outer")
     ]
 
 
@@ -40,24 +87,10 @@ def fitting(known: SampleAxis, allowed: Sequence[SampleAxis]) -> SampleAxis | No
     Samples that were alone on their axis say nothing of how they would be merged with positions.
     """
     for sample_axis in allowed:
-        merged = known.inner > 1 and sample_axis.outermost == known.outermost
-        if sample_axis.axis == known.axis and (sample_axis.inner == 1 or merged):
+        merged = not known.plain and (sample_axis.outer > 1) == (known.outer > 1)
+        if sample_axis.axis == known.axis and (sample_axis.plain or merged):
             return sample_axis
     return None
-
-
-def by_sample(tensor: Tensor, sample_axis: SampleAxis, samples: int) -> Tensor:
-    """Return `tensor` (axes, then features) as `(n, d)`, or `(n, t, d)` where it has positions."""
-    if sample_axis.axis == 0 and (sample_axis.inner == 1 or sample_axis.outermost):  # in front already
-        alone = tensor.ndim == 2 and sample_axis.inner == 1
-        return tensor if alone else tensor.reshape(samples, -1, tensor.shape[-1])
-    if sample_axis.inner == 1:
-        front = tensor.movedim(sample_axis.axis, 0)
-        return front if tensor.ndim == 2 else front.reshape(samples, -1, tensor.shape[-1])
-    sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
-    split = tensor.unflatten(sample_axis.axis, sizes)
-    front = split.movedim(sample_axis.axis + (not sample_axis.outermost), 0)
-    return front.reshape(samples, -1, tensor.shape[-1])
 
 
 def powers_of_two(like: Tensor, dtypes: Iterable[torch.dtype]) -> Tensor:
@@ -87,7 +120,7 @@ def own_rows(
     otherwise some other loss depends on it (for almost all weights). A leak between two samples of one
     weight, as there are among more than 64, is not seen: prove models on small batches.
     """
-    first, second = (by_sample(side, sample_axis, weights.shape[0]) for side in (gradient, weighted))
+    first, second = (sample_axis.in_front(side) for side in (gradient, weighted))
     own = second / weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
     return not differ(own, first, within)
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core import Record
-from lai_torch._model.sample_axis import by_sample
-from lai_torch._recording.masked import mask_of
+from lai_core.estimators.gates import GateTrace, squared_column_norms
+from lai_torch._model.valid import fitting
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
@@ -43,6 +43,32 @@ def _assembled(recording: Recording) -> lai.Trace:
     name = "no single last layer; where several reach the loss, lai_torch.trace takes last=NAME"
     nothing = lai.GainTrace(None, recording.losses.new_zeros(recording.samples, 1), name=name)
     return lai.Trace([*vectors, *tables, *experts, *layers, nothing])
+
+
+def gated(recording: Recording) -> GateTrace:
+    """Return what a recording with gates holds.
+
+    Returns
+    -------
+    GateTrace
+        Its trace, gates and column norms.
+
+    Raises
+    ------
+    ValueError
+        If a layer after the last one was used.
+    """
+    *before, final = recording.uses
+    if recording.last is not final:
+        msg = (
+            f"layer {final.name!r}: gate-corrected LAI expects the last layer, {recording.final.name!r}, to "
+            "be used last; use estimator='lai', or 'ghost'"
+        )
+        raise ValueError(msg)
+    gates = tuple(use.gates for use in before if use.gates is not None)
+    matrices = [use.weight.tensor.T if use.transposed else use.weight.tensor for use in recording.uses[1:]]
+    norms = tuple(squared_column_norms(matrix.detach()) for matrix in matrices)
+    return GateTrace(assemble(recording), gates, norms)
 
 
 @dataclass(frozen=True)
@@ -152,7 +178,7 @@ class _Plan:
 
 def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     """Return the record of a dense layer or a convolution; one for LAI alone if not its `own`."""
-    sample_axis, samples = recording.sample_axes[use], recording.samples
+    sample_axis = recording.sample_axes[use]
     gradient = use.probe.gradient
     if gradient is None and recording.every_layer:
         gradient = use.activations.new_zeros(_output_shape(use))
@@ -160,15 +186,21 @@ def _layer(recording: Recording, use: Use, *, own: bool) -> Record:
     if use.kind == "convolution":
         return _convolution(use, gradient, last=use is recording.last, own=own)
     kind = lai.LayerTrace if own else lai.ReadoutTrace
-    rows = by_sample(use.activations, sample_axis, samples)
+    rows = sample_axis.in_front(use.activations)
     return kind(
         rows,
-        None if gradient is None else by_sample(gradient, sample_axis, samples),
+        None if gradient is None else sample_axis.in_front(gradient),
         bias=bias,
         weight=use.weight.name if own else None,
         name=use.name,
-        valid=mask_of(recording, rows),
+        valid=_mask_of(recording, rows),
     )
+
+
+def _mask_of(recording: Recording, rows: Tensor) -> Tensor | None:
+    """Return the mask that belongs beside rows `(n, t, d)`; None where they have other positions."""
+    mask = fitting(recording.valid, rows.shape[1]) if rows.ndim == 3 else None
+    return None if mask is None else mask.to(rows.device)
 
 
 def _output_shape(use: Use) -> tuple[int, ...]:
@@ -204,15 +236,15 @@ def _by_pixel(maps: Tensor) -> Tensor:
 
 
 def _table(recording: Recording, use: Use) -> lai.EmbeddingTrace:
-    sample_axis, samples = recording.sample_axes[use], recording.samples
+    sample_axis = recording.sample_axes[use]
     gradient = use.probe.gradient
     if gradient is None:
         shape = (*use.activations.shape, use.weight.tensor.shape[1])
         gradient = use.weight.tensor.new_zeros(shape)
-    ids = by_sample(use.activations.unsqueeze(-1), sample_axis, samples)
+    ids = sample_axis.in_front(use.activations.unsqueeze(-1))
     return lai.EmbeddingTrace(
         ids.squeeze(-1),
-        by_sample(gradient, sample_axis, samples),
+        sample_axis.in_front(gradient),
         use.weight.tensor.shape[0],
         padding=use.options["padding"],
         weight=use.weight.name,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from lai_torch._model.sample_axis import SampleAxis, by_sample, differ, rounding
+from lai_torch._model.sample_axis import SampleAxis, differ, rounding
 from lai_torch._model.valid import Positions, fitting, masked_mean
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.uses import Use
@@ -172,7 +172,7 @@ def averaged(
     other way.
     """
     found = picked(losses, _reads(use), samples)
-    inputs = by_sample(use.activations, axis, samples)
+    inputs = axis.in_front(use.activations)
     mean = None if found is None or inputs.ndim != 3 else found.mean(valid, inputs.shape[1])
     if mean is None:
         return None
@@ -191,12 +191,12 @@ def averages(
     gradient = use.probe.gradient
     if gradient is None:
         return None
-    rows = by_sample(gradient, axis, samples)
+    rows = axis.in_front(gradient)
     found = None if gradient.numel() < FEWEST else picked(losses, _reads(use), samples)
     if found is None or not agrees(found, rows, valid):
         return None
     same = found.logarithms.shape == rows.shape
-    kept = found.keeps(lambda one: by_sample(one, axis, samples), positions=same)
+    kept = found.keeps(axis.in_front, positions=same)
     return gradient.dtype if kept else None
 
 

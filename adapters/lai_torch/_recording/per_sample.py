@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import grad
 
 from lai_core._adapters import GRADIENT_BUDGET
-from lai_torch._model.sample_axis import SampleAxis, by_sample
+from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording.watching.recording import Recording
 from lai_torch._recording.watching.uses import Source, Use
 
@@ -40,7 +40,7 @@ def built(recording: Recording, name: str) -> Tensor:
         if name in use.weight.names:
             total += _vjp(use.weight, of_weight(use, sample_axis, recording.samples), parameter)
         if use.bias is not None and name in use.bias.names:
-            total += of_bias(use, sample_axis, recording.samples)
+            total += of_bias(use, sample_axis)
     real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
     return real.reshape(recording.samples, -1)
 
@@ -51,12 +51,12 @@ def over_budget(parameter: Tensor, samples: int) -> int:
     return needed if needed > GRADIENT_BUDGET else 0
 
 
-def of_bias(use: Use, sample_axis: SampleAxis, samples: int) -> Tensor:
+def of_bias(use: Use, sample_axis: SampleAxis) -> Tensor:
     """Return every sample's gradient of a layer's bias, `(n, d_out)`."""
     gradient = _received(use)
     if use.kind == "convolution":
         return gradient.flatten(2).sum(2)
-    rows = by_sample(gradient, sample_axis, samples)
+    rows = sample_axis.in_front(gradient)
     return rows if rows.ndim == 2 else rows.sum(1)
 
 
@@ -64,14 +64,14 @@ def of_weight(use: Use, sample_axis: SampleAxis, samples: int) -> Iterable[Tenso
     """Return every sample's gradient of what is used as the weight, `(n, *shape)` or one by one."""
     gradient = _received(use)
     if use.kind == "dense":
-        rows, columns = (by_sample(side, sample_axis, samples) for side in (gradient, use.activations))
+        rows, columns = (sample_axis.in_front(side) for side in (gradient, use.activations))
         if rows.ndim == 2:
             rows, columns = rows.unsqueeze(1), columns.unsqueeze(1)
         rows, columns = (columns, rows) if use.transposed else (rows, columns)
         return rows.transpose(1, 2) @ columns
     if use.kind == "embedding":
-        ids = by_sample(use.activations.unsqueeze(-1), sample_axis, samples).reshape(samples, -1)
-        rows = by_sample(gradient, sample_axis, samples).reshape(samples, ids.shape[1], -1)
+        ids = sample_axis.in_front(use.activations.unsqueeze(-1)).reshape(samples, -1)
+        rows = sample_axis.in_front(gradient).reshape(samples, ids.shape[1], -1)
         if (padding := use.options["padding"]) is not None:
             rows = rows * (ids != padding).unsqueeze(-1)
         table = gradient.new_zeros((samples, *use.weight.tensor.shape))
@@ -115,9 +115,7 @@ def _of_operation(use: Use, gradient: Tensor, sample_axis: SampleAxis, samples: 
 
 def alone(gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Iterator[Tensor]:
     """Yield per sample a gradient of which nothing is left but that sample's part."""
-    sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
-    axis = sample_axis.axis + (not sample_axis.outermost)
-    split = gradient.unflatten(sample_axis.axis, sizes)
+    split, axis = sample_axis.split(gradient), sample_axis.axis + 1
     for sample in range(samples):
         part = torch.zeros_like(split)
         part.select(axis, sample).copy_(split.select(axis, sample))
@@ -127,15 +125,8 @@ def alone(gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Iterator[T
 def _of_copies(use: Use, gradient: Tensor, sample_axis: SampleAxis, samples: int) -> Tensor:
     """Sum the gradients of a sample's copies into the shape of what was copied."""
     shape = tuple(use.options["shape"])
-    if sample_axis.inner == 1:
-        front = gradient.movedim(sample_axis.axis, 0)
-        rest = tuple(gradient.shape)
-        kept = [1 if axis == sample_axis.axis else length for axis, length in enumerate(rest)]
-        front = front.reshape(samples, *kept)
-    else:
-        sizes = (samples, sample_axis.inner) if sample_axis.outermost else (sample_axis.inner, samples)
-        split = gradient.unflatten(sample_axis.axis, sizes)
-        front = split.movedim(sample_axis.axis + (not sample_axis.outermost), 0)
+    axis = sample_axis.axis + 1
+    front = sample_axis.split(gradient).movedim(axis, 0).flatten(axis, axis + 1)
     return front.sum_to_size((samples, *(1,) * (front.ndim - 1 - len(shape)), *shape)).reshape(
         samples, *shape
     )

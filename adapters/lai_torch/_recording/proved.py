@@ -16,7 +16,6 @@ from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.snapshot.tensors import written
-from lai_torch._model.untouched import learn
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.backward import check_gradients_apart, check_owned_leaves, check_unhooked
@@ -249,8 +248,12 @@ def _all_differentiable(task: Task) -> Iterator[None]:
         if not p.requires_grad and (p.is_floating_point() or p.is_complex())
     ]
     if frozen:
-        learn(task.model, task.loss, task.batch)
-        by_forward = [written(each) or () for each in (task.model, task.loss) if isinstance(each, nn.Module)]
+        held = [each for each in (task.model, task.loss) if isinstance(each, nn.Module)]
+        if any(written(each) is None for each in held):
+            with preserved(task.model, task.loss), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                task.losses()
+        by_forward = [written(each) or () for each in held]
         frozen = [p for p in frozen if not any(id(p) in ids for ids in by_forward)]
     for parameter in frozen:
         parameter.requires_grad_()

@@ -1,8 +1,10 @@
 """From a model and a batch to a recording that is proved, or taken over from one that was."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -12,11 +14,9 @@ from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
 from lai_torch._model.checkpoints import once
 from lai_torch._model.preserve import eager, evaluating, gradient_hooks, preserved
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.untouched import WrittenError, learn
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
-from lai_torch._recording.masked import check_masked
 from lai_torch._recording.proved import proved
 from lai_torch._recording.proving.behind import has_others, parameters_behind
 from lai_torch._recording.proving.company import CoupledError, check_apart
@@ -91,8 +91,6 @@ def _recorded(
     """Record by what is known where that holds, else in full."""
     same = known is not None and (known.trainable, known.hooks) == (task.trainable, task.hooks)
     if known is not None and known.proved and same:
-        if not live:
-            learn(task.model, task.loss, task.batch)
         try:
             if plans is None or shortcut is None or live:
                 taken = _taken_over(task, known, shortcut, Calls(), live=live)
@@ -110,8 +108,29 @@ def _recorded(
                 )
             return taken
     found = proved(task, known)
-    check_masked(found, asked=masks.given is not None)
+    _check_masked(found, asked=masks.given is not None)
     return found
+
+
+def _check_masked(recording: Recording, *, asked: bool) -> None:
+    """Raise where a mask that was asked for fits no layer with positions; of one that was found, warn."""
+    counts = {prod(use.leading) // recording.samples for use in recording.uses if use.kind == "dense"}
+    several = sorted(counts - {1})
+    lengths = " or ".join(map(str, several)) or "none, no layer has any"
+    for mask in recording.valid:
+        if mask.shape[1] in counts or not (asked or several):
+            continue
+        got = tuple(mask.shape)
+        if asked:
+            msg = f"valid: expected shape (n, t) with the positions of a layer, {lengths}, got {got}"
+            raise ValueError(msg)
+        warnings.warn(
+            f"attention_mask: expected the positions of a layer, {lengths}, got shape {got}: padding counts "
+            "in means over positions; pass valid, a function of the inputs that returns the mask (an option "
+            "of estimators and of lai_torch.trace)",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 @contextmanager
@@ -141,8 +160,6 @@ def _planned(
         calls = Calls(plan)
         try:
             found = _taken_over(task, known, shortcut, calls, live=False)
-        except WrittenError:
-            raise
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():

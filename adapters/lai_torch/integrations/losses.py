@@ -1,12 +1,64 @@
-"""The losses that language models and classifiers are usually trained on, one number a sample."""
+"""The losses that language models and classifiers are usually trained on, one number a sample.
 
+A sample is a row, or a document of packed rows, whose positions begin at 0 in each document.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 IGNORED = -100
 """The label of positions that count for nothing."""
+
+
+def documents_of(batch: Mapping[str, Any]) -> Tensor | None:
+    """Return the number of each position's document; None where rows are not packed.
+
+    Parameters
+    ----------
+    batch
+        Packed where it has `position_ids`, `(n, t)`, that begin anew within a row, and no `attention_mask`.
+
+    Returns
+    -------
+    Tensor or None
+        `(n, t)`, integers.
+    """
+    positions = batch.get("position_ids")
+    if positions is None or "attention_mask" in batch or positions.ndim != 2:
+        return None
+    begins = positions == 0
+    # one token alone, as padding at a row's end looks, has no loss: it stays with the document before it
+    begins[:, 1:] &= pad(positions[:, 2:], (0, 1)) != 0
+    if not bool((positions[:, 0] == 0).all() & begins[:, 1:].any()):
+        return None
+    return (begins.flatten().cumsum(0) - 1).view(positions.shape)
+
+
+def sample_means(losses: Tensor, counted: Tensor, documents: Tensor | None) -> Tensor:
+    """Return the mean of the losses of each sample's positions that count.
+
+    Parameters
+    ----------
+    losses, counted
+        `(n, t)`: the positions' losses, 0 where a position does not count, and which do.
+    documents
+        `(n, t)`: the document of each position. None: each row is one.
+
+    Returns
+    -------
+    Tensor
+        `(n,)` or `(documents,)`; 0 where no position counts.
+    """
+    if documents is None:
+        return losses.sum(1) / counted.sum(1).clamp(min=1)
+    index = documents.flatten()
+    count = int(index[-1]) + 1
+    sums = losses.new_zeros(count).index_add(0, index, losses.flatten())
+    return sums / torch.bincount(index, counted.flatten().to(losses.dtype), count).clamp(min=1)
 
 
 def next_token_losses(outputs: Any, batch: Any) -> Tensor:
@@ -22,13 +74,16 @@ def next_token_losses(outputs: Any, batch: Any) -> Tensor:
     Returns
     -------
     Tensor
-        `(n,)`; 0 for a sequence without a labelled token.
+        `(n,)`, or one number a document of packed rows; 0 for a sequence without a labelled token.
     """
-    following = pad(_labels(batch)[:, 1:], (0, 1), value=IGNORED)
+    labels, documents = _labels(batch), documents_of(batch)
+    if documents is not None:  # a document's first token is not predicted by the one before
+        labels = labels.masked_fill(batch["position_ids"] == 0, IGNORED)
+    following = pad(labels[:, 1:], (0, 1), value=IGNORED)
     logits = outputs.logits
     # flat logits: the loss of transposed ones, or of a slice, takes two to five times as long
     losses = cross_entropy(logits.flatten(0, 1), following.flatten(), reduction="none", ignore_index=IGNORED)
-    return losses.view(following.shape).sum(1) / (following != IGNORED).sum(1).clamp(min=1)
+    return sample_means(losses.view(following.shape), following != IGNORED, documents)
 
 
 def classification_losses(outputs: Any, batch: Any) -> Tensor:

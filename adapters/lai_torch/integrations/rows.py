@@ -1,10 +1,22 @@
-"""The rows of a batch that are trained on."""
+"""The rows of a batch that are trained on; of packed rows, the documents.
 
+Several documents may lie one behind another in a row, as collators without padding lay them. Each is a
+sample: it is scored as a row of its own, so that every estimator gives it the score that it has in an
+unpacked batch, and dropped documents are cut out of the row that is trained on. That row must then give a
+document the loss that it has by itself, which `check_apart` compares.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lai_torch._model.batch import rows
+from lai_torch.integrations.losses import IGNORED, documents_of
+
+LENGTHS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx")
+"""What collators say of documents beside their positions: made anew for the documents that are kept."""
 
 
 def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
@@ -27,3 +39,134 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
     index = (weights > 0).nonzero().squeeze(1)
     index = index if len(index) else index.new_zeros(1)
     return rows(batch, index, len(weights)), weights[index]
+
+
+def as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a batch with a row for each sample: packed documents become rows of their own.
+
+    Parameters
+    ----------
+    batch
+        As a collator made it.
+
+    Returns
+    -------
+    Mapping
+        Itself where its rows are not packed.
+    """
+    return batch if documents_of(batch) is None else unpacked(batch)
+
+
+def unpacked(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents of packed rows as rows of their own, padded at their ends.
+
+    Parameters
+    ----------
+    batch
+        With `position_ids`, `(n, t)`, that begin at 0 in each document, and no `attention_mask`.
+
+    Returns
+    -------
+    dict
+        Every `(n, t, ...)` tensor as `(documents, longest, ...)`, an `attention_mask`, and what is no tensor.
+        Positions are left to the model.
+    """
+    documents = _checked(batch)
+    number, lengths = documents.flatten(), torch.bincount(documents.flatten())
+    place = torch.arange(len(number), device=number.device) - (lengths.cumsum(0) - lengths)[number]
+    shape = len(lengths), int(lengths.max())
+    mask = torch.zeros(shape, dtype=torch.int64, device=number.device)
+    mask[number, place] = 1
+    found: dict[str, Any] = {"attention_mask": mask}
+    for name, value in batch.items():
+        if name in LENGTHS or name == "position_ids":
+            continue
+        if isinstance(value, Tensor):
+            empty = value.new_full((*shape, *value.shape[2:]), IGNORED if name == "labels" else 0)
+            empty[number, place] = value.flatten(0, 1)
+            value = empty
+        found[name] = value
+    return found
+
+
+def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str, Any], Tensor]:
+    """Return one packed row of the documents with a positive weight; of none, the first, with weight 0.
+
+    Parameters
+    ----------
+    batch
+        Packed rows, as for `unpacked`.
+    weights
+        `(documents,)`.
+
+    Returns
+    -------
+    tuple
+        The row, and the weights of its documents.
+    """
+    documents = _checked(batch).flatten()
+    index = (weights > 0).nonzero().squeeze(1)
+    index = index if len(index) else index.new_zeros(1)
+    chosen = torch.isin(documents, index)
+    row = {
+        name: value.flatten(0, 1)[chosen].unsqueeze(0) if isinstance(value, Tensor) else value
+        for name, value in batch.items()
+        if name not in LENGTHS
+    }
+    lengths = torch.bincount(documents)[index]
+    ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
+    made = dict.fromkeys(LENGTHS[:2], ends) | {name: int(lengths.max()) for name in LENGTHS[2:4]}
+    numbers = torch.arange(len(index), dtype=torch.int32, device=lengths.device)
+    made["seq_idx"] = numbers.repeat_interleave(lengths).unsqueeze(0)
+    return row | {name: value for name, value in made.items() if name in batch}, weights[index]
+
+
+def check_apart(packed: Tensor, alone: Tensor) -> None:
+    """Raise if documents have other losses in a packed row than as rows of their own.
+
+    Parameters
+    ----------
+    packed, alone
+        The losses `(documents,)` in both.
+
+    Raises
+    ------
+    ValueError
+        If they differ by more than roundings make: documents see one another.
+    """
+    if packed.shape != alone.shape:
+        msg = (
+            f"sample_loss: expected one number a document of packed rows, ({len(alone)},), got shape "
+            f"{tuple(packed.shape)}; leave it out, or return sample_means(...) of documents_of(batch)"
+        )
+        raise ValueError(msg)
+    finite = torch.isfinite(alone)
+    # attention adds up in another order: half of the digits are granted, which hides no document's influence
+    # that matters more than the type's own rounding does
+    within = torch.finfo(packed.dtype).eps ** 0.5 * (1.0 + alone.abs())
+    apart = torch.where(finite, (packed - alone).abs() - within, 0.0)
+    if bool((apart > 0).any()):
+        worst = int(apart.argmax())
+        msg = (
+            "model: expected the documents of a packed row not to see one another, got one with a loss of "
+            f"{float(packed[worst]):.4g} in the row and of {float(alone[worst]):.4g} by itself; use an "
+            "attn_implementation that separates packed documents ('flash_attention_2', or 'sdpa' where the "
+            "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
+        )
+        raise ValueError(msg)
+
+
+def _checked(batch: Mapping[str, Any]) -> Tensor:
+    """Return each position's document, after checking that every tensor has one entry a position."""
+    documents = documents_of(batch)
+    if documents is None:
+        msg = f"batch: expected packed rows, with position_ids and no attention_mask, got {sorted(batch)}"
+        raise ValueError(msg)
+    for name, value in batch.items():
+        if isinstance(value, Tensor) and name not in LENGTHS and value.shape[:2] != documents.shape:
+            msg = (
+                f"batch: expected packed rows whose entries have {tuple(documents.shape)} positions, got "
+                f"{name!r} of shape {tuple(value.shape)}"
+            )
+            raise ValueError(msg)
+    return documents

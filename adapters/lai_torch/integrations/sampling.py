@@ -45,6 +45,10 @@ class MixtureSampler(Sampler[int]):
         (transformers, accelerate) leave these alone.
     batches
         Number of batches of an epoch; None: as many as one pass over a data set of that size has.
+    fixed
+        How many samples of each batch, of all processes, come from a source whatever the weights: so a
+        validation batch is mixed in, `{K: 16}`, whose samples are those of source K in the data set. The
+        others of the batch are drawn by the weights.
     seed
         A whole number; the same on all processes.
 
@@ -68,6 +72,7 @@ class MixtureSampler(Sampler[int]):
         replicas: int = 1,
         rank: int = 0,
         batches: int | None = None,
+        fixed: Mapping[int, int] | None = None,
         seed: int = 0,
     ) -> None:
         for name, value, least in (
@@ -82,6 +87,7 @@ class MixtureSampler(Sampler[int]):
         self.weights, self.seed = weights, seed
         self.batch_size, self.replicas, self.rank = batch_size, replicas, rank
         self._members = _members(groups)
+        self._fixed = _fixed(fixed or {}, len(self._members), batch_size * replicas)
         self._shares()
         samples = sum(map(len, self._members))
         self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
@@ -108,7 +114,11 @@ class MixtureSampler(Sampler[int]):
         shares = self._planned.popleft() if self._planned else self._shares()
         self._drawn.append(_Draw(self._batch, tuple(self._taken), shares))
         sources, stream = range(len(shares)), Random(f"{self.seed} {self._batch}")
-        drawn = stream.choices(sources, shares, k=self.batch_size * self.replicas)
+        free = self.batch_size * self.replicas - len(self._fixed)
+        drawn = stream.choices(sources, shares, k=free)
+        if self._fixed:
+            drawn += self._fixed
+            stream.shuffle(drawn)  # each process, and each part of a batch, has its share of them
         self._batch += 1
         return [self._take(source) for source in drawn][self.rank :: self.replicas]
 
@@ -129,7 +139,7 @@ class MixtureSampler(Sampler[int]):
         weights = self.weights if isinstance(self.weights, Sequence) else self.weights.weights
         shares = [float(one) for one in weights]
         sources = len(self._members)
-        if len(shares) < sources:
+        if not set(range(len(shares), sources)) <= set(self._fixed):  # the last may always have their samples
             msg = f"weights: expected one for each of {sources} sources, got {len(shares)}"
             raise ValueError(msg)
         for place, share in enumerate(shares):
@@ -225,6 +235,20 @@ def _members(groups: Tensor | Sequence[int]) -> list[Tensor]:
         msg = f"groups: expected numbers from 0, got {int(found.min())}"
         raise ValueError(msg)
     return [(found == source).nonzero().squeeze(1) for source in range(int(found.max()) + 1)]
+
+
+def _fixed(fixed: Mapping[int, int], sources: int, batch: int) -> list[int]:
+    """Return the sources of the samples that every batch has."""
+    for source, count in fixed.items():
+        if source not in range(sources):
+            msg = f"fixed: expected sources below {sources}, got {source!r}"
+            raise ValueError(msg)
+        _check_whole(f"fixed[{source}]", count, 0)
+    found = [source for source, count in fixed.items() for _ in range(count)]
+    if len(found) >= batch:
+        msg = f"fixed: expected fewer samples than a batch has, {batch}, got {len(found)}"
+        raise ValueError(msg)
+    return found
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

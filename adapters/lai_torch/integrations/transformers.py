@@ -1,33 +1,39 @@
 """Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback, __version__
+from transformers import Trainer, __version__
 from transformers.trainer_utils import get_last_checkpoint
 
+from lai_core.mixtures import Mixture
+from lai_torch._model.preserve import evaluating, preserved
 from lai_torch.curator import Curator
 from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
+from lai_torch.integrations.checkpoint import FILE, Keeping, last_whole
 from lai_torch.integrations.log import Log
+from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.options import check_own_keywords, curator_options
-from lai_torch.integrations.rows import kept_rows
+from lai_torch.integrations.rows import as_samples, check_apart, kept_documents, kept_rows
+from lai_torch.integrations.sources import USUAL, Mixing
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
     _message = f"lai_torch.integrations.transformers: expected transformers 5.23 or later, got {__version__}"
     raise ImportError(_message)
 
-WEIGHTS, FILE = "curation_weights", "curation.pt"
+WEIGHTS = "curation_weights"
 
 
 class Curated:
     """Makes a Trainer train on the samples of a step that help: `class CuratedTrainer(Curated, MyTrainer)`.
 
-    Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules.
+    Everything else stays the trainer's: devices, accumulation, mixed precision, clipping, schedules. Where
+    rows are packed (`position_ids` begin anew, and there is no `attention_mask`), the documents are the
+    samples: each is scored as a row of its own, and a step trains on one packed row of those that are kept.
 
     Parameters
     ----------
@@ -40,6 +46,13 @@ class Curated:
         `classification_losses`.
     groups
         The batch's entry that says which group each sample is of; it does not go into the model.
+    mixture
+        A `lai_core.mixtures.Mixture` of the sources that `groups` names, numbered from 0. Batches are drawn
+        by its weights, which follow the sources' mean scores; all samples train.
+    period
+        Number of optimizer steps between two updates of the mixture.
+    fixed
+        How many samples of each step come from a source whatever the weights (see `MixtureSampler`).
     curation
         Options of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone, `auxiliary(outputs, batch)`;
         the others, `accumulate` and `max_norm` are the trainer's own (`TrainingArguments`).
@@ -51,6 +64,9 @@ class Curated:
         validation: Any = None,
         sample_loss: Any = None,
         groups: str | None = None,
+        mixture: Mixture | None = None,
+        period: int = 20,
+        fixed: Mapping[int, int] | None = None,
         curation: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -60,15 +76,20 @@ class Curated:
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, self.shown = groups, Log()
-        self.curation, self.auxiliary = curator_options("CuratedTrainer", curation or {})
+        self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
+        usual = {} if mixture is None else USUAL | {"refresh": period}
+        given = curation or {}
+        self.curation, self.auxiliary = curator_options(
+            "CuratedTrainer", usual | dict(given) if isinstance(given, Mapping) else given
+        )
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation, options.get("eval_dataset"))
         self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
         self._curator: Curator | None = None
         self._resumed: Path | None = None
-        self._kept = 0
+        self._kept, self._apart = 0, False
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
-        trainer.add_callback(_Keeping(self))
+        trainer.add_callback(Keeping(self))
 
     def _prepared(self, dataset: Any) -> Any:
         """Return a data set as the trainer prepares those that it evaluates."""
@@ -81,11 +102,36 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(trainer._prepare_inputs(known))[:2]
+            given = self._parts(as_samples(trainer._prepare_inputs(known)))[:2]
             self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
-            if self._resumed is not None:
-                self._curator.load_state_dict(torch.load(self._resumed, weights_only=True))
+            if (saved := self._saved()) is not None:
+                self._curator.load_state_dict(saved["curator"])
         return self._curator
+
+    def curation_state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the trainer's own: of the curator, and of a mixture.
+
+        Returns
+        -------
+        dict
+            Tensors and plain values.
+        """
+        mixing = None if self._mixing is None else self._mixing.state()
+        return {"curator": self.curator.state_dict(), "mixing": mixing}
+
+    def _saved(self) -> dict[str, Any] | None:
+        """Return the state in the checkpoint from which the run goes on; None of a new run."""
+        return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        """Return the sampler of the mixture, where there is one; else the trainer's own."""
+        trainer: Any = self
+        if self._mixing is None:
+            return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
+        data, saved = trainer.train_dataset if train_dataset is None else train_dataset, self._saved()
+        state = None if saved is None else saved["mixing"]
+        size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
+        return self._mixing.sampled(data, size * trainer.args.world_size, trainer.args.seed, state)
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
@@ -109,14 +155,20 @@ class Curated:
         folder = resume_from_checkpoint
         if folder is True:
             output = self.args.output_dir  # type: ignore[attr-defined]
-            folder = _last_whole(output) or get_last_checkpoint(output)
+            folder = last_whole(output) or get_last_checkpoint(output)
         self._resumed = Path(folder) / FILE if folder else None
         if self._resumed is not None and not self._resumed.exists():
             msg = (
                 f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
             )
             raise ValueError(msg)
-        return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
+        settings = self.args  # type: ignore[attr-defined]
+        skips, resumed = settings.ignore_data_skip, folder or resume_from_checkpoint
+        settings.ignore_data_skip = skips or self._mixing is not None  # its sampler goes on where it was
+        try:
+            return trainer.train(resume_from_checkpoint=resumed, **options)
+        finally:
+            settings.ignore_data_skip = skips
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
         """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
@@ -137,7 +189,7 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        parts = [self._parts(batch) for batch in batches]
+        parts = [self._parts(as_samples(batch)) for batch in batches]
         groups = None if self.groups is None else [group for _, _, group in parts]
         if groups is not None and any(group is None for group in groups):
             msg = (
@@ -145,12 +197,32 @@ class Curated:
                 "have the data set and the collator pass it on, or leave groups out"
             )
             raise ValueError(msg)
+        packed = [documents_of(batch) is not None for batch in batches]
+        if groups is not None and any(packed):
+            msg = f"groups: expected rows that are samples, got {self.groups!r} for rows of several documents"
+            raise ValueError(msg)
         with without_autocast(curator.model):
             weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
+            if any(packed) and not self._apart and report.scores is not None:
+                self._check_apart(batches, report.losses.split([len(own) for own in weights]))
         self.shown.add(report)
+        if self._mixing is not None and groups is not None:
+            self._mixing.take(report, groups, self._gathered)
         self._kept = report.kept
-        rows = [kept_rows(batch, own) for (_, batch, _), own in zip(parts, weights, strict=True)]
+        rows = [
+            kept_documents(batch, own) if several else kept_rows(part, own)
+            for batch, (_, part, _), own, several in zip(batches, parts, weights, packed, strict=True)
+        ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
+
+    def _check_apart(self, batches: list[dict[str, Any]], losses: Sequence[Tensor]) -> None:
+        """Check once that packed documents do not see one another: by their losses when they were scored."""
+        model = self.curator.model
+        for batch, own in zip(batches, losses, strict=True):
+            if documents_of(batch) is not None:
+                with preserved(model), evaluating(model), torch.no_grad():
+                    check_apart(self.trained_losses(model, batch), own)
+        self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
         """Return what a step minimises: the weighted losses; without weights, in evaluation, the trainer's.
@@ -208,6 +280,7 @@ class Curated:
         trainer: Any = super()
         if "loss" in logs:
             logs.update(self.shown.take(self._gathered))
+            logs.update({} if self._mixing is None else self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
     def _gathered(self, own: Tensor) -> Tensor:
@@ -237,32 +310,6 @@ class Curated:
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
     """A Trainer that trains on the samples of each step that help a validation set; see `Curated`."""
-
-
-class _Keeping(TrainerCallback):
-    """Makes each run have its own curator, and each checkpoint its state, last: one that has it is whole."""
-
-    def __init__(self, trainer: Curated) -> None:
-        self.trainer = trainer
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Let go of an earlier run's curator: its model, wrapped or made anew, may be another one."""
-        del args, state, control
-        self.trainer._curator = None
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write it, on one process: it is the same on all."""
-        del control
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            torch.save(self.trainer.curator.state_dict(), folder / f"{FILE}.new")
-            os.replace(folder / f"{FILE}.new", folder / FILE)
-
-
-def _last_whole(output: str) -> str | None:
-    """Return the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
-    found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
-    return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None
 
 
 @contextmanager

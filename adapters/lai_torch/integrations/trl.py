@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 from trl.trainer.sft_trainer import SFTTrainer
 
+from lai_torch.integrations.losses import documents_of, sample_means
 from lai_torch.integrations.transformers import Curated
 
 
@@ -12,20 +13,9 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that trains on the samples of each step that help a validation set; see `Curated`.
 
     Scores come of the logits, which are built without a graph, as many sequences at a time as the estimator's
-    `chunk` says; what is trained on are the same losses by TRL's own head, which builds none.
+    `chunk` says; what is trained on are the same losses by TRL's own head, which builds none. With `packing`
+    or `padding_free` the documents of a row are the samples.
     """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        trainer: Any = self
-        size = trainer.args.per_device_train_batch_size
-        if trainer.padding_free and size > 1:
-            msg = (
-                "per_device_train_batch_size: expected 1 where a batch is one row without padding "
-                f"(padding_free, or packing by 'bfd'), got {size}: that row would be one sample, kept or "
-                "dropped whole; pass 1 and gradient_accumulation_steps, or packing_strategy='wrapped'"
-            )
-            raise ValueError(msg)
 
     def _prepared(self, dataset: Any) -> Any:
         """Return a data set tokenized as TRL tokenizes those that it evaluates."""
@@ -43,5 +33,7 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
             msg = f"loss_type: expected 'nll', whose losses are those of the scores, got {kind!r}"
             raise ValueError(msg)
         outputs = model(**batch, use_cache=False, fused_lm_head=True)
-        counted = outputs.label_mask.flatten(1).sum(1).clamp(min=1)
-        return outputs, -outputs.log_probs.flatten(1).sum(1) / counted
+        documents = documents_of(batch)
+        if documents is not None:
+            documents = documents[:, 1:]  # a loss is that of the next token
+        return outputs, sample_means(-outputs.log_probs, outputs.label_mask, documents)

@@ -9,7 +9,6 @@ import torch
 
 from lai_core._adapters import DEFAULT_MEMORY_BUDGET, check_choice
 from lai_core.estimators import catalogue
-from lai_torch._exact.difference import DIFFERENCE
 from lai_torch._exact.directional import METHODS
 from lai_torch._model.valid import Valid
 
@@ -63,7 +62,7 @@ def _check_option(name: str, value: Any) -> None:
         msg = f"of: expected 'sgd' or 'optimizer', got {value!r}"
         raise ValueError(msg)
     if name == "method" and value is not None:
-        check_choice("method", value, (*METHODS, DIFFERENCE))
+        check_choice("method", value, tuple(METHODS))
     if name == "valid" and value is not None and not callable(value):
         msg = (
             "valid: expected a function from a batch's inputs to its mask (n, t), got "
@@ -185,7 +184,7 @@ class LAI(_Sketched):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LLI(_Chunked, _Headed, _Summed, _Traced, _Captured):
-    """Last-layer influence: the inner product of the last layer's gradients alone.
+    """Last-layer influence: inner products of the last layer's gradients alone, of its last use.
 
     Parameters
     ----------
@@ -258,7 +257,7 @@ class Exact(_Chunked):
     chunk
         As for `Ghost`.
     method
-        As for `exact_scores`. By `difference`, losses are reported to the second order of its step.
+        As for `exact_scores`.
     """
 
     name = "exact"

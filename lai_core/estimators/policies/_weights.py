@@ -1,16 +1,17 @@
 """From scores to weights: the update that minimises `sum_j w_j loss_j`.
 
+Scores are those of samples, `(n,)`, or of positions, `(n, t)`, whose weights multiply the positions' losses.
 Positive scores help and are kept. A score that is not finite gets weight 0 everywhere, so that a
 broken sample cannot enter an update. If no sample is kept all weights are 0.
 """
 
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_choice, check_number, check_vector
-from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast
+from lai_core._engine.checks import check_choice, check_number, check_rows, check_vector
+from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 
 ArrayT = TypeVar("ArrayT")
 """Weights are of the namespace of the scores."""
@@ -18,13 +19,13 @@ ArrayT = TypeVar("ArrayT")
 NORMALIZATIONS = ("kept", "batch")
 
 
-def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " n"]:
-    """Keep the samples with a positive score.
+def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " *shape"]:
+    """Keep the samples, or the positions, with a positive score.
 
     Parameters
     ----------
     scores
-        `(n,)`; positive helps.
+        `(n,)` or `(n, t)`; positive helps.
     normalize
         `kept`: each kept sample weighs 1 / kept, the mean over the kept. `batch`: 1 / n, so that
         dropping samples shortens the step.
@@ -32,7 +33,7 @@ def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, "
     Returns
     -------
     array
-        `(n,)` weights; all 0 if no score is positive.
+        Weights of the scores' shape; all 0 if no score is positive.
 
     Examples
     --------
@@ -46,22 +47,27 @@ def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, "
     return normalized(xp, xp.astype(values > 0, values.dtype), normalize)
 
 
-def keep_top(scores: ArrayT, fraction: float, *, normalize: str = "kept") -> Float[ArrayT, " n"]:
+def keep_top(
+    scores: ArrayT, fraction: float, *, normalize: str = "kept", valid: ArrayT | None = None
+) -> Float[ArrayT, " *shape"]:
     """Keep the `max(1, ceil(fraction n))` samples with the largest scores, whatever their sign.
 
     Parameters
     ----------
     scores
-        `(n,)`; positive helps.
+        `(n,)` or `(n, t)`, of which the best positions of the whole batch are kept; positive helps.
     fraction
         Share to keep, in (0, 1]. Read as the decimal number it is written as: 0.07 of 100 are 7.
     normalize
         As in `keep_positive`.
+    valid
+        Booleans of the scores' shape: which entries count, n of them in all. None: all. Padding and prompts
+        have a score of 0, which is above that of a harmful token.
 
     Returns
     -------
     array
-        `(n,)` weights. Among equal scores the lower index is kept.
+        Weights of the scores' shape. Among equal scores the lower index is kept.
 
     Examples
     --------
@@ -73,11 +79,34 @@ def keep_top(scores: ArrayT, fraction: float, *, normalize: str = "kept") -> Flo
     check_number("fraction", fraction, above=0.0, at_most=1.0)
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores, otherwise=-math.inf)
-    kept = top_count(fraction, values.shape[0])
-    order = xp.argsort(-values, stable=True)
-    rank = xp.argsort(order, stable=True)  # the inverse of a permutation
+    count: Any = math.prod(values.shape)
+    if valid is not None:
+        xp = _check_valid(valid, scores)
+        values = xp.where(valid, values, xp.full_like(values, -math.inf))
+        count = xp.sum(xp.astype(valid, values.dtype))
+    order = xp.argsort(-xp.reshape(values, (-1,)), stable=True)
+    rank = xp.reshape(xp.argsort(order, stable=True), values.shape)  # the inverse of a permutation
+    if valid is None:
+        kept: Any = top_count(fraction, count)
+    else:
+        # fraction count is off by two roundings at most: a hair less than a whole number is that number
+        hair = 1.0 - 4.0 * float(xp.finfo(values.dtype).eps)
+        share = xp.astype(xp.ceil(float(str(fraction)) * count * hair), rank.dtype)
+        kept = xp.where(share > 1, share, xp.ones_like(share))
     taken = (rank < kept) & (values > -math.inf)
-    return normalized(xp, xp.astype(taken, values.dtype), normalize)
+    return normalized(xp, xp.astype(taken, values.dtype), normalize, count)
+
+
+def _check_valid(valid: Any, scores: Any) -> Namespace:
+    """Raise unless a mask is of booleans, and of the scores' shape."""
+    xp = namespace_of({"scores": scores, "valid": valid})
+    if tuple(valid.shape) != tuple(scores.shape):
+        msg = f"valid: expected the scores' shape {tuple(scores.shape)}, got {tuple(valid.shape)}"
+        raise ValueError(msg)
+    if not xp.isdtype(valid.dtype, "bool"):
+        msg = f"valid: expected booleans, got {valid.dtype}"
+        raise TypeError(msg)
+    return xp
 
 
 def top_count(fraction: float, samples: int) -> int:
@@ -99,18 +128,18 @@ def top_count(fraction: float, samples: int) -> int:
     return max(1, math.ceil(float(str(fraction)) * samples * (1 - 2.0**-50)))
 
 
-def reweight(scores: ArrayT) -> Float[ArrayT, " n"]:
-    """Weigh samples in proportion to `max(score, 0)`.
+def reweight(scores: ArrayT) -> Float[ArrayT, " *shape"]:
+    """Weigh samples, or positions, in proportion to `max(score, 0)`.
 
     Parameters
     ----------
     scores
-        `(n,)`; positive helps.
+        `(n,)` or `(n, t)`; positive helps.
 
     Returns
     -------
     array
-        `(n,)` weights that sum to 1; all 0 if no score is positive.
+        Weights of the scores' shape that sum to 1; all 0 if no score is positive.
 
     Examples
     --------
@@ -149,6 +178,7 @@ def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[Array
     array([0.65, 0.05, 0.25, 0.05])
     """
     check_number("floor", floor, at_least=0.0, at_most=1.0)
+    check_vector("scores", scores)
     xp, values = _finite(scores)
     drawable = xp.astype(xp.isfinite(scores), values.dtype)
     even = _divided(xp, drawable, xp.sum(drawable))
@@ -160,7 +190,7 @@ def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[Array
 
 def _finite(scores: Array, otherwise: float = 0.0) -> tuple[Namespace, Array]:
     """Return the namespace and the scores, at least float32, with `otherwise` where they are not finite."""
-    xp = check_vector("scores", scores)
+    xp = check_rows("scores", scores)
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
     return xp, xp.where(xp.isfinite(values), values, xp.full_like(values, otherwise))
 
@@ -174,9 +204,11 @@ def _positive_part(xp: Namespace, values: Array) -> Array:
     return _divided(xp, _divided(xp, positive, root), root)
 
 
-def normalized(xp: Namespace, kept: Array, normalize: str) -> Array:
-    """Return the 0/1 vector `kept` over its sum, or over its length."""
-    return kept * (1.0 / kept.shape[0]) if normalize == "batch" else _divided(xp, kept, xp.sum(kept))
+def normalized(xp: Namespace, kept: Array, normalize: str, count: Any = None) -> Array:
+    """Return the array `kept` of 0 and 1 over its sum, or over the number of entries, `count`."""
+    if normalize == "batch":
+        return kept * (1.0 / (math.prod(kept.shape) if count is None else count))
+    return _divided(xp, kept, xp.sum(kept))
 
 
 def _divided(xp: Namespace, values: Array, by: Array) -> Array:

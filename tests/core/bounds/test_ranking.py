@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lai_core import bounds
+from tests.support.draws import GENERATORS
 from tests.support.entries import halves
-from tests.support.inequalities import SEEDS, at_most, found, hunt
+from tests.support.inequalities import at_most, found, hunt
 from tests.support.networks import ASSUMING, Shape
 
 
@@ -25,9 +26,10 @@ def correlation(x, y):
 
 
 @pytest.mark.equation("rank-cosine")
-@given(SEEDS, st.booleans())
+@given(GENERATORS, st.booleans())
 def test_the_cosine_is_at_least_its_guarantee(seed, ends):
     exact, approximate, low, high = bounded_quotients(seed, ends=ends)
+    assume(approximate.any())
     cosine = exact @ approximate / np.linalg.norm(exact) / np.linalg.norm(approximate)
     guarantee = bounds.cosine_guarantee(low=low, high=high)
     hunt(guarantee, cosine)
@@ -45,9 +47,10 @@ def test_the_guarantee_on_the_cosine_is_attained(low, high):
 
 
 @pytest.mark.equation("rank-pearson")
-@given(SEEDS, st.booleans())
+@given(GENERATORS, st.booleans())
 def test_the_correlation_is_at_least_its_guarantee(seed, ends):
     exact, approximate, low, high = bounded_quotients(seed, n=6, ends=ends)
+    assume(min(exact.std(), approximate.std()) > 1e-9)
     guarantee = bounds.pearson_guarantee(approximate, low=low, high=high)
     found = correlation(exact, approximate)
     hunt(guarantee, found)
@@ -80,13 +83,13 @@ def test_an_order_is_certain_exactly_where_no_admissible_scores_break_it(approxi
 
 
 @pytest.mark.equation("concordance")
-@given(SEEDS, st.booleans())
+@given(GENERATORS, st.booleans())
 def test_a_certain_order_of_positive_scores_is_that_of_their_quotient(seed, ends):
     exact, approximate, low, high = bounded_quotients(seed, ends=ends)
     certain = bounds.certain_order(approximate, low=low, high=high)
     assert (exact[:, None] > exact[None, :])[certain].all()
     positive = (approximate[:, None] > 0) & (approximate[None, :] > 0)
-    printed = approximate[:, None] / approximate[None, :] > high / low * (1 + 1e-12)
+    printed = approximate[:, None] * low > high * approximate[None, :] * (1 + 1e-12)
     assert certain[positive & printed].all()
     assert not certain[positive & ~printed & (approximate[:, None] < approximate[None, :])].any()
 
@@ -151,7 +154,7 @@ def test_the_best_scale_is_a_median_of_the_quotients():
 
 
 @pytest.mark.equation("identical-ranking")
-@given(SEEDS, st.sampled_from([2, 3, 6]))
+@given(GENERATORS, st.sampled_from([2, 3, 6]))
 def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
     rng = np.random.default_rng(seed)
     case = ASSUMING["orthogonal"](rng, Shape(1, depth, 4, 2, 5))
@@ -161,7 +164,8 @@ def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, dept
     proportions = np.array([np.prod(stretch[:layer]) for layer in range(depth)])
     factor = bounds.common_factor(gains, proportions)
     np.testing.assert_allclose(case.ghost[0], factor * case.lai[0], rtol=1e-9)
-    np.testing.assert_allclose(correlation(case.ghost[0], case.lai[0]), 1.0)
+    if case.lai[0].std() > 1e-6 * np.abs(case.lai[0]).max():
+        np.testing.assert_allclose(correlation(case.ghost[0], case.lai[0]), 1.0)
 
 
 @pytest.mark.equation("identical-ranking")
@@ -175,7 +179,7 @@ def test_gated_layers_are_not_among_the_networks_that_rank_alike():
 
 @pytest.mark.equation("ghost-lai-range", "rank-cosine")
 @pytest.mark.parametrize("family", ["orthogonal", "positive"])
-@given(SEEDS)
+@given(GENERATORS)
 def test_the_range_of_ghost_over_lai_guarantees_the_cosine_on_networks(family, seed):
     case = ASSUMING[family](np.random.default_rng(seed), Shape(1, 3, 4, 2, 5))
     high = case.rho[0] ** (2.0 * np.arange(2, -1, -1))

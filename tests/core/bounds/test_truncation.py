@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lai_core import bounds
 from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
-from tests.support.inequalities import SEEDS, at_most, hunt
+from tests.support.inequalities import at_most, hunt
 from tests.support.networks import FAMILIES, Networks, Shape, extremal
 
 
@@ -55,7 +55,7 @@ def test_the_certificate_is_attained_by_chains_of_width_one(seed, shape):
 
 
 @pytest.mark.equation("top-layer-certificate")
-@given(SEEDS)
+@given(GENERATORS)
 def test_a_factor_bounds_one_step_of_backpropagation(seed):
     rng = np.random.default_rng(seed)
     weight, slopes = rng.standard_normal((3, 4)), rng.uniform(-0.5, 1, (6, 4)) * rng.integers(0, 2, (6, 4))
@@ -65,7 +65,7 @@ def test_a_factor_bounds_one_step_of_backpropagation(seed):
     hunt(steps, factors)
     assert at_most(steps, factors)
     wide = bounds.layer_factors(weight, np.full((1, 4), 3.0))
-    assert wide <= 3.0 * np.linalg.norm(weight, 2) * (1 + 1e-12)
+    assert at_most(wide, 3.0 * np.linalg.norm(weight, 2))
 
 
 @pytest.mark.equation("top-layer-certificate")
@@ -141,7 +141,7 @@ def test_random_truncation_of_a_networks_ghost_is_unbiased(seed):
 
 
 @pytest.mark.equation("truncation-variance")
-@given(SEEDS, st.integers(2, 6), st.floats(0, 1))
+@given(GENERATORS, st.integers(2, 6), st.floats(0, 1))
 def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, spare):
     rng = np.random.default_rng(seed)
     terms, costs = rng.standard_normal((depth, 3)), rng.uniform(0.2, 2, depth)
@@ -154,6 +154,8 @@ def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, 
     assert (np.diff(best) >= -1e-12).all()
     assert best[-1] == 1.0
     assert best.max() <= 1.0
+    assert at_most((best * costs).sum(), share * costs.sum())
+    assume((best > 0).all())  # 0 for layers that add nothing; the others may then cost less than the share
     np.testing.assert_allclose((best * costs).sum(), share * costs.sum(), rtol=1e-9)
     least = bounds.truncation_variance(terms, best).sum()
     for _ in range(20):

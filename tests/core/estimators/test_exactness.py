@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from tests.support import explicit
 from tests.support.backends import BACKENDS
+from tests.support.draws import GENERATORS
 from tests.support.traces import LAYOUTS, Layout, batches, trace
 
 POSITIONS = ("tokens", "mean", "flatten")
@@ -89,7 +90,7 @@ def test_leaving_a_sample_out_of_its_own_score_subtracts_the_diagonal(backend, p
         np.testing.assert_allclose(backend.numpy(norms), np.diag(kernel), rtol=0, atol=atol)
 
 
-@given(st.sampled_from((LAYOUTS[2], LAYOUTS[4])), st.integers(0, 2**20))
+@given(st.sampled_from((LAYOUTS[2], LAYOUTS[4])), GENERATORS)
 def test_a_small_budget_cuts_the_work_and_changes_nothing(backend, layout, seed):
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
     validation, training = (trace(side, backend) for side in pair)
@@ -117,7 +118,7 @@ def test_every_budget_from_one_pair_up_gives_the_same_kernel():
     assert refused < 10
 
 
-@given(st.sampled_from(((3, 2), (1, 4))), st.integers(0, 2**20), st.sampled_from(("tokens", "mean")))
+@given(st.sampled_from(((3, 2), (1, 4))), GENERATORS, st.sampled_from(("tokens", "mean")))
 def test_the_two_sides_may_have_different_positions(backend, counts, seed, positions):
     pair = [
         Layout(((3, 4), (4, 2)), positions=count, bias=(True, False), weights=(None, "w")).draw(

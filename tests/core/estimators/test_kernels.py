@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
+from tests.support.draws import GENERATORS
 from tests.support.traces import LAYOUTS, batches, rows, trace
 
 KERNELS = {
@@ -20,7 +21,6 @@ KERNELS = {
 SCORES = {"ghost": lai.ghost_scores, "lli": lai.lli_scores, "lai": lai.lai_scores}
 kernels = st.sampled_from(sorted(KERNELS))
 estimators = st.sampled_from(sorted(SCORES))
-seeds = st.integers(0, 2**20)
 # Properties of the algebra need no depth: three layouts, with positions, sharing, groups and biases.
 layouts = st.sampled_from((LAYOUTS[2], LAYOUTS[3], LAYOUTS[4]))
 
@@ -30,7 +30,7 @@ def close(got, expected, scale=1.0):
 
 
 @pytest.mark.equation("virtual-readout")
-@given(layouts, kernels, seeds)
+@given(layouts, kernels, GENERATORS)
 def test_kernels_are_symmetric_and_positive_semidefinite(backend, layout, name, seed):
     batch = trace(layout.draw(5, seed), backend)
     kernel = backend.numpy(KERNELS[name](batch, batch))
@@ -39,7 +39,7 @@ def test_kernels_are_symmetric_and_positive_semidefinite(backend, layout, name, 
 
 
 @pytest.mark.equation("virtual-readout")
-@given(layouts, seeds)
+@given(layouts, GENERATORS)
 def test_lai_with_non_negative_layer_weights_stays_positive_semidefinite(backend, layout, seed):
     batch = trace(layout.draw(5, seed), backend)
     weights = list(np.random.default_rng(seed).uniform(0, 3, size=len(layout.widths)))
@@ -54,7 +54,7 @@ def test_a_negative_layer_weight_can_break_positive_semidefiniteness(backend):
     assert np.diag(kernel).max() < 0
 
 
-@given(layouts, estimators, st.permutations(range(5)), seeds)
+@given(layouts, estimators, st.permutations(range(5)), GENERATORS)
 def test_scores_follow_permutations_of_the_batch_and_ignore_those_of_the_validation_set(
     backend, layout, name, order, seed
 ):
@@ -66,7 +66,7 @@ def test_scores_follow_permutations_of_the_batch_and_ignore_those_of_the_validat
     close(backend.numpy(score(trace(shuffled_validation, backend), trace(training, backend))), base)
 
 
-@given(layouts, estimators, seeds)
+@given(layouts, estimators, GENERATORS)
 def test_scores_add_over_the_validation_set(backend, layout, name, seed):
     validation, training = layout.draw(5, seed), trace(layout.draw(5, seed + 1), backend)
     whole = backend.numpy(SCORES[name](trace(validation, backend), training))
@@ -74,7 +74,7 @@ def test_scores_add_over_the_validation_set(backend, layout, name, seed):
     close(sum(backend.numpy(SCORES[name](part, training)) for part in parts), whole)
 
 
-@given(st.sampled_from((LAYOUTS[3], LAYOUTS[5])), kernels, seeds)
+@given(st.sampled_from((LAYOUTS[3], LAYOUTS[5])), kernels, GENERATORS)
 def test_an_orthogonal_change_of_basis_of_the_activations_changes_nothing(backend, layout, name, seed):
     """One rotation per matrix: layers that share a matrix share the rotation of its inputs."""
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
@@ -86,8 +86,7 @@ def test_an_orthogonal_change_of_basis_of_the_activations_changes_nothing(backen
             key = index if layer.weight is None else layer.weight
             width = layer.activations.shape[-1]
             if key not in rotations:
-                generator = np.random.default_rng([seed, len(rotations)])
-                rotations[key] = np.linalg.qr(generator.normal(size=(width, width)))[0]
+                rotations[key] = np.linalg.qr(np.random.default_rng(seed).normal(size=(width, width)))[0]
             turned.append(replace(layer, activations=layer.activations @ rotations[key]))
         return turned
 
@@ -96,7 +95,7 @@ def test_an_orthogonal_change_of_basis_of_the_activations_changes_nothing(backen
     close(after, before)
 
 
-@given(layouts, kernels, seeds, st.floats(-8, 8))
+@given(layouts, kernels, GENERATORS, st.floats(-8, 8))
 def test_kernels_scale_with_each_sides_loss(backend, layout, name, seed, factor):
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
     scaled = [replace(layer, output_gradients=layer.output_gradients * factor) for layer in pair[1]]

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from tests.support import explicit
+from tests.support.draws import GENERATORS
 from tests.support.traces import LAYOUTS, Layer, trace
 
 layouts = st.sampled_from((LAYOUTS[0], LAYOUTS[3], LAYOUTS[4]))
-seeds = st.integers(0, 2**20)
 
 
 @pytest.mark.equation("optimizer-preconditioning")
-@given(layouts, seeds, st.sampled_from((1.0, 0.5, 0.0)), st.sampled_from(("tokens", "mean", "flatten")))
+@given(layouts, GENERATORS, st.sampled_from((1.0, 0.5, 0.0)), st.sampled_from(("tokens", "mean", "flatten")))
 def test_exponents_against_the_formula(backend, layout, seed, exponent, positions):
     """Exponent 1 as printed, D^-1/2 on both sides; 0.5 as Adam, D^-1/2 once."""
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
@@ -43,7 +43,7 @@ def kernel_sum(kernel, backend):
 
 
 @pytest.mark.equation("optimizer-preconditioning")
-@given(layouts, seeds)
+@given(layouts, GENERATORS)
 def test_a_constant_second_moment_changes_no_ranking(backend, layout, seed):
     validation, training = (trace(layout.draw(n, seed + n), backend) for n in (3, 5))
     width = training.layers[-1].output_gradients.shape[-1]
@@ -53,7 +53,7 @@ def test_a_constant_second_moment_changes_no_ranking(backend, layout, seed):
     assert list(np.argsort(backend.numpy(scores))) == list(np.argsort(plain))
 
 
-@given(layouts, seeds)
+@given(layouts, GENERATORS)
 def test_a_lai_summary_serves_the_preconditioned_variant(backend, layout, seed):
     validation, training = (trace(layout.draw(n, seed + n), backend) for n in (3, 5))
     width = training.layers[-1].output_gradients.shape[-1]
@@ -65,7 +65,7 @@ def test_a_lai_summary_serves_the_preconditioned_variant(backend, layout, seed):
 
 
 @pytest.mark.equation("second-moment")
-@given(st.sampled_from(((3, 2), (4, 3, 2))), seeds, st.sampled_from((0.0, 0.5, 0.999)))
+@given(st.sampled_from(((3, 2), (4, 3, 2))), GENERATORS, st.sampled_from((0.0, 0.5, 0.999)))
 def test_the_second_moment_is_a_running_mean_over_samples_and_positions(backend, shape, seed, decay):
     generator = np.random.default_rng(seed)
     batches = [generator.normal(size=shape) for _ in range(3)]
@@ -78,7 +78,7 @@ def test_the_second_moment_is_a_running_mean_over_samples_and_positions(backend,
 
 
 @pytest.mark.equation("adam-readouts")
-@given(seeds)
+@given(GENERATORS)
 def test_factors_on_both_sides_are_adams_step_on_the_virtual_readouts(seed):
     """One step of torch's Adam on readouts of their own, whose second moment is the factors' product."""
     random = np.random.default_rng(seed)
@@ -132,7 +132,7 @@ def test_where_the_outputs_alone_have_the_wrong_sign_both_factors_have_adams():
 
 
 @pytest.mark.equation("adam-readouts")
-@given(layouts, seeds, st.sampled_from(("tokens", "mean")))
+@given(layouts, GENERATORS, st.sampled_from(("tokens", "mean")))
 def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, layout, seed, positions):
     sides = layout.draw(3, seed), layout.draw(5, seed + 1)
     validation, training = (trace(side, backend) for side in sides)

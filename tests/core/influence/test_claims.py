@@ -4,16 +4,16 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import influence
 from lai_core.estimators import costs
+from tests.support.draws import GENERATORS
 from tests.support.networks import Networks, Shape, unconstrained
 from tests.support.search import largest_margin
 
-seeds = st.integers(0, 2**20)
 widths = st.lists(st.integers(1, 512), min_size=2, max_size=12)
 
 
@@ -86,7 +86,7 @@ def test_counterexample_two_short_vectors_do_not_determine_lai(backend):
 
 
 @pytest.mark.equation("validation-cache", "aggregation")
-@given(depth=st.sampled_from((1, 3)), seed=seeds)
+@given(depth=st.sampled_from((1, 3)), seed=GENERATORS)
 def test_a_summary_of_fixed_size_does_determine_lai(depth, seed):
     case = unconstrained(np.random.default_rng(seed), Shape(depth=depth, n_val=5))
     validation, training = (batch.trace() for batch in (case.validation, case.training))
@@ -99,7 +99,7 @@ def test_a_summary_of_fixed_size_does_determine_lai(depth, seed):
 
 
 @pytest.mark.equation("lightweight-calibration")
-@given(depth=st.sampled_from((2, 4)), seed=seeds)
+@given(depth=st.sampled_from((2, 4)), seed=GENERATORS)
 def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(backend, depth, seed):
     """There beta_l is one number times beta_L, and with those numbers for weights LAI is Ghost."""
     generator = np.random.default_rng(seed)
@@ -110,6 +110,7 @@ def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(backend
     ]
     pairs = [[batch.gradients[index][0] for batch in batches] for index in range(depth)]
     beta = [validation @ training.T for validation, training in pairs]
+    assume(beta[-1].any())
     weights = [float((b * beta[-1]).sum() / (beta[-1] ** 2).sum()) for b in beta]
     validation, training = (batch.trace(0, backend.array) for batch in batches)
     calibrated = backend.numpy(lai.lai_scores(validation, training, layer_weights=weights))
@@ -118,7 +119,7 @@ def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(backend
 
 
 @pytest.mark.equation("self-exclusion")
-@given(n=st.sampled_from((1, 2, 6)), p=st.sampled_from((1, 4)), seed=seeds)
+@given(n=st.sampled_from((1, 2, 6)), p=st.sampled_from((1, 4)), seed=GENERATORS)
 def test_own_and_other_votes_add_up_and_decide(backend, n, p, seed):
     gradients = np.random.default_rng(seed).normal(size=(n, p))
     own, others = (backend.numpy(v) for v in influence.self_votes(backend.array(gradients @ gradients.T)))
@@ -131,7 +132,7 @@ def test_own_and_other_votes_add_up_and_decide(backend, n, p, seed):
 
 
 @pytest.mark.equation("self-exclusion", "self-influence")
-@given(n=st.sampled_from((2, 5)), seed=seeds)
+@given(n=st.sampled_from((2, 5)), seed=GENERATORS)
 def test_leaving_the_own_vote_out_is_what_exclude_self_does(backend, n, seed):
     generator = np.random.default_rng(seed)
     arrays = generator.normal(size=(n, 3)), generator.normal(size=(n, 2))
@@ -176,7 +177,7 @@ def test_counterexample_a_step_on_the_weights_goes_against_lai(backend):
 
 
 @pytest.mark.equation("sgd-match", "lli")
-@given(seed=seeds)
+@given(seed=GENERATORS)
 def test_with_one_layer_lai_and_lli_and_ghost_are_the_sgd_score(backend, seed):
     case = unconstrained(np.random.default_rng(seed), Shape(depth=1))
     traces = [batch.trace(0, backend.array) for batch in (case.validation, case.training)]

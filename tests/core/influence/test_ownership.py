@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lai_core.influence import ownership_residuals
+from tests.support.draws import GENERATORS
+from tests.support.inequalities import SEEDS
 
-SEEDS = st.integers(0, 2**20)
 SAMPLES, WIDTH = 5, 3
 
 
@@ -37,7 +38,7 @@ def drawn(seed):
 
 @pytest.mark.equation("sample-ownership")
 @settings(max_examples=15)
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_what_is_left_is_zero_exactly_where_no_other_loss_reaches_the_row(backend, seed):
     generator, rows, mixing = drawn(seed)
     weights = generator.uniform(0.5, 1.5, SAMPLES)

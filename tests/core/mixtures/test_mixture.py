@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lai_core.mixtures import Mixture, MixtureState, group_scores, initial_mixture, update_mixture
 from tests.support.backends import BACKENDS
+from tests.support.draws import GENERATORS
 
 SHARES = st.lists(st.floats(0.05, 5), min_size=1, max_size=5)
 OPTIONS = st.fixed_dictionaries(
@@ -122,7 +123,7 @@ def test_a_source_that_helps_gets_the_weight_and_one_that_begins_to_help_comes_b
     assert mixture.weights[2] > 0.8
 
 
-@given(st.integers(-20, 20), st.integers(0, 2**32 - 1))
+@given(st.integers(-20, 20), GENERATORS)
 def test_the_unit_of_the_scores_does_not_matter(power, seed):
     rng = np.random.default_rng(seed)
     one, other = Mixture(3), Mixture(3)

@@ -7,16 +7,15 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.records import _maps
 from lai_core.records.compatible import check_trace
 from tests.core.estimators.test_contraction import peak
 from tests.support.backends import BACKENDS
+from tests.support.draws import GENERATORS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
-SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=4)  # one shape a case: the numbers are generic
 
 # space, kernel, stride, padding, dilation, groups, channels, outputs
@@ -107,7 +106,7 @@ def convolution(backend, arrays, case, **options):
 @pytest.mark.equation("convolution-gradient")
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_a_convolution_is_a_matrix_used_on_every_patch(backend, case, seed):
     generator = np.random.default_rng(seed)
     sides = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]
@@ -130,7 +129,7 @@ def test_a_convolution_fits_a_small_budget(backend, budget):
 
 
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_a_shared_kernel_has_cross_terms(backend, seed):
     case, generator = CONVOLUTIONS[2], np.random.default_rng(seed)
     sides = [[drawn_map(case, samples, generator) for _ in range(2)] for samples in (N_VAL, N_TRAIN)]
@@ -160,7 +159,7 @@ def test_lai_sees_the_raw_map_of_a_convolution(backend):
 @pytest.mark.equation("convolution-gradient", "virtual-readout")
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_a_last_convolution_is_unfolded_to_what_it_is(backend, case, seed):
     generator = np.random.default_rng(seed)
     arrays = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]

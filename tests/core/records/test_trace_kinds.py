@@ -5,12 +5,11 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lai_core as lai
+from tests.support.draws import GENERATORS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
-SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=4)  # one shape a case: the numbers are generic
 
 ROWS, WIDTH = 6, 3
@@ -39,7 +38,7 @@ def table(backend, reads, **options):
 @pytest.mark.parametrize("positions", [None, 5])
 @pytest.mark.parametrize("padding", [None, 2])
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_an_embedding_compares_ids(backend, positions, padding, seed):
     generator = np.random.default_rng(seed)
     sides = [drawn_reads(samples, positions, generator) for samples in (N_VAL, N_TRAIN)]
@@ -52,7 +51,7 @@ def test_an_embedding_compares_ids(backend, positions, padding, seed):
 @pytest.mark.parametrize("order", ["table first", "layer first"])
 @pytest.mark.parametrize(("uses", "padding"), [(1, None), (2, 2)])
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_a_table_tied_to_layers_has_all_cross_terms(backend, order, uses, padding, seed):
     """Of as many reads as layers; the padding's row trains as a row of the layers' matrix."""
     generator = np.random.default_rng(seed)
@@ -73,7 +72,7 @@ def test_a_table_tied_to_layers_has_all_cross_terms(backend, order, uses, paddin
 @pytest.mark.equation("gain-gradient")
 @pytest.mark.parametrize("positions", [None, 4])
 @FEW
-@given(seed=SEEDS)
+@given(seed=GENERATORS)
 def test_gains_and_offsets_sum_over_positions(backend, positions, seed):
     generator = np.random.default_rng(seed)
     records, gradients = [], []

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._model.batch import tensors
-from lai_torch._model.walk import modules_of
+from lai_torch._model.walk import modules_of, named_parameters
 
 
 @dataclass(frozen=True)
@@ -105,3 +105,24 @@ def check_precision(inputs: Any, name: str) -> None:
                 "lai_torch.LAI(autocast=torch.bfloat16), or backward='kept', which scores with it off"
             )
             raise ValueError(msg)
+
+
+def check_unhooked(model: nn.Module) -> None:
+    """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
+    for name, parameter in named_parameters(model).items():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            msg = (
+                f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
+                "or use backward='kept'"
+            )
+            raise ValueError(msg)
+
+
+def check_unmixed(function: str | None) -> None:
+    """Raise if a function mixes samples: that it does not matter would be to prove of every batch."""
+    if function is not None:
+        msg = (
+            f"backward: 'selective' expects operations that keep samples apart, {function} mixes them, if "
+            "not in this batch's losses; use backward='kept', which looks at that in every batch"
+        )
+        raise ValueError(msg)

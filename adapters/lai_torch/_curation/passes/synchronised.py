@@ -13,6 +13,8 @@ from lai_torch._curation.processes.proof import check_synchronised, compared
 from lai_torch._curation.scorers.base import Batch, Scorer
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import preserved
+from lai_torch._model.sample_axis import norm
+from lai_torch._recording.proving.adding_up import signed_weights
 from lai_torch.options import Kept
 
 
@@ -73,20 +75,27 @@ class SynchronisedPass(KeptPass):
             check_synchronised(self.engine, *expected)
         return Gradient(used, losses, moved)
 
-    def _expected(self, batch: Batch, weights: Tensor, parts: int) -> tuple[str, Tensor]:
-        """Return the name of a parameter, and its gradient added up without a wrapper."""
+    def _expected(self, batch: Batch, weights: Tensor, parts: int) -> tuple[str, Tensor, float]:
+        """Return the name of a parameter, its gradient added up without a wrapper, and the size of its terms.
+
+        With weights of random sign the samples' gradients add up to the root of their sum of squares.
+        """
         group = self.engine.group
         kept = (weights > 0).nonzero().squeeze(1)
         share = self._share(len(kept))
         with self.engine.gathered(), preserved(self.model, self.loss), group.agreed():
             part, size = self._part(batch, kept)
-            total = self._run_rows(self.model, part, size).total(weights[kept], share) / parts
+            losses, own = self._run_rows(self.model, part, size), weights[kept] / parts
             named = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
             name = compared(named)
-            (found,) = torch.autograd.grad(total, [named[name]], allow_unused=True)
-        found = torch.zeros_like(named[name]) if found is None else found.nan_to_num()
+            found = []
+            for signs in (torch.ones_like(own), signed_weights(own)[0].sign()):
+                total = losses.total(own * signs, share / parts)
+                (one,) = torch.autograd.grad(total, [named[name]], allow_unused=True, retain_graph=True)
+                found.append(torch.zeros_like(named[name]) if one is None else one.nan_to_num())
         scale = 1.0 if self.scaler is None else self.scaler.get_scale()
-        return name, group.summed([found])[0] * scale
+        expected, terms = (one * scale for one in group.summed(found))
+        return name, expected, norm(terms)
 
     def _share(self, kept: int) -> float:
         """Return the share of all trained rows that run here, if a single number is to be added up."""

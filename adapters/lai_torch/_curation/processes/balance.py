@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.processes.group import Alone
-from lai_torch._model.batch import count, holds_rows, listed, mapped, tensors
+from lai_torch._model.batch import count, holds_rows, mapped, tensors
 
 Plan = list[list[int]]
 """How many rows each process (first index) gives to each other one (second)."""
@@ -55,12 +55,6 @@ def balanced(batch: Any, weights: Tensor, group: Alone) -> tuple[Any, Tensor]:
         return torch.cat([rows[:staying], taken])
 
     with group.agreed():
-        if listed(batch, samples):
-            msg = (
-                "balance: expected batches of tensors, whose rows can move between processes, got a list or "
-                "an array with an entry a sample; make it a tensor, or leave balance out"
-            )
-            raise ValueError(msg)
         shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
     if not group.alike(shapes):
         msg = (

@@ -12,14 +12,13 @@ from lai_core.estimators.costs import summary_cost
 from lai_torch._model.batch import call, count, rows, tensors
 from lai_torch._model.function import plain_attention
 from lai_torch._model.preserve import evaluating, preserved
-from lai_torch._model.untouched import untouched
 
 
 def forward_cost(model: nn.Module, inputs: Any) -> int:
     """Return the multiply-adds of one forward pass, counted by torch as it runs once."""
-    counter, copied = FlopCounterMode(display=False), untouched(model, None, inputs)
-    with preserved(model), torch.no_grad(), plain_attention(), copied as part, counter:
-        call(model, part)
+    counter = FlopCounterMode(display=False)
+    with preserved(model), torch.no_grad(), plain_attention(), counter:
+        call(model, inputs)
     return int(counter.get_total_flops()) // 2
 
 

@@ -1,5 +1,6 @@
 """Traces of batches for one estimator: what one batch tells of the model makes the next one cheaper."""
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,13 @@ from lai_torch._model.batch import Loss
 from lai_torch._model.mixing import mixing
 from lai_torch._model.precision import Lowered
 from lai_torch._model.valid import Masks, Valid
-from lai_torch._recording.assemble import assemble
-from lai_torch._recording.frozen import warn_of_frozen
-from lai_torch._recording.gates import gated
+from lai_torch._recording.assemble import assemble, gated
 from lai_torch._recording.record import record
+from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.plan import Plans
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.uses import Use
 from lai_torch.trace import GateTrace, check_explained
 
 Batch = tuple[Any, Any]
@@ -110,7 +111,7 @@ class Tracer:
             self._learn(recording, batch)
         if not self.every_layer:
             if self._last is None:
-                warn_of_frozen(recording, head_alone=self.head_alone)
+                _warn_of_frozen(recording, head_alone=self.head_alone)
             self._last = recording.uses.index(recording.final)
         return trace, recording.losses if recording.live is None else recording.live
 
@@ -168,3 +169,29 @@ class GateTracer(Tracer):
         )
         self._learn(recording, batch)
         return gated(recording), recording.losses
+
+
+def _warn_of_frozen(recording: Recording, *, head_alone: bool) -> None:
+    """Warn where most of what is read belongs to layers that do not train; of LLI, where the last is one."""
+    read = [use for use in recording.uses if use.kind in READ_BY_LAI]
+    frozen = [use for use in read if recording.parameters.keys().isdisjoint(use.weight.names)]
+    if not recording.parameters:
+        return  # nothing trains: what is scored is meant as if all did
+    if head_alone:
+        if recording.final in frozen:
+            _warn(f"LLI scores the last layer alone, {recording.final.name!r}, which is frozen")
+    elif 2 * sum(map(_width, frozen)) > sum(map(_width, read)):
+        _warn(f"{len(frozen)} of the {len(read)} layers whose inputs LAI reads are frozen")
+
+
+def _width(use: Use) -> int:
+    return int(use.activations.shape[1 if use.kind == "convolution" else -1])
+
+
+def _warn(what: str) -> None:
+    warnings.warn(
+        f"model: {what}: its scores stand for training these layers too; estimators 'ghost' and 'exact' "
+        "score the parameters that train, and these alone",
+        UserWarning,
+        stacklevel=2,
+    )

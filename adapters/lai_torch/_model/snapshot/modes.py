@@ -8,13 +8,14 @@ would be of the parameters that train.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.snapshot.streams import Streams
@@ -23,21 +24,23 @@ from lai_torch._model.walk import Held, forget, held, modules_of, set_training
 _OWN = "train", "eval"
 _TRAINS = attrgetter("requires_grad")
 _TORCHS = frozenset(vars(nn.Module()))
-_PLAIN: set[type] = set()
-"""Classes of modules that are known to override neither."""
+_FLAGS_ALONE = {("transformers.modeling_utils", f"PreTrainedModel.{name}") for name in _OWN}
+"""Overrides that set the flags and nothing else, unless the model has kernels for each mode."""
 
 
 def has_own_modes(modules: Sequence[nn.Module]) -> bool:
     """Whether a module overrides `train()` or `eval()`, in its class or by an attribute of its own."""
-    if not _PLAIN.issuperset(kinds := set(map(type, modules))):
-        _PLAIN.update(kind for kind in kinds if not _overrides(kind))
-        if not _PLAIN.issuperset(kinds):
-            return True
-    return any(name in attributes for attributes in map(vars, modules) for name in _OWN)
+    if any(map(_overrides, set(map(type, modules)))):
+        return True
+    return any("train" in own or "eval" in own or own.get("_use_kernels") for own in map(vars, modules))
 
 
+@cache
 def _overrides(kind: type) -> bool:
-    return any(getattr(kind, name) is not getattr(nn.Module, name) for name in _OWN)
+    methods: list[Any] = [
+        getattr(kind, name) for name in _OWN if getattr(kind, name) is not getattr(nn.Module, name)
+    ]
+    return any((method.__module__, method.__qualname__) not in _FLAGS_ALONE for method in methods)
 
 
 class Caches:
@@ -68,24 +71,6 @@ class Caches:
 
 def _with_own_modes(found: Held) -> list[nn.Module]:
     return [module for module in found.modules if has_own_modes([module])]
-
-
-def _children(found: Held) -> list[nn.Module]:
-    """Return the modules with children directly in one with a `train()` or `eval()` of its own."""
-    every = {id(child): child for module in found.made(_with_own_modes) for child in module.children()}
-    quick = [one for one in every.values() if not isinstance(one, torch.jit.ScriptModule)]
-    return [one for one in quick if any(True for _ in one.children())]
-
-
-def _train(root: nn.Module, mode: bool = True) -> nn.Module:
-    """Do what torch's `train()` does: it takes ten times as long, for every flag goes by `__setattr__`."""
-    inside = [root]
-    for module in inside:  # which grows until all are in it
-        inside.extend(child for child in module._modules.values() if child is not None)
-    if has_own_modes(inside[1:]):
-        return nn.Module.train(root, mode)
-    set_training(inside, mode=mode)
-    return root
 
 
 def _own(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -143,12 +128,14 @@ def _call(module: nn.Module, *, mode: bool) -> None:
 
 def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
     """Give every module its flag back: parents come first, and take their children along."""
-    for module, flag in zip(modules, flags, strict=True):
-        if module.training != flag:
-            _call(module, mode=flag)
-    for mode in (True, False):
-        pairs = zip(modules, flags, strict=True)
-        set_training([one for one, flag in pairs if flag == mode != one.training], mode=mode)
+    for switch in (_call, _set):
+        for module, flag in zip(modules, flags, strict=True):
+            if module.training != flag:
+                switch(module, mode=flag)
+
+
+def _set(module: nn.Module, *, mode: bool) -> None:
+    set_training([module], mode=mode)
 
 
 class _Switch(TorchDispatchMode):
@@ -167,14 +154,15 @@ class _Switch(TorchDispatchMode):
 
     def __enter__(self) -> "_Switch":
         """Note where the parameters' values lie, and which train."""
-        self._places = [(one, one.data_ptr()) for one in self.found.dense]
+        self._places = self._parameters()
         self._trains = list(map(_TRAINS, self.found.parameters.values()))
         self._streams: Streams | None = None
-        self._quick = [child for child in self.found.made(_children) if not has_own_modes([child])]
-        for child in self._quick:
-            vars(child)["train"] = partial(_train, child)
         super().__enter__()
         return self
+
+    def _parameters(self) -> dict[str, tuple[nn.Parameter, int]]:
+        """Return the parameters as they now are, and where in memory each is."""
+        return {name: (one, _place(one)) for name, one in held(self.model).parameters.items()}
 
     def __exit__(self, *error: Any) -> None:
         """Put back random streams and what trains.
@@ -185,20 +173,15 @@ class _Switch(TorchDispatchMode):
             If a parameter was replaced.
         """
         super().__exit__(*error)
-        for child in self._quick:
-            vars(child).pop("train", None)
         if self._streams is not None:
             self._streams.restore()
-        for one, trains in zip(self.found.parameters.values(), self._trains, strict=True):
+        for (one, _), trains in zip(self._places.values(), self._trains, strict=True):
             if one.requires_grad != trains:
                 one.requires_grad_(trains)
-        now = self.found.parameters
-        if not self.found.is_still_so():
-            forget()
-            now = held(self.model).parameters
-        moved = {id(one) for one, place in self._places if one.data_ptr() != place}
-        for name, one in self.found.parameters.items():
-            if error[0] is None and (now.get(name) is not one or id(one) in moved):
+        forget()
+        now = self._parameters()
+        for name, (one, place) in self._places.items():
+            if error[0] is None and (name not in now or now[name][0] is not one or now[name][1] != place):
                 raise _written(name)
 
     def __torch_dispatch__(
@@ -214,12 +197,14 @@ class _Switch(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._streams is None:
             self._streams = Streams(self.found.modules)
-        for written in _targets(func, args, kwargs):
-            for name, one in self.found.parameters.items():
-                if _share(one, written):
+        # an operation writes to its first argument, or to `out`
+        for written in tensors([args[:1], kwargs.get("out")]) if func._schema.is_mutable else ():
+            where = _place(written)
+            for name, (_, place) in self._places.items():
+                if where and place == where:
                     raise _written(name)
             for buffer in self.found.buffers.values():
-                if _share(buffer, written):
+                if where and _place(buffer) == where:
                     self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
         return func(*args, **kwargs)
 
@@ -229,24 +214,10 @@ class _Switch(TorchDispatchMode):
             buffer.data.copy_(before)
 
 
-def _targets(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Return the tensors that an operation writes to."""
-    if not func._schema.is_mutable:
-        return []
-    arguments = func._schema.arguments
-    named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
-    written = (one.name for one in arguments if one.alias_info is not None and one.alias_info.is_write)
-    return tensors([named[name] for name in written if name in named])
-
-
-def _share(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors lie in the same memory."""
-    if one is other:
-        return True
-    if one.layout != torch.strided or other.layout != torch.strided:
-        return False
-    place = one.untyped_storage().data_ptr()
-    return place != 0 and place == other.untyped_storage().data_ptr()
+def _place(one: Tensor) -> int:
+    """Return where in memory a tensor is; 0 of one that is in several places, or in none yet."""
+    elsewhere = is_lazy(one) or is_traceable_wrapper_subclass(one)
+    return 0 if elsewhere or one.layout != torch.strided else one.untyped_storage().data_ptr()
 
 
 def _written(name: str) -> ValueError:

@@ -1,10 +1,8 @@
 """Random streams as they were."""
 
-import ctypes
 import random
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import methodcaller
 from typing import Any
@@ -31,7 +29,8 @@ class Streams:
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         modules = list(modules)
-        self.numpy: Any = sys.modules.get("numpy")
+        numpy: Any = sys.modules.get("numpy")
+        self.numpy: Any = getattr(numpy, "random", None)
         self.cuda = []
         if torch.cuda.is_initialized():
             parameters = (one for module in modules for one in module._parameters.values() if one is not None)
@@ -45,7 +44,7 @@ class Streams:
 
     def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
         drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self.cuda)]
-        numbers = _Numbers.of(self.numpy) if hasattr(self.numpy, "random") else None
+        numbers = None if self.numpy is None else self.numpy.get_state(legacy=False)
         return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
 
     def moved(self) -> bool:
@@ -60,8 +59,8 @@ class Streams:
         """Put the streams back where they were."""
         python, numbers, drawn, own = self.before
         random.setstate(python)
-        if numbers is not None and not numbers.stands(self.numpy):
-            self.numpy.random.set_state(numbers.state)
+        if numbers is not None:
+            self.numpy.set_state(numbers)
         torch.set_rng_state(drawn[0])
         for device, state in zip(self.cuda, drawn[1:], strict=True):
             torch.cuda.set_rng_state(state, device)
@@ -69,47 +68,8 @@ class Streams:
             generator.set_state(state)
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """The state of numpy's global stream, of which equal ones are equal, arrays and all.
-
-    Attributes
-    ----------
-    state
-        As numpy tells it.
-    parts
-        What is compared.
-    memory
-        A Mersenne twister's numbers as they lie in memory, which takes a hundredth of the time to read.
-    """
-
-    state: dict[str, Any] = field(compare=False)
-    parts: tuple[Any, ...]
-    memory: bytes | None = field(compare=False)
-
-    @classmethod
-    def of(cls, numpy: Any) -> "_Numbers":
-        """Return the state as it is now."""
-        state = numpy.random.get_state(legacy=False)
-        return cls(state, _parts(state), _twister(numpy))
-
-    def stands(self, numpy: Any) -> bool:
-        """Say, where that takes no time, that nothing was drawn since."""
-        # of two normal numbers that are drawn at once one may wait, and is then taken without a draw
-        waits = self.state.get("has_gauss")
-        return self.memory is not None and not waits and _twister(numpy) == self.memory
-
-
-def _twister(numpy: Any) -> bytes | None:
-    """Return the 624 words of numpy's Mersenne twister, and the place in them; None of another stream."""
-    stream = numpy.random.get_bit_generator()
-    if type(stream).__name__ != "MT19937":
-        return None
-    return ctypes.string_at(stream.ctypes.state_address, 625 * 4)
-
-
 def _parts(state: Any) -> Any:
-    """Return what can be compared of a state: the bytes of an array, and whatever else as it is."""
+    """Return what can be compared of numpy's state: the bytes of an array, and whatever else as it is."""
     if isinstance(state, dict):
         return tuple((name, _parts(value)) for name, value in state.items())
     return state.tobytes() if hasattr(state, "tobytes") else state
@@ -118,4 +78,5 @@ def _parts(state: Any) -> Any:
 def _same_state(now: Any, before: Any) -> bool:
     """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
     pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
-    return bool(now[:2] == before[:2]) and all(torch.equal(a, b) for a, b in pairs)
+    plain = now[0] == before[0] and _parts(now[1]) == _parts(before[1])
+    return plain and all(torch.equal(a, b) for a, b in pairs)

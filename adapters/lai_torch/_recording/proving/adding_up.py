@@ -4,17 +4,14 @@ For weights w of the samples, the sum of w_j times the recorded gradient of samp
 weighted losses exactly if every recorded gradient is right (for almost all w). Both are compared as vectors,
 parameter by parameter.
 
-The weights are powers of two of random sign. A float times one is not rounded, so the plain pass takes the
-same roundings as the recorded one on its way to each layer, whatever cancels there (a loss's own p - 1, for
-instance): what is left are those of the last sum, over samples and positions. Signs are random so that sums
-do not cancel where the batch's gradient nearly vanishes: |sum_j w_j g_j|^2 is sum_j w_j^2 |g_j|^2 then, but
-for the sampling. Any two samples have different weights in one of the passes, or exchanged gradients would
-not show.
+See `signed_weights` for w. A float times a power of two is not rounded, so the plain pass takes the same
+roundings as the recorded one on its way to each layer, whatever cancels there (a loss's own p - 1, for
+instance): what is left are those of the last sum, over samples and positions.
 """
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,21 +19,39 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import GRADIENT_BUDGET, rounding_bound, summed_gradients, tolerance
+from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
 from lai_torch._model.batch import Loss, check_losses
-from lai_torch._model.precision import roundings_of
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
 from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.company import Asked
 from lai_torch._recording.proving.reindexed import check_same
 from lai_torch._recording.watching.recording import Recording
 
-_Errors = dict[tuple[str, ...], list[tuple[str, float]]]
 _LEVELS = (0.5, 1.0, 2.0, 4.0, -0.5, -1.0, -2.0, -4.0)
+
+
+def signed_weights(losses: Tensor) -> list[Tensor]:
+    """Return powers of two of random sign, one a sample: zero where a loss is not finite.
+
+    Sums do not cancel with them where the batch's gradient nearly vanishes: |sum_j w_j g_j|^2 is
+    sum_j w_j^2 |g_j|^2 then, but for the sampling. Nor may they where all samples' gradients are one vector,
+    so that no pass's weights nearly add up to zero. There are as many passes as let any two samples have
+    different weights in one of them, or exchanged gradients would not show.
+    """
+    samples, levels, passes = len(losses), len(_LEVELS), 1
+    while levels**passes < 2 * samples:  # all codes together would have as many signs of either kind
+        passes += 1
+    drawn = torch.tensor(_LEVELS, dtype=torch.float64, device="cpu")
+    generator = torch.Generator().manual_seed(1)
+    while True:
+        codes = torch.randperm(levels**passes, generator=generator, device="cpu")[:samples]
+        digits = [codes // levels**place % levels for place in range(passes)]
+        found = [torch.where(torch.isfinite(losses), drawn[digit].to(losses), 0.0) for digit in digits]
+        if all(float(one.double().sum().abs()) >= float(one.double().norm()) / 4 for one in found):
+            return found
 
 
 def wrongly_recorded(
@@ -50,7 +65,6 @@ def wrongly_recorded(
         If the model gives other losses when it is run again.
     """
     wrong: set[str] = set()
-    apart: list[tuple[Tensor, dict[str, Tensor], _Errors]] = []
     # as training runs, with the hooks that may change a gradient
     with preserved(model, loss, hooks=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -59,7 +73,7 @@ def wrongly_recorded(
         parameters = list(recording.parameters.values())
         others = other_leaves(values, parameters).values()  # so that every function runs backwards
         trace, parts = assemble(recording), parameters_of(recording)
-        for weights in _weights(recording.losses):
+        for weights in signed_weights(recording.losses):
             total, leaves = (values * weights).sum(), [*parameters, *others]
             found = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
             check_returned(named_parameters(model, loss))
@@ -69,36 +83,8 @@ def wrongly_recorded(
             }
             # one sample's share of the sum is its gradient times its weight: on average that for weight 1
             count = float(weights.double().square().sum())
-            errors = _apart(recording, _recorded(trace, parts, weights), plain, precision, count)
-            if errors:
-                apart.append((weights, plain, errors))
-    for weights, plain, errors in apart:
-        moved = _moved((model, loss, batch), recording, weights, plain, precision)
-        for names, each in errors.items():
-            if not all(error <= rounding_bound(1.0, moved[name]) for name, error in each):
-                wrong.update(names)
+            wrong |= _apart(recording, _recorded(trace, parts, weights), plain, precision, count)
     return frozenset(wrong)
-
-
-def _moved(
-    asked: Asked, recording: Recording, weights: Tensor, plain: Mapping[str, Tensor], precision: float
-) -> dict[str, float]:
-    """Return by how much one rounding of the parameters moves each plain gradient.
-
-    A unit whose input is zero but for roundings is on either side of a ReLU's kink, and its gradient there or
-    not there, by how the model's operations are grouped. Large batches have such units.
-    """
-    model, loss, batch = asked
-    leaves, found = list(recording.parameters.values()), dict.fromkeys(plain, 0.0)
-    for _ in roundings_of(leaves, precision):
-        with preserved(model, loss, hooks=True), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            total = (check_losses(losses_of(model, loss, batch), recording.samples) * weights).sum()
-            gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-        for (name, own), one in zip(plain.items(), gradients, strict=True):
-            if one is not None:
-                found[name] = max(found[name], norm(one.detach() - own))
-    return found
 
 
 def _apart(
@@ -107,28 +93,20 @@ def _apart(
     plain: Mapping[str, Tensor],
     precision: float,
     count: float,
-) -> _Errors:
-    """Return the parameters recorded together, and the errors of those of more than the sum's rounding."""
-    norms = {name: norm(gradient) for name, gradient in plain.items()}
-    whole = sum(one**2 for one in norms.values()) ** 0.5
-    if not whole < float("inf"):
-        return {}
+) -> set[str]:
+    """Return the names of parameters whose two gradients differ by more than rounding."""
     missing = set(plain) - {name for names in recorded for name in names} - set(recording.unexplained)
-    errors: _Errors = {(name,): [(name, norms[name])] for name in missing}
-    for names, matrices in recorded.items():
-        errors[names] = [
-            (name, _distance([matrix[place] for matrix in matrices], plain[name]))
-            for place, name in enumerate(names)
-        ]
-    wrong: _Errors = defaultdict(list)
-    for names, each in errors.items():
-        for name, error in each:
+    blocks, together = [], []
+    for names in [*recorded, *((name,) for name in missing)]:
+        for place, name in enumerate(names):
+            size = norm(plain[name])
+            given = [matrix[place] for matrix in recorded.get(names, ())]
             # a gradient has its parameter's type, which may be coarser than all that the model computes in
             eps = max(precision, torch.finfo(recording.parameters[name].dtype).eps)
-            # of the whole, for some are zero but for roundings, as that of attention's key bias is
-            if not error <= tolerance(eps, norms[name], count, magnitude=whole):
-                wrong[names].append((name, error))
-    return wrong
+            blocks.append(Block(_distance(given, plain[name]) if given else size, size, eps))
+            together.append(names)
+    agreed = sums_agree(blocks, count)
+    return {name for names, agrees in zip(together, agreed, strict=True) if not agrees for name in names}
 
 
 def _recorded(
@@ -159,18 +137,6 @@ def _distance(matrices: list[Tensor], plain: Tensor) -> float:
         ways = [one.reshape(-1)] + ([one.mT.reshape(-1)] if one.ndim == 2 else [])
         squares += min(norm(way - expected.to(way)) ** 2 for way in ways)
     return squares**0.5
-
-
-def _weights(losses: Tensor) -> Iterator[Tensor]:
-    """Yield weights for as many passes as tell any two samples apart; zero where a loss is not finite."""
-    samples, levels = len(losses), len(_LEVELS)
-    codes = torch.randperm(samples, generator=torch.Generator().manual_seed(1), device="cpu")
-    drawn = torch.tensor(_LEVELS, dtype=torch.float64, device="cpu")
-    while True:
-        yield torch.where(torch.isfinite(losses), drawn[codes % levels].to(losses), 0.0)
-        codes = codes // levels
-        if not bool(codes.any()):
-            return
 
 
 def _times(gradients: Tensor, weights: Tensor) -> Tensor:

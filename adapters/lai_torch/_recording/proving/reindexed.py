@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lai_torch._model.batch import check_losses, tensors
 from lai_torch._model.preserve import preserved
-from lai_torch._model.sample_axis import SampleAxis, by_sample, differ
+from lai_torch._model.sample_axis import SampleAxis, differ
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of
@@ -143,7 +143,7 @@ def moves_along(
     """Whether the other array's rows are those of the first at the samples `index`."""
     if found.shape != other.shape:
         return False
-    first, second = (by_sample(side.detach(), sample_axis, len(index)) for side in (found, other))
+    first, second = (sample_axis.in_front(side.detach()) for side in (found, other))
     return alike(first[index.to(first.device)], second, precision)
 
 

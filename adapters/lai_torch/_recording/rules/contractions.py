@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._recording.rules.dense import dense
+from lai_torch._recording.rules.plain_values import with_plain_values
 from lai_torch._recording.watching.recorder import Recorder, Rule
 
 
@@ -137,10 +138,10 @@ def _sum(
 _MEANS = {torch.mean, Tensor.mean}
 
 CONTRACTIONS: dict[Any, Rule] = {
-    torch.einsum: _einsum,
-    torch.tensordot: _tensordot,
-    **dict.fromkeys((torch.inner, Tensor.inner), _inner),
-    **dict.fromkeys((torch.mv, Tensor.mv), _mv),
-    **dict.fromkeys((torch.sum, Tensor.sum, *_MEANS), _sum),
+    torch.einsum: with_plain_values(_einsum),
+    torch.tensordot: with_plain_values(_tensordot),
+    **dict.fromkeys((torch.inner, Tensor.inner), with_plain_values(_inner)),
+    **dict.fromkeys((torch.mv, Tensor.mv), with_plain_values(_mv)),
+    **dict.fromkeys((torch.sum, Tensor.sum, *_MEANS), with_plain_values(_sum)),
 }
 """Rules of the functions that sum over axes of a parameter and of the batch."""

@@ -25,7 +25,8 @@ def dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed
     offset = recorder.source(bias)
     joined = not recorder.is_source(bias) if offset is None else offset.whole
     inputs = inputs if recorder.every_layer else recorder.cut(inputs)
-    matrix = recorder.cut(weight).T if transposed else recorder.cut(weight)
+    matrix = recorder.cut(weight).requires_grad_(weight.requires_grad)  # torch picks kernels by it
+    matrix = matrix.T if transposed else matrix
     constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
     output, probe = recorder.probe(functional.linear(inputs, matrix, constant))
     computed = as_computed(inputs)

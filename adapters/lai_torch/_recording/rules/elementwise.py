@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.overrides import resolve_name
 
 from lai_torch._model.sample_axis import SampleAxis, candidates
+from lai_torch._recording.rules.plain_values import with_plain_values
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
 from lai_torch._recording.watching.uses import Source, Use
@@ -50,7 +51,7 @@ def _copies(recorder: Recorder, source: Source, shape: torch.Size) -> Tensor | N
         if free[sample_axis.axis]
     ]
     sample_axes = [
-        sample_axis for sample_axis in sample_axes if sample_axis.inner == 1
+        sample_axis for sample_axis in sample_axes if sample_axis.plain
     ] or sample_axes  # copies take memory
     if not sample_axes:
         return _own_rows(recorder, source, aligned, shape)
@@ -140,7 +141,7 @@ def _norm(func: Any, axis: int | None = None, **fixed: Any) -> Rule:
             return NotImplemented
         return _affine(recorder, func(**given | affine | fixed), weight, bias, axis)
 
-    return rule
+    return with_plain_values(rule)
 
 
 def _prelu(recorder: Recorder, func: Any, input: Any, weight: Any) -> Any:

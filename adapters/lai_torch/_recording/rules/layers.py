@@ -12,6 +12,7 @@ from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
 from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
 from lai_torch._recording.rules.experts import GROUPED, chosen, grouped, product
+from lai_torch._recording.rules.plain_values import with_plain_values
 from lai_torch._recording.watching.chain import refused
 from lai_torch._recording.watching.recorder import Recorder, Rule, opened
 from lai_torch._recording.watching.uses import Source, Use
@@ -39,11 +40,17 @@ def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: An
             return contracted(recorder, input, range(input.ndim), other, [input.ndim - 1])
         return dense(recorder, input, other, None, transposed=True)
     if recorder.source(input) is not None and recorder.is_batched(other) and other.ndim >= 2:
-        if input.ndim == 1:
-            return contracted(recorder, other, range(other.ndim), input, [other.ndim - 2])
-        out = dense(recorder, recorder.mark(other.transpose(-1, -2)), input, None, transposed=False)
-        return out if out is NotImplemented else recorder.mark(out.transpose(-1, -2))
+        return _from_left(recorder, func, input, other)
     return NotImplemented
+
+
+@with_plain_values
+def _from_left(recorder: Recorder, func: Any, input: Tensor, other: Tensor) -> Any:
+    """Record `W a`."""
+    if input.ndim == 1:
+        return contracted(recorder, other, range(other.ndim), input, [other.ndim - 2])
+    out = dense(recorder, recorder.mark(other.transpose(-1, -2)), input, None, transposed=False)
+    return out if out is NotImplemented else recorder.mark(out.transpose(-1, -2))
 
 
 def _addmm(recorder: Recorder, func: Any, input: Any, mat1: Any, mat2: Any, **options: Any) -> Any:

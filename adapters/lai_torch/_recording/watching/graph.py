@@ -194,7 +194,7 @@ class Graph:
 def _hand_over(recorder: Any, place: int, inputs: Tensor) -> None:
     """Let a recorder keep what it keeps of a layer's input."""
     template = recorder.calls.plan.layers[place]
-    recorder.uses.append(template.made_of(inputs, recorder.samples, recorder.valid))
+    recorder.uses.append(template.made_of(inputs, recorder.valid))
 
 
 class _Watched(fx.Interpreter):

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import written
-from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
+from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between
@@ -156,9 +156,9 @@ class Recorder(TorchFunctionMode, Origins):
         known = self.known_axis(len(self.uses))
         sample_axes = candidates(activations.shape[:-1], self.samples, self.batch_axis)
         sample_axis = None if known is None else fitting(known, sample_axes)
-        if sample_axis is None or (activations.ndim == 2 and sample_axis.inner == 1):
+        if sample_axis is None or (activations.ndim == 2 and sample_axis.plain):
             return activations
-        return masked_mean(by_sample(activations, sample_axis, self.samples), self.valid)
+        return masked_mean(sample_axis.in_front(activations), self.valid)
 
     def known_axis(self, index: int) -> SampleAxis | None:
         """Return where the samples were at a use in an earlier recording, if there was one."""
@@ -180,11 +180,6 @@ class Recorder(TorchFunctionMode, Origins):
         """Differentiate `values` as `torch.autograd.grad` does, watching what checkpointing runs again.
 
         What arrives at the probes is kept as their gradient `into`.
-
-        Raises
-        ------
-        ValueError
-            If a checkpoint is of the reentrant kind, which no one can differentiate piecewise.
         """
         for use in self.uses:
             use.probe.into = into
@@ -198,15 +193,6 @@ class Recorder(TorchFunctionMode, Origins):
         try:
             with self:
                 return opened(torch.autograd.grad)(values, wanted, retain_graph=True, allow_unused=True)
-        except RuntimeError as error:
-            if "use_reentrant" not in str(error):
-                raise
-            msg = (
-                "model: expected checkpoints by torch.utils.checkpoint.checkpoint, got its reentrant "
-                "function by itself, which cannot be traced; pass use_reentrant=False to checkpoint, or "
-                "call model.eval() where that turns checkpointing off"
-            )
-            raise ValueError(msg) from error
         finally:
             self.replaying = False
 
@@ -236,7 +222,7 @@ class Recorder(TorchFunctionMode, Origins):
             if self.calls.passes_by(func, args, kwargs):
                 return func(*args, **kwargs)
             if (known := self.calls.template) is not None and known.fits(args, kwargs):
-                self.uses.append(known.made(args, self.samples, self.valid))
+                self.uses.append(known.made(args, self.valid))
                 return func(*args)
         place, uses = self.calls.place, len(self.uses)
         if func in _DIFFERENTIATING and not self.replaying:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._model.sample_axis import SampleAxis, by_sample, candidates, fitting
+from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.uses import Use
@@ -65,22 +65,22 @@ class Template:
             and not torch.is_autocast_enabled(inputs.device.type)
         )
 
-    def made(self, args: Sequence[Any], samples: int, valid: Positions) -> Use:
+    def made(self, args: Sequence[Any], valid: Positions) -> Use:
         """Return the use that such a call is."""
-        return self.made_of(args[self.place], samples, valid)
+        return self.made_of(args[self.place], valid)
 
-    def made_of(self, inputs: Tensor, samples: int, valid: Positions) -> Use:
+    def made_of(self, inputs: Tensor, valid: Positions) -> Use:
         """Return the use that a call on this input is."""
-        kept = self.kept(inputs, samples, valid)
+        kept = self.kept(inputs, valid)
         return self.use.again(kept.detach() if kept is inputs else kept, Probe())
 
-    def kept(self, inputs: Tensor, samples: int, valid: Positions) -> Tensor:
+    def kept(self, inputs: Tensor, valid: Positions) -> Tensor:
         """Return what is kept of an input."""
         if not self.averaged:
             return inputs
         if self.sample_axis is None:
             return inputs.mean(tuple(range(2, inputs.ndim)), keepdim=True)
-        return masked_mean(by_sample(inputs, self.sample_axis, samples), valid)
+        return masked_mean(self.sample_axis.in_front(inputs), valid)
 
 
 def template(
@@ -114,7 +114,7 @@ def template(
     found = Template(places[0], inputs.shape, inputs.dtype, own, len(args), blank, sample_axis, averaged)
     if not found.fits(args, kwargs) or (averaged and use.kind == "dense" and sample_axis is None):
         return None
-    same = torch.equal(found.kept(inputs.detach(), samples, valid), use.activations)
+    same = torch.equal(found.kept(inputs.detach(), valid), use.activations)
     return found if same and torch.equal(func(*args), out) else None
 
 

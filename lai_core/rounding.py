@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_number
+from lai_core._engine.checks import check_choice, check_number
 from lai_core._engine.namespace import Array, xp_of
 from lai_core.records.base import Trace
 from lai_core.records.dense import LayerTrace
@@ -54,7 +54,7 @@ def rounding_factor(*, roundings: int, unit_roundoff: float) -> float:
     return roundings * unit_roundoff / (1 - roundings * unit_roundoff)
 
 
-def count_roundings(validation: Trace, training: Trace, /) -> int:
+def count_roundings(validation: Trace, training: Trace, /, *, positions: str = "tokens") -> int:
     """Count the roundings that a product of entries meets at most, in any order of summation.
 
     Three multiplications, one by a layer's weight, and the additions of one sum over validation samples and
@@ -65,6 +65,9 @@ def count_roundings(validation: Trace, training: Trace, /) -> int:
     ----------
     validation, training
         Traces of `LayerTrace` records.
+    positions
+        What LAI's product means on layers with positions. `mean`: each of the four entries is a mean, of two
+        roundings beside its additions. `flatten`: an entry's position counts among its matrix' inputs.
 
     Returns
     -------
@@ -72,12 +75,21 @@ def count_roundings(validation: Trace, training: Trace, /) -> int:
         The number of roundings.
     """
     sides = [_dense(trace) for trace in (validation, training)]
-    pairs = len(sides[0][-1].activations) * _most_positions(sides[0]) * _most_positions(sides[1])
+    check_choice("positions", positions, ("tokens", "mean", "flatten"))
+    samples = len(sides[0][-1].activations)
+    uses = [_most_positions(side) for side in sides]
     inputs = sum(layer.activations.shape[-1] + layer.bias for layer in sides[0])
     outputs = max(
         layer.output_gradients.shape[-1] for layer in sides[0] if layer.output_gradients is not None
     )
-    return 4 + (pairs - 1) + (inputs * outputs - 1)
+    over_samples, over_entries = samples - 1, inputs * outputs - 1
+    if positions == "tokens":
+        over_samples = samples * uses[0] * uses[1] - 1
+    elif positions == "mean":
+        over_samples += 2 * sum(number - 1 + 2 for number in uses)
+    else:
+        over_entries = max(uses) * (inputs * outputs + 1) - 2
+    return 4 + over_samples + over_entries
 
 
 def rounding_bound(
@@ -94,7 +106,8 @@ def rounding_bound(
 
     Implements :eq:`rounding-error`: :math:`\gamma_n \sum_z \sum_l \sum_{t,t'} \langle |a_z|, |a_j| \rangle
     \langle |g_z|, |g_j| \rangle`, as a product changes by a factor :math:`1 + \theta`,
-    :math:`|\theta| \le \gamma_n`, whatever the order of summation.
+    :math:`|\theta| \le \gamma_n`, whatever the order of summation. For other meanings of positions, LAI's
+    scores of the absolute values stand in the place of the sum.
 
     Assume: every operation is rounded to nearest, with unit roundoff :math:`u`; :math:`n u < 1`; nothing
     overflows or underflows.
@@ -102,8 +115,8 @@ def rounding_bound(
     Parameters
     ----------
     scores
-        `ghost_scores`, `lli_scores`, or `lai_scores` with `positions="tokens"`; with options by
-        `functools.partial`.
+        `ghost_scores`, `lli_scores` or `lai_scores`; with options by `functools.partial`, which says what
+        `positions` means.
     validation, training
         Traces of `LayerTrace` records. Half precision is read exactly and accumulated in float32.
     roundings
@@ -130,7 +143,8 @@ def rounding_bound(
     sizes = scores(_absolute(validation), _absolute(training))
     xp = xp_of(sizes)
     unit = float(xp.finfo(sizes.dtype).eps) / 2 if unit_roundoff is None else unit_roundoff
-    count = count_roundings(validation, training) if roundings is None else roundings
+    positions = getattr(scores, "keywords", {}).get("positions", "tokens")
+    count = count_roundings(validation, training, positions=positions) if roundings is None else roundings
     check_number("stored_roundoff", stored_roundoff, at_least=0, below=1)
     relative = rounding_factor(roundings=count, unit_roundoff=unit)
     stored = (1 - stored_roundoff) ** -4 - 1

@@ -1,0 +1,160 @@
+"""Scores of the documents of packed rows, or of other segments of samples."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lai_core as lai
+from lai_core._adapters import NOT_CONTENT, check_batch, check_choice, rounding_bound
+from lai_jax._program.losses import is_array, losses_of
+from lai_jax.exact import exact_scores
+from lai_jax.trace import trace
+
+CUTS = 2
+"""Documents next to one another, and next but one, are once apart."""
+
+
+def segment_scores(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    validation: Any,
+    training: Any,
+    segments: jax.Array,
+    count: int,
+    *,
+    estimator: str = "lai",
+    positions: str = "tokens",
+) -> jax.Array:
+    """Score the segments of a batch: documents of packed rows, turns of conversations.
+
+    `lai`, `lli` and `ghost` score a segment as a sample of its own, which it is where no segment sees
+    another: outside of `jax.jit` that is tried on the batch, by other contents in some segments. `exact`
+    scores the losses of a segment's own positions, whatever they read.
+
+    Parameters
+    ----------
+    apply, params
+        As for `trace`.
+    loss
+        `loss(outputs, targets) -> (n, t)`: one unnormalised number a position.
+    validation, training
+        `(inputs, targets)` each. Inputs named like positions, masks, sequences, segments or lengths say where
+        segments lie; all others, `(n, t, ...)`, are what is in them.
+    segments
+        `(n, t)`, integers: the segment of every position, in `[0, count)` over the whole batch. A position
+        with another number, such as -1, belongs to none.
+    count
+        Number of segments.
+    estimator
+        `lai`, `lli`, `ghost` or `exact`.
+    positions
+        What LAI's product means: `tokens` or `mean`.
+
+    Returns
+    -------
+    jax.Array
+        `(count,)`. Positive helps: the decrease of the summed validation loss per unit learning rate per
+        unit weight of the segment's summed loss, on the parameters that the estimator sees.
+
+    Raises
+    ------
+    ValueError
+        If segments see one another; as `trace` and `exact_scores` otherwise.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: inputs @ params
+    >>> loss = lambda outputs, targets: ((outputs - targets) ** 2).sum(-1) / 2
+    >>> batch = jnp.ones((1, 2, 1)), jnp.array([[[2.0], [-2.0]]])
+    >>> segments = jnp.array([[0, 1]])
+    >>> print(lai_jax.segment_scores(apply, jnp.ones((1, 1)), loss, batch, batch, segments, 2))
+    [-2.  6.]
+    """
+    check_choice("estimator", estimator, ("lai", "lli", "ghost", "exact"))
+    for role, batch in (("validation", validation), ("training", training)):
+        check_batch(role, batch)
+    if estimator == "exact":
+        scores = exact_scores(apply, params, loss, validation, training, per_position=True)
+        _check_shape(segments, scores)
+        members = segments.reshape(1, -1) == jnp.arange(count)[:, None]
+        return jnp.where(members, scores.reshape(-1), 0).sum(1)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, training, segments))):
+        check_segments(apply, params, loss, training, segments)
+
+    def summed(outputs: Any, targets: Any) -> jax.Array:
+        losses: jax.Array = loss(outputs, targets)
+        return losses.sum(1)
+
+    gradients = "all" if estimator == "ghost" else "output"
+    known, scored = (
+        trace(apply, params, summed, *batch, gradients=gradients) for batch in (validation, training)
+    )
+    summary = lai.summarize(known, estimator, positions=positions)
+    return lai.segment_scores(summary, scored, segments, count, estimator, positions=positions)
+
+
+def check_segments(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], training: Any, segments: jax.Array
+) -> None:
+    """Raise if segments of a batch see one another: if a loss moves when others have other contents.
+
+    Parameters
+    ----------
+    apply, params, loss, training, segments
+        As for `segment_scores`.
+
+    Raises
+    ------
+    ValueError
+        If a position's loss moves with the contents of another segment.
+    """
+    losses = losses_of(apply, loss, per_position=True)
+    usual = losses(params, *training)
+    _check_shape(segments, usual)
+    finite = jnp.isfinite(usual)
+    largest = float(jnp.max(jnp.where(finite, jnp.abs(usual), 0)))
+    within = rounding_bound(float(jnp.finfo(usual.dtype).eps), largest)
+    for moved, inputs in _others(training[0], np.asarray(segments)):
+        apart = (jnp.abs(losses(params, inputs, training[1]) - usual) > within) & finite & ~moved
+        if bool(apart.any()):
+            row, place = np.argwhere(np.asarray(apart))[0].tolist()
+            msg = (
+                f"segments: expected ones that do not see one another, got a loss at position {place} of row "
+                f"{row} that moves with another segment's contents; use block-diagonal attention, unpack the "
+                "rows, or score by 'exact'"
+            )
+            raise ValueError(msg)
+
+
+def _check_shape(segments: jax.Array, losses: jax.Array) -> None:
+    if segments.shape != losses.shape:
+        msg = f"segments: expected shape (n, t) = {losses.shape}, got {segments.shape}"
+        raise ValueError(msg)
+
+
+def _others(inputs: Any, segments: np.ndarray[Any, Any]) -> Iterator[tuple[np.ndarray[Any, Any], Any]]:
+    """Yield which positions have other contents, `(n, t)`, and the inputs; drawn from all positions."""
+    begins = np.ones(segments.shape, bool)
+    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
+    order = begins.cumsum(1)  # neighbours in a row have numbers that differ in the lowest bits
+    places = np.random.default_rng(0).permutation(segments.size)
+    leaves, tree = jax.tree_util.tree_flatten_with_path(inputs)
+    for bit in range(CUTS):
+        for side in (0, 1):
+            moved = (order >> bit & 1) == side
+            if moved.any() and not moved.all():
+                index = np.where(moved.ravel(), places, np.arange(segments.size))
+                found = [_changed(jax.tree_util.keystr(path), leaf, index, segments) for path, leaf in leaves]
+                yield moved, jax.tree.unflatten(tree, found)
+
+
+def _changed(name: str, leaf: Any, index: np.ndarray[Any, Any], segments: np.ndarray[Any, Any]) -> Any:
+    if not is_array(leaf) or NOT_CONTENT.search(name) or leaf.shape[:2] != segments.shape:
+        return leaf
+    return leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape)

@@ -1,0 +1,249 @@
+r"""Scores of positions and of segments: the tokens of a sample, or the documents that share a row.
+
+A sample's gradient is a sum over its positions, so its score is, too: :math:`\langle G_V, \sum_t g_t
+a_t^\top\rangle = \sum_t g_t^\top G_V a_t`. The score of a position is that of a sample which has this
+position alone. What it means follows from the gradient that stands there:
+
+=========  ============================================================================================
+estimator  the score of position t of sample j
+=========  ============================================================================================
+`lai`      of the position's own output gradient, on its own virtual readouts
+`lli`      of the position's own output gradient, on its own last layer
+`ghost`    of the gradient that *lands* at t in every layer: by way of attention, other positions' losses too
+=========  ============================================================================================
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from jaxtyping import Float, Integer
+
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_count
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, cast, device_of, matmul, namespace_of
+from lai_core.estimators._arguments import check_lai_trace
+from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
+from lai_core.estimators.scores import SUMMED, ghost_scores, lai_scores, lli_scores
+from lai_core.estimators.summaries import ValidationSummary
+from lai_core.records.base import Record, Trace, where
+from lai_core.records.compatible import check_trace
+
+SCORES: dict[str, Callable[..., Array]] = {"ghost": ghost_scores, "lai": lai_scores, "lli": lli_scores}
+
+
+def position_scores(
+    validation: Trace | ValidationSummary,
+    training: Trace,
+    estimator: str,
+    *,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, "n_train t"]:
+    r"""Score every position of every training sample.
+
+    Implements :eq:`position-score`: the scores of a sample's positions add up to the sample's own, of LAI to
+    that with `positions="tokens"`.
+
+    :eq:`position-score`. Assume: samples are not coupled; losses are unnormalised.
+
+    Parameters
+    ----------
+    validation
+        A trace or a summary for `estimator`; LAI's with `positions="tokens"`.
+    training
+        A trace whose layers all have the positions of the last one.
+    estimator
+        `lai`, `lli` or `ghost`. The positions' own output gradients make the first two; Ghost's are where
+        gradients land, which is a document's own score only where no gradient crosses between documents.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_train, t)`. Positive helps, in the unit of the samples' scores. 0 at a position that is masked.
+
+    Raises
+    ------
+    ValueError
+        If a record that the estimator reads has other positions than the last layer, or none that are the
+        samples' (a convolution's map, rows that are routed to an expert).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> layer = lai.LayerTrace(np.array([[[1.0], [2.0]]]), np.array([[[1.0], [-1.0]]]))
+    >>> lai.position_scores(lai.Trace([layer]), lai.Trace([layer]), "lli")
+    array([[-1.,  2.]])
+    """
+    asked, work = _checked(training, estimator, memory_budget)
+    parts = _positions_apart(asked, training, work)
+    options = {"positions": "tokens"} if asked.positions else {}
+    scores = SCORES[asked.name](validation, parts, memory_budget=memory_budget, **options)
+    return work.xp.reshape(scores, _extent(training))
+
+
+def segment_scores(
+    validation: Trace | ValidationSummary,
+    training: Trace,
+    segments: Integer[Array, "n_train t"],
+    count: int,
+    estimator: str,
+    *,
+    positions: str = "tokens",
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " count"]:
+    r"""Score segments of training samples: the documents of a packed row, the turns of a conversation.
+
+    Where no segment sees another, these are the scores of a batch that has each segment as a sample of its
+    own (:eq:`position-score`, summed over a segment).
+
+    Assume: no value of one segment enters another's, and no gradient crosses between them.
+
+    Parameters
+    ----------
+    validation, training, estimator
+        As for `position_scores`.
+    segments
+        `(n_train, t)` integers: the segment of every position, in `[0, count)` over the whole batch. A
+        position with another number, such as -1, belongs to none.
+    count
+        Number of segments.
+    positions
+        What LAI's product means: `tokens`, pairs of positions; `mean`, means over a segment's positions.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(count,)`. Positive helps. 0 for a segment without positions.
+
+    Raises
+    ------
+    TypeError
+        If `segments` does not hold integers.
+    ValueError
+        As `position_scores`; also if `segments` has another shape than samples and positions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> layer = lai.LayerTrace(np.array([[[1.0], [2.0], [3.0]]]), np.ones((1, 3, 1)))
+    >>> lai.segment_scores(lai.Trace([layer]), lai.Trace([layer]), np.array([[0, 0, 1]]), 2, "lli")
+    array([18., 18.])
+    """
+    asked, work = _checked(training, estimator, memory_budget)
+    check_choice("positions", positions, ("tokens", "mean"))
+    namespace_of({"segments": segments, "training": training.layers[-1].output_gradients})
+    members = _members(segments, _extent(training), check_count("count", count), work)
+    if positions == "tokens" or not asked.positions:
+        scores = position_scores(validation, training, asked.name, memory_budget=memory_budget)
+        column = work.xp.reshape(cast(work.xp, scores, work.dtype), (-1, 1))
+        return matmul(work.xp, members, column)[:, 0]
+    check_lai_trace(training, work, "mean", "training")
+    means = _segment_means(training, members, work)
+    return lai_scores(validation, means, positions="mean", memory_budget=memory_budget)
+
+
+def _checked(training: Trace, estimator: str, memory_budget: int) -> tuple[Estimator, Workspace]:
+    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in SUMMED])
+    return asked, check_trace("training", training, asked.gradients, memory_budget)
+
+
+def _extent(training: Trace) -> tuple[int, int]:
+    """Return the numbers of samples and of positions."""
+    last: Any = training.layers[-1]
+    shape = tuple(last.output_gradients.shape)
+    if len(shape) != 3 or not last.has_output_rows:
+        here = where("training", len(training.layers) - 1, last)
+        msg = f"{here}: expected output gradients of shape (n, t, d), a row for each position, got {shape}"
+        raise ValueError(msg)
+    return shape[0], shape[1]
+
+
+def _members(segments: Any, shape: tuple[int, int], count: int, work: Workspace) -> Array:
+    """Return which positions make up each segment, `(count, n t)`: 1 or 0."""
+    xp = work.xp
+    if tuple(segments.shape) != shape:
+        msg = f"segments: expected shape (n, t) = {shape}, got {tuple(segments.shape)}"
+        raise ValueError(msg)
+    if not xp.isdtype(segments.dtype, "integral"):
+        msg = f"segments: expected integers, got {segments.dtype}"
+        raise TypeError(msg)
+    numbers = xp.arange(count, dtype=segments.dtype, device=device_of(segments))
+    return xp.astype(xp.reshape(segments, (1, -1)) == numbers[:, None], work.dtype)
+
+
+def _positions_apart(asked: Estimator, training: Trace, work: Workspace) -> Trace:
+    """Return the trace of a batch in which every position is a sample."""
+    samples, length = _extent(training)
+
+    def apart(layer: Record, array: Array) -> Array:
+        return work.xp.reshape(array, (samples * length, 1, *array.shape[2:]))
+
+    return _rearranged(asked, training, work, samples * length, apart)
+
+
+def _segment_means(training: Trace, members: Array, work: Workspace) -> Trace:
+    """Return the trace of a batch in which every segment is a sample: the means over its positions."""
+    xp = work.xp
+
+    def means(layer: Record, array: Array) -> Array | None:
+        if array.ndim == 2:  # which positions count: the means are of those
+            return None
+        valid = layer.readout_positions
+        weights = members if valid is None else members * xp.reshape(cast(xp, valid, work.dtype), (1, -1))
+        sizes = xp.sum(weights, axis=1, keepdims=True)
+        rows = xp.reshape(cast(xp, array, work.dtype), (-1, array.shape[2]))
+        return matmul(xp, weights / xp.where(sizes > 0, sizes, xp.ones_like(sizes)), rows)
+
+    return _rearranged(find_estimator("lai"), training, work, int(members.shape[0]), means)
+
+
+def _rearranged(
+    asked: Estimator,
+    training: Trace,
+    work: Workspace,
+    count: int,
+    change: Callable[[Record, Array], Array | None],
+) -> Trace:
+    """Return a trace of `count` samples: what `change` makes of each `(n, t, d)` that the estimator reads."""
+    layers, last = [], training.layers[-1]
+    for index, layer in enumerate(training.layers):
+        arrays = dict(layer.arrays())
+        everything = asked.parameters == "traced" or layer is last
+        if not everything and (asked.parameters == "last" or layer.readout_input(work.xp) is None):
+            # nothing looks at the numbers of this record: any of the right shape will do
+            arrays = {
+                name: work.xp.broadcast_to(array[:1, ...], (count, *array.shape[1:]))
+                for name, array in arrays.items()
+            }
+        else:
+            for name, array in arrays.items():
+                if not everything and name == "output_gradients":
+                    arrays[name] = None
+                else:
+                    _check_positions(training, index, name)
+                    arrays[name] = change(layer, array)
+        changed: Any = layer
+        layers.append(replace(changed, **arrays))
+    return Trace(layers)
+
+
+def _check_positions(training: Trace, index: int, name: str) -> None:
+    """Raise unless an array of a record has one row for each position of the last layer."""
+    layer, (samples, length) = training.layers[index], _extent(training)
+    array = layer.arrays()[name]
+    words = [shape.split() for shape in layer.array_fields[name].shapes]
+    rows = layer.has_token_positions and any(
+        one[:2] == ["n", "t"] and len(one) == array.ndim for one in words
+    )
+    if not rows or tuple(array.shape[:2]) != (samples, length):
+        msg = (
+            f"{where('training', index, layer)}.{name}: expected the last layer's {length} positions, a row "
+            f"for each, got shape {tuple(array.shape)}; 'lli' needs them of the last layer alone"
+        )
+        raise ValueError(msg)

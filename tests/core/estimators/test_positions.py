@@ -1,0 +1,212 @@
+"""Scores of positions and of segments, against batches in which each is a sample of its own.
+
+The oracles cut numpy arrays and score the pieces by themselves.
+"""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lai_core as lai
+from tests.support.backends import BACKENDS
+from tests.support.draws import GENERATORS
+
+SCORES = {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}
+NUMPY = BACKENDS[0]
+
+
+def arrays(rng, samples, length):
+    """Draw what a small language model leaves: ids, inputs and output gradients of two layers, a gain."""
+    return {
+        "ids": rng.integers(0, 4, (samples, length)),
+        "read": rng.standard_normal((samples, length, 2)),
+        "inputs": rng.standard_normal((samples, length, 3)),
+        "hidden": rng.standard_normal((samples, length, 4)),
+        "gain": rng.standard_normal((samples, length, 4)),
+        "outputs": rng.standard_normal((samples, length, 2)),
+    }
+
+
+def traced(drawn, backend=NUMPY, shared=False):
+    given = {name: backend.array(array) for name, array in drawn.items()}
+    key = "table" if shared else None
+    return lai.Trace(
+        [
+            lai.EmbeddingTrace(given["ids"], given["read"], rows=4, weight=key),
+            lai.LayerTrace(given["inputs"], given["hidden"], bias=True),
+            lai.GainTrace(given["hidden"], given["gain"]),
+            lai.LayerTrace(given["read"], given["outputs"][..., :1], bias=True),
+            lai.LayerTrace(given["hidden"], given["outputs"], bias=True),
+        ]
+    )
+
+
+def piece(drawn, chosen):
+    """Return one sample that consists of the chosen positions, `(n, t)` booleans."""
+    return traced({name: array[chosen][None] for name, array in drawn.items()})
+
+
+@pytest.mark.equation("position-score")
+@pytest.mark.parametrize("estimator", SCORES)
+@given(GENERATORS, st.integers(1, 3), st.integers(1, 4))
+def test_a_position_scores_as_a_sample_that_has_it_alone(backend, estimator, rng, samples, length):
+    validation, drawn = arrays(rng, 2, 3), arrays(rng, samples, length)
+    found = lai.position_scores(traced(validation, backend), traced(drawn, backend), estimator)
+    assert tuple(found.shape) == (samples, length)
+    expected = [
+        [
+            float(SCORES[estimator](traced(validation), piece(drawn, one_hot(samples, length, j, t)))[0])
+            for t in range(length)
+        ]
+        for j in range(samples)
+    ]
+    np.testing.assert_allclose(backend.numpy(found), expected, rtol=1e-10, atol=1e-10)
+
+
+def one_hot(samples, length, j, t):
+    chosen = np.zeros((samples, length), bool)
+    chosen[j, t] = True
+    return chosen
+
+
+@pytest.mark.equation("position-score")
+@pytest.mark.parametrize("summarized", [False, True])
+@pytest.mark.parametrize("estimator", SCORES)
+def test_the_scores_of_positions_add_up_to_the_samples(backend, estimator, summarized):
+    rng = np.random.default_rng(0)
+    validation, training = (traced(arrays(rng, n, t), backend) for n, t in ((3, 4), (5, 6)))
+    if summarized:
+        validation = lai.summarize(validation, estimator)
+    found = backend.numpy(lai.position_scores(validation, training, estimator))
+    expected = backend.numpy(SCORES[estimator](validation, training))
+    np.testing.assert_allclose(found.sum(1), expected, rtol=1e-12)
+
+
+@pytest.mark.equation("position-score")
+@pytest.mark.parametrize(
+    ("estimator", "positions"), [("ghost", "tokens"), ("lli", "tokens"), ("lai", "tokens"), ("lai", "mean")]
+)
+@given(GENERATORS, st.integers(1, 3), st.integers(1, 5))
+def test_segments_score_as_the_unpacked_batch(backend, estimator, positions, rng, samples, length):
+    """Some positions belong to no segment, some segments have no position, others lie in two rows."""
+    validation, drawn = arrays(rng, 2, 3), arrays(rng, samples, length)
+    segments = rng.integers(0, 4, (samples, length)) - 1
+    options = {"positions": positions} if estimator == "lai" else {}
+    found = lai.segment_scores(
+        traced(validation, backend),
+        traced(drawn, backend),
+        backend.array(segments),
+        4,
+        estimator,
+        positions=positions,
+    )
+    expected = [
+        float(SCORES[estimator](traced(validation), piece(drawn, segments == k), **options)[0])
+        if (segments == k).any()
+        else 0.0
+        for k in range(4)
+    ]
+    np.testing.assert_allclose(backend.numpy(found), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_masked_positions_score_nothing_and_leave_the_others_alone(backend):
+    rng = np.random.default_rng(1)
+    drawn, valid = arrays(rng, 2, 4), np.array([[True, True, False, True], [True, False, False, False]])
+    validation = traced(arrays(rng, 2, 3), backend)
+    masked = lai.mask_positions(traced(drawn, backend), backend.array(valid))
+    found = backend.numpy(lai.position_scores(validation, masked, "lai"))
+    plain = backend.numpy(lai.position_scores(validation, traced(drawn, backend), "lai"))
+    np.testing.assert_allclose(found, np.where(valid, plain, 0.0), rtol=1e-12)
+    segments = np.array([[0, 0, 0, 1], [1, 1, 1, 1]])
+    means = lai.segment_scores(validation, masked, backend.array(segments), 2, "lai", positions="mean")
+    expected = [
+        float(
+            lai.lai_scores(
+                lai.summarize(validation, "lai", positions="mean"),
+                traced(
+                    {name: array[(segments == k) & valid][None] for name, array in drawn.items()}, backend
+                ),
+            )[0]
+        )
+        for k in range(2)
+    ]
+    np.testing.assert_allclose(backend.numpy(means), expected, rtol=1e-10)
+
+
+def test_records_that_an_estimator_does_not_read_need_no_positions():
+    """LLI reads the last layer alone, LAI no gain."""
+    rng = np.random.default_rng(2)
+    both = [traced(arrays(rng, 2, 3)) for _ in range(2)]
+    pooled = [lai.Trace([lai.LayerTrace(np.ones((2, 5))), *trace.layers]) for trace in both]
+    found = lai.position_scores(*pooled, "lli")
+    np.testing.assert_allclose(found, lai.position_scores(*both, "lli"))
+    conditioned = [lai.Trace([lai.GainTrace(None, np.ones((2, 5))), *trace.layers]) for trace in both]
+    np.testing.assert_allclose(lai.position_scores(*conditioned, "lai"), lai.position_scores(*both, "lai"))
+
+
+TRACE = traced(arrays(np.random.default_rng(3), 2, 3))
+HEAD = TRACE.layers[-1]
+SEGMENTS = np.zeros((2, 3), int)
+ROW = lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))
+ROWS = "training.layers[0].activations: expected the last layer's 3 positions, a row for each, got shape"
+LAST = "'lli' needs them of the last layer alone"
+REFUSED = {
+    f"{ROWS} (2, 4); {LAST}": lambda: lai.position_scores(
+        *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
+    ),
+    f"{ROWS} (2, 3, 4); {LAST}": lambda: lai.position_scores(
+        *[lai.Trace([lai.ExpertTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1))), HEAD])] * 2, "ghost"
+    ),
+    "training.layers[0]: expected output gradients of shape (n, t, d), a row for each position, got (2, 1)": (
+        lambda: lai.position_scores(
+            *[lai.Trace([lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))])] * 2, "lai"
+        )
+    ),
+    "positions: expected 'mean', with which the summary was made, got 'tokens'": lambda: lai.position_scores(
+        lai.summarize(TRACE, "lai", positions="mean"), TRACE, "lai"
+    ),
+    "positions: expected one of 'tokens', 'mean', got 'flatten'": lambda: lai.segment_scores(
+        TRACE, TRACE, SEGMENTS, 1, "lai", positions="flatten"
+    ),
+    "segments: expected shape (n, t) = (2, 3), got (2,)": lambda: lai.segment_scores(
+        TRACE, TRACE, SEGMENTS[:, 0], 1, "lai"
+    ),
+    "segments: expected integers, got float64": lambda: lai.segment_scores(
+        TRACE, TRACE, SEGMENTS * 1.0, 1, "lai"
+    ),
+    "count: expected at least 1, got 0": lambda: lai.segment_scores(TRACE, TRACE, SEGMENTS, 0, "lai"),
+    "estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": lambda: lai.position_scores(
+        TRACE, TRACE, "exact"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_has_no_positions_is_refused_by_name(message):
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(message)}"):
+        REFUSED[message]()
+
+
+@given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.sampled_from((0.07, 0.5, 1.0)))
+def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, length, fraction):
+    scores = rng.standard_normal((samples, length))
+    valid = rng.integers(0, 3, (samples, length)) > 0
+    weights = backend.numpy(lai.keep_top(backend.array(scores), fraction, valid=backend.array(valid)))
+    counted = [index for index in np.ndindex(samples, length) if valid[index]]
+    ranked = sorted(counted, key=lambda index: -scores[index])  # stable: among equals the first
+    kept = ranked[: max(1, math.ceil(fraction * len(counted) - 1e-9))]
+    expected = np.zeros((samples, length))
+    for index in kept:
+        expected[index] = 1 / len(kept)
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", [lai.keep_positive, lai.reweight, lambda each: lai.keep_top(each, 0.3)])
+def test_policies_weigh_positions_as_they_weigh_so_many_samples(backend, policy):
+    scores = np.random.default_rng(4).normal(size=(3, 4))
+    found = backend.numpy(policy(backend.array(scores)))
+    np.testing.assert_array_equal(found.ravel(), backend.numpy(policy(backend.array(scores.ravel()))))

@@ -1,0 +1,135 @@
+"""Exact scores of positions, against one reverse pass a position."""
+
+import re
+
+import lai_torch
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+
+class Attending(nn.Module):
+    """A causal language model of one block, whose positions read those before them."""
+
+    def __init__(self, words=5, width=6):
+        super().__init__()
+        self.read = nn.Embedding(words, width)
+        self.attend = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, ids):
+        read = self.read(ids)
+        mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).triu(1)
+        return self.head(read + self.attend(read, read, read, attn_mask=mask)[0])
+
+
+def loss(outputs, targets):
+    return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none")
+
+
+def setting(seed, samples=3, length=4):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Attending().double()
+    draws = [torch.randint(5, (samples, length), generator=generator) for _ in range(4)]
+    return model, tuple(draws[:2]), tuple(draws[2:])
+
+
+def one_pass_each(model, validation, training, loss=loss):
+    parameters = list(model.parameters())
+    direction = torch.autograd.grad(loss(model(validation[0]), validation[1]).sum(), parameters)
+    losses = loss(model(training[0]), training[1])
+    rows = []
+    for one in losses.flatten():
+        own = torch.autograd.grad(one, parameters, retain_graph=True)
+        rows.append(sum((g * d).sum() for g, d in zip(own, direction, strict=True)))
+    return torch.stack(rows).view(losses.shape)
+
+
+@pytest.mark.equation("position-score")
+@given(st.integers(0, 2**16), st.integers(1, 3), st.integers(1, 4))
+def test_each_position_scores_by_its_own_loss(seed, samples, length):
+    model, validation, training = setting(seed, samples, length)
+    found = lai_torch.exact_scores(model, loss, validation, training, per_position=True)
+    expected = one_pass_each(model, validation, training)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    summed = lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), validation, training)
+    torch.testing.assert_close(found.sum(1), summed, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["double backward", "reverse"])
+def test_every_method_gives_the_same_positions(method):
+    model, validation, training = setting(0)
+    found = lai_torch.exact_scores(
+        model, loss, validation, training, per_position=True, method=method, explain=True
+    )
+    assert found.method == method
+    torch.testing.assert_close(found.scores, one_pass_each(model, validation, training), rtol=1e-10, atol=0)
+
+
+def test_a_hook_counts_for_positions_as_in_training():
+    """Forward mode does not see a hook; the adjoint identity tells."""
+    model, validation, training = setting(1)
+    model.head.register_full_backward_hook(lambda module, inputs, outputs: (3 * inputs[0],))
+    found = lai_torch.exact_scores(model, loss, validation, training, per_position=True, explain=True)
+    assert found.method != "forward"
+    torch.testing.assert_close(found.scores, one_pass_each(model, validation, training), rtol=1e-10, atol=0)
+
+
+def test_parameters_of_a_loss_score_too():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+
+        def forward(self, outputs, targets):
+            return self.scale * loss(outputs, targets)
+
+    model, validation, training = setting(2)
+    scaled = Scaled()
+    found = lai_torch.exact_scores(model, scaled, validation, training, per_position=True)
+
+    def both(outputs, targets):
+        return scaled(outputs, targets)
+
+    parameters = [*model.parameters(), scaled.scale]
+    direction = torch.autograd.grad(both(model(validation[0]), validation[1]).sum(), parameters)
+    losses = both(model(training[0]), training[1])
+    first = torch.autograd.grad(losses[1, 2], parameters)
+    expected = sum((g * d).sum() for g, d in zip(first, direction, strict=True))
+    torch.testing.assert_close(found[1, 2], expected, rtol=1e-10, atol=0)
+
+
+def test_a_sample_without_a_finite_loss_leaves_the_others_alone():
+    model, validation, (inputs, targets) = setting(3)
+
+    def broken(outputs, targets):
+        return torch.where(
+            (targets == 9).any(1, keepdim=True), torch.inf, loss(outputs, targets.clamp(max=4))
+        )
+
+    targets = targets.clone()
+    targets[1, 0] = 9
+    found = lai_torch.exact_scores(model, broken, validation, (inputs, targets), per_position=True)
+    assert torch.isnan(found[1]).all()
+    expected = one_pass_each(model, validation, (inputs, targets.clamp(max=4)))
+    torch.testing.assert_close(found[[0, 2]], expected[[0, 2]], rtol=1e-10, atol=0)
+
+
+def test_positions_may_see_one_another_and_samples_may_not():
+    model, validation, training = setting(4)
+    with pytest.raises(ValueError, match="its own, got ones that move with the other samples"):
+        lai_torch.exact_scores(
+            model, lambda o, t: loss(o - o.mean(0), t), validation, training, per_position=True
+        )
+
+
+def test_a_loss_without_positions_is_refused():
+    model, validation, training = setting(5)
+    message = "loss: expected one number a position, shape (n, t), where per_position=True, got (3,)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), validation, training, per_position=True)

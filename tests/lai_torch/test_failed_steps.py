@@ -1,0 +1,150 @@
+"""A step that raises before its optimizer steps leaves everything as before it; afterwards it says so."""
+
+import copy
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._curation.undo import STEPPING
+from torch import nn
+
+from tests.lai_torch.support import HALF, LOSS, data
+
+
+class FailsAt:
+    """A loss, and a policy, that raise at one of their calls, counted together from the last reset."""
+
+    def __init__(self):
+        self.calls, self.at = 0, None
+
+    def _called(self):
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+
+    def loss(self, outputs, targets):
+        self._called()
+        return LOSS(outputs, targets)
+
+    def policy(self, scores):
+        self._called()
+        return HALF(scores)
+
+
+CASES = {
+    "lai, adam": ({}, torch.optim.Adam),
+    "ghost, momentum": ({"estimator": "ghost"}, torch.optim.SGD),
+    "preconditioned, whole": ({"estimator": "preconditioned_lai", "backward": "whole"}, torch.optim.Adam),
+    "sketched, accumulated": ({"estimator": lai_torch.LAI(sketch=2), "accumulate": 2}, torch.optim.SGD),
+    "share, auto": ({"share": 0.5, "backward": "auto"}, torch.optim.Adam),
+    "exact": ({"estimator": "exact"}, torch.optim.SGD),
+    "scaled": ({"backward": lai_torch.Kept(scaler=torch.amp.GradScaler("cpu"))}, torch.optim.SGD),
+}
+
+
+def started(name, at=None):
+    """Return model, optimizer and curator after one step, what fails, and the batch of the next step."""
+    torch.manual_seed(3)
+    fails = FailsAt()
+    options, kind = CASES[name]
+    norm = nn.Identity() if options.get("backward") in {"whole", "auto"} else nn.BatchNorm1d(8)
+    model = nn.Sequential(nn.Linear(4, 8), norm, nn.ReLU(), nn.Linear(8, 3)).double()
+    settings = {"lr": 0.1, "momentum": 0.9} if kind is torch.optim.SGD else {"lr": 0.01}
+    optimizer = kind(model.parameters(), **settings)
+    curator = lai_torch.Curator(
+        model, fails.loss, optimizer, data(9), policy=fails.policy, refresh=1, **copy.deepcopy(options)
+    )
+    curator.step(*data(6))
+    fails.calls, fails.at = 0, at
+    return model, optimizer, curator, fails, data(6)
+
+
+def everything(model, optimizer, curator):
+    """Return all that a step may change, written out."""
+    updater = curator._updater
+    gradients = [parameter.grad for parameter in model.parameters()]
+    held = gradients if updater.batches else None  # others are of no use to a later step
+    states = model.state_dict(), optimizer.state_dict(), curator.state_dict()
+    return repr(plain((*states, updater.batches, updater.contributions, held)))
+
+
+def plain(tree):
+    """Return nested containers with lists for tensors."""
+    if isinstance(tree, torch.Tensor):
+        return tree.tolist()
+    if isinstance(tree, dict):
+        return {key: plain(value) for key, value in tree.items()}
+    return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_whose_loss_or_policy_raises_at_any_call_did_not_happen(name):
+    *parts, fails, batch = started(name)
+    before = everything(*parts)
+    parts[2].step(*batch)
+    assert before != everything(*parts)
+    assert fails.calls > 2
+    for at in range(1, fails.calls + 1):
+        *parts, _, batch = started(name, at)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            parts[2].step(*batch)
+        assert everything(*parts) == before
+        assert all(module.training for module in parts[0].modules())
+        assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize("backward", ["kept", "whole"])
+def test_a_failed_backward_leaves_the_gradients_of_earlier_batches(backward):
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"accumulate": 2, "backward": backward, "policy": HALF}
+    curator, first, second = lai_torch.Curator(model, LOSS, optimizer, data(9), **options), data(6), data(6)
+    curator.step(*first)
+    earlier = [parameter.grad.clone() for parameter in model.parameters()]
+
+    def fails(gradient):
+        raise RuntimeError("broken")
+
+    hook = model[0].weight.register_hook(fails)
+    with pytest.raises(RuntimeError, match="broken"):
+        curator.step(*second)
+    hook.remove()
+    for parameter, gradient in zip(model.parameters(), earlier, strict=True):
+        assert torch.equal(parameter.grad, gradient)
+    assert curator.steps == 1
+    assert curator.step(*second).updated
+
+
+def test_after_an_optimizer_that_raises_the_next_step_is_no_longer_than_it_should_be():
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    def stepped(fails):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        curator, batch = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=HALF), data(6)
+        if fails:
+            hook = optimizer.register_step_pre_hook(broken)
+            with pytest.raises(RuntimeError, match="broken"):
+                curator.step(*batch)
+            hook.remove()
+        curator.step(*batch)
+        return model.state_dict()
+
+    torch.testing.assert_close(stepped(True), stepped(False), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_while_the_optimizer_steps_says_to_load_a_checkpoint(error):
+    *parts, _, batch = started("lai, adam")
+    steps = parts[2].steps
+
+    def raises(*_):
+        raise error
+
+    parts[1].register_step_post_hook(raises)
+    with pytest.raises(error) as raised:
+        parts[2].step(*batch)
+    assert raised.value.__notes__ == [STEPPING]
+    assert parts[2].steps == steps

@@ -1,0 +1,121 @@
+"""Scores of packed documents, against the batch in which each is a row of its own."""
+
+import re
+
+import lai_torch
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+ESTIMATORS = ["lai", "lli", "ghost", "exact"]
+
+
+class Packed(nn.Module):
+    """A causal language model that sees documents by the positions that begin anew, or does not."""
+
+    def __init__(self, sees_all=False):
+        super().__init__()
+        self.read, self.place = nn.Embedding(7, 6), nn.Embedding(9, 6)
+        self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 7)
+        self.sees_all = sees_all
+
+    def forward(self, input_ids, position_ids):
+        h = self.read(input_ids) + self.place(position_ids)
+        document = (position_ids == 0).cumsum(1)
+        mask = torch.ones(h.shape[1], h.shape[1], dtype=torch.bool).tril()
+        if not self.sees_all:
+            mask = mask & (document[:, :, None] == document[:, None, :])
+        scores = (h @ h.transpose(1, 2)).masked_fill(~mask, -torch.inf)
+        return self.head(torch.tanh(self.mix(scores.softmax(-1) @ h)) + h)
+
+
+def loss(outputs, targets):
+    return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none")
+
+
+def drawn(lengths, seed):
+    """Draw documents; return the packed batch, its segments, and each document as a row of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    longest = max(map(sum, lengths))
+    rows = [[*row, longest - sum(row)] if sum(row) < longest else row for row in lengths]
+    positions = torch.stack([torch.cat([torch.arange(one) for one in row]) for row in rows])
+    ids, targets = torch.randint(7, (2, *positions.shape), generator=generator)
+    flat = torch.tensor([one for row in rows for one in row])
+    segments = torch.arange(len(flat)).repeat_interleave(flat).view(positions.shape)
+    alone = [
+        (
+            {"input_ids": ids[segments == k][None], "position_ids": torch.arange(flat[k])[None]},
+            targets[segments == k][None],
+        )
+        for k in range(len(flat))
+    ]
+    return ({"input_ids": ids, "position_ids": positions}, targets), segments, alone
+
+
+def model_of(seed, **options):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Packed(**options).double()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@given(
+    st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=2), st.integers(0, 99)
+)
+def test_documents_score_as_rows_of_their_own(estimator, lengths, seed):
+    model = model_of(seed)
+    validation, _, _ = drawn([[2, 1], [3]], seed + 1)
+    batch, segments, alone = drawn(lengths, seed)
+    found = lai_torch.segment_scores(
+        model, loss, validation, batch, segments, len(alone), estimator=estimator
+    )
+    expected = [
+        lai_torch.segment_scores(
+            model, loss, validation, one, torch.zeros_like(one[1]), 1, estimator=estimator
+        )
+        for one in alone
+    ]
+    torch.testing.assert_close(found, torch.cat(expected), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_segments_that_see_one_another_are_refused_but_by_exact(estimator):
+    """By `exact` the documents add up to the rows all the same."""
+    model = model_of(0, sees_all=True)
+    batch, segments, alone = drawn([[2, 3], [3, 2]], 0)
+    count = len(alone)
+    if estimator != "exact":
+        message = (
+            "segments: expected ones that do not see one another, got a loss at position 2 of row 0 that "
+            "moves with another segment's contents; "
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            lai_torch.segment_scores(model, loss, batch, batch, segments, count, estimator=estimator)
+        return
+    found = lai_torch.segment_scores(model, loss, batch, batch, segments, count, estimator=estimator)
+    rows = lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), batch, batch)
+    torch.testing.assert_close(torch.stack([found[:2].sum(), found[2:].sum()]), rows, rtol=1e-10, atol=0)
+
+
+def test_positions_of_no_segment_count_for_nothing():
+    model = model_of(1)
+    batch, segments, alone = drawn([[2, 3], [3, 2]], 1)
+    left_out = torch.where(segments == 1, -1, segments)
+    for estimator in ESTIMATORS:
+        every, some = (
+            lai_torch.segment_scores(model, loss, batch, batch, one, len(alone), estimator=estimator)
+            for one in (segments, left_out)
+        )
+        assert some[1] == 0
+        torch.testing.assert_close(some[[0, 2, 3]], every[[0, 2, 3]])
+
+
+def test_wrong_segments_are_refused_by_name():
+    model = model_of(2)
+    batch, segments, _ = drawn([[2, 3]], 2)
+    for estimator in ESTIMATORS:
+        with pytest.raises(ValueError, match=r"^segments: expected shape \(n, t\) = \(1, 5\), got \(5,\)$"):
+            lai_torch.segment_scores(model, loss, batch, batch, segments[0], 2, estimator=estimator)
