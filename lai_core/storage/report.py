@@ -4,6 +4,7 @@ Needs `pip install "lai-core[dataset]"`.
 """
 
 import io
+import math
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from mimetypes import guess_type
@@ -11,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Environment
@@ -176,13 +176,13 @@ def _drawn_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> An
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     shares, scores = figure.subplots(1, 2)
     updates = range(1, len(history) + 1)
-    weights, means, errors = (np.asarray(part, float).T for part in zip(*history, strict=True))
+    weights, means, errors = (zip(*part, strict=True) for part in zip(*history, strict=True))
     for name, weight, mean, error in zip(names, weights, means, errors, strict=True):
         (line,) = shares.plot(updates, weight, label=name)
-        seen = np.isfinite(error) & np.isfinite(mean)
-        mean, error = np.where(seen, mean, np.nan), np.where(seen, error, np.nan)
-        scores.plot(updates, mean, color=line.get_color())
-        scores.fill_between(updates, mean - error, mean + error, color=line.get_color(), alpha=0.25, lw=0)
+        spread = [one if math.isfinite(one) else math.nan for one in error]  # a source that was not observed
+        low, high = ([m + sign * e for m, e in zip(mean, spread, strict=True)] for sign in (-1, 1))
+        scores.plot(updates, [m + 0.0 * e for m, e in zip(mean, spread, strict=True)], color=line.get_color())
+        scores.fill_between(updates, low, high, color=line.get_color(), alpha=0.25, lw=0)
     shares.set(xlabel="update", ylabel="share", ylim=(0, None))
     shares.legend(frameon=False, fontsize=8)
     scores.set(xlabel="update", ylabel="mean score, with its standard error")
