@@ -27,6 +27,10 @@ from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.scores import lai_scores
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.estimators.summaries import joined_summaries as joined_summaries
+from lai_core.mixtures._draws import Draws as Draws
+from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
+from lai_core.mixtures._draws import Weighted as Weighted
+from lai_core.mixtures._draws import check_whole as check_whole
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 

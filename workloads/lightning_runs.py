@@ -3,11 +3,13 @@
 import os
 from typing import Any
 
+import lai_torch
 import lightning.pytorch as pl
 import torch
 from lai_torch.integrations.lightning import Curation
 from torch import Tensor
 
+from lai_core.mixtures import Mixture
 from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network
 
 BATCHES = 4
@@ -25,7 +27,8 @@ class Module(pl.LightningModule):
         """Return the loss, or make the step."""
         del index
         if self.automatic_optimization:
-            return self.curation.objective(given)
+            inputs, targets, *groups = given
+            return self.curation.objective((inputs, targets), groups=groups[0] if groups else None)
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
         cut = list(zip(*(side.chunk(self.parts) for side in given), strict=True))
@@ -52,29 +55,68 @@ def train(
     rank: int, folder: str, processes: int = 1, parts: int = 1, epochs: int = 2, resume: str | None = None
 ) -> tuple[Tensor, dict[str, float]]:
     """Train, save a checkpoint, and return the parameters and what was logged last."""
+    curation = Curation(
+        LOSS, batch(VALIDATION, 7), model=lambda module: module.net, refresh=3, estimator="lai"
+    )
+    loader: Any = torch.utils.data.DataLoader(rows_of(rank, processes), batch_size=None)  # type: ignore[arg-type]
+    options = {"max_epochs": epochs, "ckpt_path": resume}
+    return fitted(Module(curation, parts), loader, f"{folder}/{epochs}.ckpt", rank, processes, **options)
+
+
+def mixed(
+    rank: int,
+    folder: str,
+    processes: int = 1,
+    stream: bool = False,
+    steps: int = 12,
+    resume: str | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """Train as `train` does, on three sources whose mixture follows their scores."""
+    rows = [(*row, number % 3) for number, row in enumerate(zip(*batch(60, 3), strict=True))]
+    mixture, size = Mixture(3, confidence=0.0), SAMPLES // processes
+    options: dict[str, Any] = {"replicas": processes, "rank": rank}
+    if stream:
+        sampler: Any = lai_torch.MixtureStream([rows[k::3] for k in range(3)], mixture, size, **options)
+        loader: Any = torch.utils.data.DataLoader(sampler, size)
+    else:
+        sampler = lai_torch.MixtureSampler([row[2] for row in rows], mixture, size, batches=7, **options)
+        loader = torch.utils.data.DataLoader(rows, size, sampler=sampler)  # type: ignore[arg-type]
+    curation = Curation(
+        LOSS, batch(VALIDATION, 7), model=lambda module: module.net, sampler=sampler, period=2
+    )
+    options = {"max_steps": steps, "ckpt_path": resume}
+    return fitted(Module(curation, 1), loader, f"{folder}/{steps}.ckpt", rank, processes, **options)
+
+
+def fitted(
+    module: Module,
+    loader: Any,
+    path: str,
+    rank: int,
+    processes: int,
+    *,
+    ckpt_path: str | None,
+    **options: Any,
+) -> tuple[Tensor, dict[str, float]]:
+    """Fit a module, save a checkpoint, and return the parameters and what was logged last."""
     if processes > 1:
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
         os.environ |= {"LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
         os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
-    curation = Curation(
-        LOSS, batch(VALIDATION, 7), model=lambda module: module.net, refresh=3, estimator="lai"
-    )
-    module = Module(curation, parts)
     trainer = pl.Trainer(
-        max_epochs=epochs,
         accelerator="cpu",
         devices=processes,
         strategy="ddp" if processes > 1 else "auto",
         use_distributed_sampler=False,
         logger=False,
-        callbacks=[curation],
+        callbacks=[module.curation],
         enable_progress_bar=False,
         enable_checkpointing=False,
         enable_model_summary=False,
+        **options,
     )
-    loader: Any = torch.utils.data.DataLoader(rows_of(rank, processes), batch_size=None)  # type: ignore[arg-type]
-    trainer.fit(module, loader, ckpt_path=resume)
-    trainer.save_checkpoint(f"{folder}/{epochs}.ckpt")
+    trainer.fit(module, loader, ckpt_path=ckpt_path)
+    trainer.save_checkpoint(path)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
     return torch.cat([each.detach().flatten() for each in module.parameters()]), logged
 

@@ -10,6 +10,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_message, name="jax") from _error
 
 
+from lai_jax._curation.mixture_batches import MixtureBatches
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update, score
 from lai_jax.dataset import score_dataset, top_samples
@@ -25,6 +26,7 @@ from lai_jax.validation import Sketch, Validation, draw_sketch
 __all__ = [
     "Coverage",
     "GateTrace",
+    "MixtureBatches",
     "Report",
     "Route",
     "SelfCheck",

@@ -14,6 +14,7 @@ from lai_torch.curator import Curator
 from lai_torch.dataset import score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.integrations.sampling import MixtureSampler
+from lai_torch.integrations.stream import MixtureStream
 from lai_torch.options import (
     LAI,
     LLI,
@@ -51,6 +52,7 @@ __all__ = [
     "Kept",
     "Midpoint",
     "MixtureSampler",
+    "MixtureStream",
     "PreconditionedLAI",
     "Report",
     "Route",

@@ -6,8 +6,9 @@ import pytest
 import torch
 from lai_torch.integrations.lightning import Curation
 
+from lai_core.mixtures import Mixture, group_scores
 from tests.lai_torch.support import LOSS, data
-from workloads.lightning_runs import Module, cut_in_ways, rows_of, stopped_and_resumed, train
+from workloads.lightning_runs import Module, cut_in_ways, mixed, rows_of, stopped_and_resumed, train
 from workloads.torch_processes import VALIDATION, batch, largest, launch, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
@@ -55,6 +56,75 @@ def test_processes_that_are_resumed_are_the_same_bit_for_bit(whole, tmp_path):
     for found in (through[1], *resumed):
         assert torch.equal(found, through[0])
     assert largest(through[0], whole[0]) <= BOUND
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_mixture_follows_the_scores_and_is_resumed_bit_for_bit_within_an_epoch(tmp_path, stream):
+    parameters, logged = mixed(0, str(tmp_path), stream=stream)
+    shares = [logged[f"curation/share/{source}"] for source in range(3)]
+    assert sum(shares) == pytest.approx(1.0)
+    assert max(shares) > 0.4
+    mixed(0, str(tmp_path), stream=stream, steps=5)
+    resumed, later = mixed(0, str(tmp_path), stream=stream, resume=f"{tmp_path}/5.ckpt")
+    assert torch.equal(resumed, parameters)
+    assert later == logged
+
+
+def test_a_mixture_is_that_of_a_loop_by_hand(tmp_path):
+    mixture, (inputs, targets) = Mixture(3, confidence=0.0), batch(60, 3)
+    sampler = lai_torch.MixtureSampler(torch.arange(60) % 3, mixture, 32, batches=7)
+    model, indices, seen = network(), iter(sampler), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    options = {"estimator": "lli", "policy": lambda scores: torch.full_like(scores, 1 / 32), "refresh": 2}
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
+    for step in range(1, 7):
+        rows = torch.tensor([next(indices) for _ in range(32)])
+        seen.append((curator.step(inputs[rows], targets[rows]).scores, rows % 3))
+        if step % 2 == 0:
+            mixture.step(*group_scores(*(torch.cat(column) for column in zip(*seen, strict=True)), 3))
+            seen.clear()
+    _, logged = mixed(0, str(tmp_path), steps=6)
+    shares = [logged[f"curation/share/{source}"] for source in range(3)]
+    assert shares == pytest.approx(mixture.weights, rel=1e-6)
+    assert max(shares) > 0.4
+
+
+@pytest.mark.slow
+def test_a_mixture_on_processes_is_that_on_one(tmp_path):
+    whole, logged = mixed(0, str(tmp_path))
+    for parameters, own in launch(mixed, 2, str(tmp_path), 2, timeout=300.0):
+        assert largest(parameters, whole) <= BOUND
+        for source in range(3):
+            name = f"curation/share/{source}"
+            assert own[name] == pytest.approx(logged[name], rel=1e-6)
+
+
+SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
+REFUSED = {
+    "sampler: expected a MixtureSampler or a MixtureStream, got Mixture": lambda: Curation(
+        LOSS, data(5), sampler=Mixture(2)
+    ),
+    "sampler: expected one whose weights are a Mixture, got list": lambda: Curation(
+        LOSS, data(5), sampler=lai_torch.MixtureSampler([0, 1], [1, 1], 2)
+    ),
+    "sampler: expected a checkpoint of a run with one, got one without; leave sampler out": lambda: Curation(
+        LOSS, data(5), sampler=SAMPLER
+    ).load_state_dict({}),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_sampler_that_does_not_fit_is_refused(message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        REFUSED[message]()
+    assert str(caught.value) == message
+
+
+def test_a_mixture_without_the_sources_of_a_batch_is_refused():
+    curation = Curation(LOSS, data(5), sampler=SAMPLER)
+    curation.curator = lai_torch.Curator(network(), LOSS, None, batch(VALIDATION, 7))
+    with pytest.raises(ValueError, match="groups: expected the source of each sample, as a sampler is given"):
+        curation.objective(batch(4, 1))
 
 
 def test_an_objective_without_a_fit_is_refused():

@@ -163,7 +163,7 @@ BAD = {
     "groups: expected numbers from 0, got -1": lambda: MixtureSampler([0, -1], [1, 1], 4),
     "weights: expected one for each of 3 sources, got 2": lambda: MixtureSampler(GROUPS, [1, 1], 4),
     "weights[1]: expected a finite number >= 0, got -1.0": lambda: MixtureSampler(GROUPS, [1, -1, 1], 4),
-    "weights[3]: expected 0, since groups holds no sample of this source, got 2.0": lambda: MixtureSampler(
+    "weights[3]: expected 0 for a source without samples, got 2.0": lambda: MixtureSampler(
         GROUPS, [1, 1, 1, 2], 4
     ),
     "weights: expected at least one above 0, got zeros": lambda: MixtureSampler(GROUPS, [0, 0, 0], 4),

@@ -1,4 +1,4 @@
-"""What a step takes for granted until it is read: one wait for the device instead of one a question.
+"""Defer a step's value checks and read them with one device synchronisation.
 
 A step branches on values: is every loss finite, are the weights weights, how many samples are kept, is the
 gradient finite. The answers are nearly always the same. So a step first runs as if they were, keeps the
@@ -29,7 +29,7 @@ PURE = (lai.keep_positive, lai.keep_top, lai.reweight)
 
 
 class Doubted(Exception):  # noqa: N818  # not an error: the step runs again
-    """Raised where what was taken for granted turns out not to hold."""
+    """A deferred check failed: the step is rolled back and rerun with immediate checks."""
 
 
 class Doubts:

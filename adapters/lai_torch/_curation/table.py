@@ -1,4 +1,4 @@
-"""What a table says of a batch's samples: scores with their errors, losses, gradients' norms."""
+"""Rows of the score table: scores with their errors, losses, gradient norms."""
 
 import math
 from typing import Any

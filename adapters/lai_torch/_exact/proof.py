@@ -33,7 +33,7 @@ from lai_torch._model.standing import drawn, splits, stands
 Batch = tuple[Any, Any]
 Way = Callable[[Function, Point, Batch], Pair]
 TENSOR_FLOAT = 2.0**-11
-"""The precision of products of float32 on a GPU, where these may be rounded."""
+"""Precision of TF32 products."""
 
 
 class Plain(NamedTuple):

@@ -1,4 +1,4 @@
-"""Calls of torch's functions by what they do, whatever the numbers: which function, of what, how.
+"""Signature of a call: the function, its operands' ranks and its options, without values and sizes.
 
 What is proved of one batch is taken over to batches of other sizes, and to other orders, as experts are
 called in. Coupled are samples by what adds up over their axis, and that is a call of a kind of its own:

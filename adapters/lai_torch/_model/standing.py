@@ -1,14 +1,14 @@
-"""Which samples stand at a batch's places, where some are to see what becomes of them without the others.
+"""Row indices that replace some of a batch's samples by copies of the others.
 
-Each of them stays where it is, for what a model draws goes by place, and a copy of the last one before
-fills a place of the others: what has an order, by length, keeps it.
+A sample that is not replaced keeps its row, because random numbers depend on the row. A replaced row becomes
+a copy of the last kept sample before it, so that a batch that is ordered (by length) stays ordered.
 """
 
 import torch
 from torch import Tensor
 
 SPLITS = 4
-"""Samples carry a code of so many bits: up to 16 samples every pair is told apart, of more most are."""
+"""Number of random bisections: four separate every two of up to 16 samples, and most pairs of more."""
 
 
 def splits(among: Tensor) -> list[list[Tensor]]:

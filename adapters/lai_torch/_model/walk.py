@@ -68,7 +68,7 @@ class Held:
         return self._with[1]
 
     def made(self, make: Callable[["Held"], Made]) -> Made:
-        """Return what a function makes of this, made once: not to be changed."""
+        """Memoise a derived value; treat it as read-only."""
         if make not in self._made:
             self._made[make] = make(self)
         found: Made = self._made[make]
@@ -133,7 +133,7 @@ class Step:
 
 
 def forget(*, whole: bool = False) -> None:
-    """Look at every model anew, within a step too, for it may have changed.
+    """Invalidate the cached module walks: a model may have changed, within a step too.
 
     What was found is kept, to be taken up where it is still the same; not if it was `whole` parameters, which
     take the memory of all processes' parts.

@@ -1,4 +1,4 @@
-"""The last layer's output gradient, averaged over positions without the gradient at each of them.
+"""Position-averaged output gradient of a cross-entropy, without materialising it per position.
 
 Language models lose by log-probabilities, of which a loss picks one entry a position: `l = -log p_t`. With
 the gradient `-v` of a sample's loss at the entry that is picked, the gradient at the position's outputs is
@@ -123,7 +123,7 @@ class Picked:
 
 
 def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
-    """Return what the losses pick of the outputs; None where that is not all that they read of these.
+    """Match `gather(log_softmax(outputs))` in the losses' graph; None if the outputs are used elsewhere.
 
     `is_output` says of a node of the graph, and which of its results, whether the outputs come from it.
     Samples are taken to come first: see `Picked.keeps`.

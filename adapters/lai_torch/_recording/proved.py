@@ -1,4 +1,4 @@
-"""Record a batch and prove it: what does not hold is left to backward passes of its own."""
+"""Record a batch and verify the record; parameters that fail get one backward pass per sample."""
 
 import warnings
 from collections.abc import Iterator

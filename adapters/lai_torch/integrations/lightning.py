@@ -5,16 +5,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
+from lai_core.mixtures import Mixture
 from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
 from lai_torch.curator import Curator
 from lai_torch.integrations.log import Log
 from lai_torch.integrations.options import curator_options, warn_of_metrics
 from lai_torch.integrations.rows import kept_rows
+from lai_torch.integrations.sampling import MixtureSampler
+from lai_torch.integrations.sources import USUAL, Sources
+from lai_torch.integrations.stream import MixtureStream
 
 
 class Curation(Callback):
@@ -28,6 +33,12 @@ class Curation(Callback):
         As for `lai_torch.Curator`.
     model
         From the module to what is scored and trained, called on a batch's inputs. None: the module itself.
+    sampler
+        The `MixtureSampler` or `MixtureStream` of the training loader, made with a `Mixture`. The mixture
+        follows the mean scores of the sources, which are the `groups` of each objective. All samples train,
+        scored by `lli`, unless `options` say more. Checkpoints hold the mixture and the place in the data.
+    period
+        Number of scored steps between two updates of the mixture.
     options
         Of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone. The others, `accumulate`, `max_norm`
         and `group` are the trainer's own.
@@ -44,9 +55,15 @@ class Curation(Callback):
         validation: Any,
         *,
         model: Callable[[LightningModule], nn.Module] | None = None,
+        sampler: MixtureSampler | MixtureStream | None = None,
+        period: int = 20,
         **options: Any,
     ) -> None:
         self.loss, self.validation, self.model = loss, validation, model
+        self.sampler, self._trained = sampler, 0
+        self._sources = None if sampler is None else Sources(_mixture(sampler), period)
+        if sampler is not None:
+            options = USUAL | {"refresh": period} | options
         self.options, self.auxiliary = curator_options("Curation", options, validation)
         self.curator: Curator | None = None
         self.shown = Log()
@@ -111,10 +128,23 @@ class Curation(Callback):
         pairs = [
             paired(*batch) if isinstance(batch, list | tuple) else paired(batch, None) for batch in batches
         ]
+        if self._sources is not None and groups is None:
+            msg = "groups: expected the source of each sample, as a sampler is given, got None"
+            raise ValueError(msg)
         weights, report = self.curator.weigh(pairs, groups=groups)
         self.shown.add(report)
+        if self._sources is not None and groups is not None and report.scores is not None:
+            self._sources.add(*self._gathered(report.scores, torch.cat(list(groups))))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]
+
+    def _gathered(self, *columns: Tensor) -> list[Tensor]:
+        """Return the rows of all processes."""
+        own, found = [column.cpu() for column in columns], [None] * self._processes
+        if self._processes == 1:
+            return own
+        dist.all_gather_object(found, own)
+        return [torch.cat(column) for column in zip(*found, strict=True)]
 
     def _run(self, batch: Any, weights: Tensor, kept: int) -> Tensor:
         """Run kept rows forward; a strategy averages over the processes what is meant as a sum."""
@@ -157,18 +187,44 @@ class Curation(Callback):
                 "curation.objective(batch) from training_step, or nothing is curated",
                 stacklevel=2,
             )
-        pl_module.log_dict(self.shown.take(), on_step=True)
+        self._trained += 1
+        shares = () if self._sources is None else self._sources.mixture.weights
+        logged = {f"curation/share/{source}": share for source, share in enumerate(shares)}
+        pl_module.log_dict(self.shown.take() | logged, on_step=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the curator's state, which Lightning puts into its checkpoints."""
-        return {} if self.curator is None else self.curator.state_dict()
+        """Return the curator's state, and a mixture's, which Lightning puts into its checkpoints."""
+        found = {} if self.curator is None else self.curator.state_dict()
+        if self._sources is None or self.sampler is None:
+            return found
+        place = self.sampler.state_dict(batches=self._trained)
+        return found | {"sources": self._sources.state_dict(), "sampler": place}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned when training begins.
+        """Take up what `state_dict` returned: a mixture's now, the curator's when training begins.
 
         Parameters
         ----------
         state_dict
             From a checkpoint.
         """
-        self._state = state_dict or None
+        state = dict(state_dict)
+        if self._sources is not None and self.sampler is not None:
+            if "sources" not in state:
+                msg = "sampler: expected a checkpoint of a run with one, got one without; leave sampler out"
+                raise ValueError(msg)
+            self._sources.load_state_dict(state.pop("sources"))
+            self.sampler.load_state_dict(state.pop("sampler"))
+            self._trained = 0
+        self._state = state or None
+
+
+def _mixture(sampler: Any) -> Mixture:
+    """Return the mixture by which a sampler draws."""
+    if not isinstance(sampler, MixtureSampler | MixtureStream):
+        msg = f"sampler: expected a MixtureSampler or a MixtureStream, got {type(sampler).__name__}"
+        raise TypeError(msg)
+    if not isinstance(sampler.weights, Mixture):
+        msg = f"sampler: expected one whose weights are a Mixture, got {type(sampler.weights).__name__}"
+        raise TypeError(msg)
+    return sampler.weights

@@ -1,4 +1,4 @@
-"""Score on a forward pass for that alone; then run the model forward and backward on the kept rows."""
+"""Two passes: score all samples without a graph, then train on the kept rows."""
 
 import functools
 from collections.abc import Callable

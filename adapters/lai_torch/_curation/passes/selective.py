@@ -100,7 +100,7 @@ class SelectivePass(Pass):
         check_precision(batch[0], "selective")
         check_unhooked(self.model)
         samples = count(*batch)
-        if samples < 2:  # a captured size of 1 would be fixed
+        if samples < 2:  # torch specialises on size 1
             return self.kept.forward(batch, summary)
         with torch.enable_grad():
             outputs = self.captured(batch[0], samples)

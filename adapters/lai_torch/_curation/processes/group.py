@@ -146,7 +146,7 @@ class Agreed(Alone):
         try:
             yield
         except BaseException as found:  # an interruption, too: the others would wait
-            if getattr(found, TOLD, False):  # a block within this one has told them
+            if getattr(found, TOLD, False):  # the inner block has already broadcast the error
                 raise
             error = found
         if self.most(error is not None):

@@ -1,4 +1,4 @@
-"""The sum of what several processes found on a validation set, of which each traced a part."""
+"""All-reduce of the processes' validation summaries."""
 
 from dataclasses import replace
 from typing import Any

@@ -152,7 +152,7 @@ class TraceScorer(Scorer):
         return iter([reading]), summary
 
     def _found(self, validation: Batch, size: int) -> ValidationSide | None:
-        """Return what can be summed of a set; None where no loss is finite."""
+        """Sum the summaries of all batches with finite losses; None without one."""
         try:
             return self._summed(validation, size)
         except UnusableError:

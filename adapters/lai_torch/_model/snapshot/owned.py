@@ -15,7 +15,7 @@ NOT_OWNED = (
 
 
 def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
-    """Yield the nodes of a graph, each once, as far as those that all else is `behind`."""
+    """Yield the nodes of an autograd graph once each, stopping at `behind`."""
     seen, ahead = set(), [losses.grad_fn]
     while ahead:
         node = ahead.pop()

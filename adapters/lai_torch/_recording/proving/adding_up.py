@@ -1,4 +1,4 @@
-"""What the records say of a batch, against plain backward passes of its weighted losses.
+"""Check that the weighted sum of recorded per-sample gradients is the gradient of the weighted losses.
 
 For weights w of the samples, the sum of w_j times the recorded gradient of sample j is the gradient of the
 weighted losses exactly if every recorded gradient is right (for almost all w). Both are compared as vectors,

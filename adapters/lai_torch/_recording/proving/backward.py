@@ -1,4 +1,4 @@
-"""Gradients of some samples among others: what a backward pass mixes and a forward pass keeps apart.
+"""Check that gradients, too, do not depend on the other samples: a custom backward pass may couple them.
 
 A custom function or a hook may centre gradients over the batch, an embedding may divide them by how often the
 batch has its ids. Losses tell nothing of that. So the gradient of the losses of one half is taken twice,

@@ -1,4 +1,4 @@
-"""What stands behind the last layer: gains and offsets, or one more layer in disguise.
+"""Parameters used after the last layer: gains and offsets, or an unrecognised matrix product.
 
 A gain is no layer: each of its entries multiplies entries of what it meets. It becomes one where such
 products are added up, by whatever functions: `y = sum_i w_i h_i`. Nothing is said of how it is written, so

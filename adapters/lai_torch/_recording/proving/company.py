@@ -1,8 +1,8 @@
-"""The same batch in other company: the losses of some samples where copies of them fill the others' places.
+"""Test that a sample's loss does not depend on the other samples: replace those by copies of it, and compare.
 
-Whoever saw one of those others gets another loss. What a model draws goes by place, and some batches have an
-order of their own (by length): there each sample stays where it is. Else it moves, so that its place tells,
-too, and everything inside that has its row.
+A sample that saw one of the replaced samples gets another loss. Random numbers depend on a sample's row, and
+some batches are ordered (by length): there each sample keeps its row. Otherwise samples also change rows,
+which reveals the sample axis of every tensor inside the model.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Parameters that no use explains: each sample's gradient by a backward pass of its own."""
+"""Parameters without a record: one backward pass per sample."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The same batch in another order: what moves with its samples.
+"""Find the sample axis of each tensor by permuting the batch.
 
 Run on rows `pi(0), ..., pi(n - 1)` of a batch, a model whose samples do not see each other gives loss
 `pi(i)` at place i, and every array of its inside with the samples' rows exchanged likewise. So one more

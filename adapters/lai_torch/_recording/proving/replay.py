@@ -1,4 +1,4 @@
-"""A model run again with its layers' first outputs put in, and moved what meets a parameter behind them."""
+"""Rerun a model with its layers' recorded outputs, and perturb the operands of the parameters after them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder
 
 ROUNDS = 4
-"""Entries carry a code of so many bits and are cut in two by each: of up to 16 every two are once apart."""
+"""Number of random bisections: four separate every two of up to 16 entries."""
 
 
 class UnlikeError(Exception):

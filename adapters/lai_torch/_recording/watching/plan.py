@@ -1,4 +1,4 @@
-"""Which calls of a forward pass are layers: told by one recording, so that the next passes by the others.
+"""Cache of which calls of a forward pass are layers; later passes skip all others.
 
 A recording looks at every call of torch, to know what depends on the batch and on which parameter. Of a
 model that makes the same calls in the same order again, all that is known: only its layers are looked
@@ -31,7 +31,7 @@ MOST = 64
 
 
 MISSES = 4
-"""After how many passes that were not the plan's no more plans are made: the model goes its own ways."""
+"""Number of mismatches after which no more plans are cached: the model's calls vary."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Layers as an earlier pass recorded them: of a pass that goes by its plan, only their inputs are looked at.
+"""Layer templates: on a pass that matches its plan, only the inputs of layers are read.
 
 What a rule does with a layer's call is always the same where function, parameters, options and the input's
 shape are: it runs the function, and keeps the input or its mean over positions. So a template runs the

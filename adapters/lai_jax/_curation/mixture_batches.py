@@ -1,0 +1,85 @@
+"""Batches of indices over sources whose weights may change between batches."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lai_core._adapters import ShuffledDraws
+
+
+class MixtureBatches(ShuffledDraws):
+    """Draw the indices of each batch from several sources, by weights that may change between batches.
+
+    An iterator without an end, for a plain loop: `rows = next(batches)`, then `inputs[rows]`. The numbers of
+    samples of the sources in a batch are multinomial. The samples of a source come in shuffled order, each
+    once before any comes again. All randomness follows from the seed and the number of the batch.
+
+    `state_dict(batches=...)`, the number trained on where a loader fetches ahead, is plain values for
+    `load_state_dict`.
+
+    Parameters
+    ----------
+    groups
+        `(n,)` whole numbers from 0, the source of each sample of the data set.
+    weights
+        A share for each source, or an object whose `weights` change while the model trains, such as
+        `lai_core.mixtures.Mixture`: it is read at each batch. After `update_mixture`, set
+        `batches.weights = state.weights`.
+    batch_size
+        Number of samples in a batch of one process.
+    replicas, rank
+        Number of processes, and this one's (`jax.process_count()`, `jax.process_index()`), where each loads
+        its own share of the batch: then a batch has `replicas * batch_size` samples in all.
+    fixed
+        How many samples of each batch, of all processes, come from a source whatever the weights.
+    seed
+        A whole number; the same on all processes.
+
+    Examples
+    --------
+    >>> import lai_jax
+    >>> batches = lai_jax.MixtureBatches([0, 0, 1, 1, 1, 2], [0.5, 0.25, 0.25], 4)
+    >>> next(batches).shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        groups: Any,
+        weights: Any,
+        batch_size: int,
+        *,
+        replicas: int = 1,
+        rank: int = 0,
+        fixed: Mapping[int, int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        options: dict[str, Any] = {"replicas": replicas, "rank": rank, "fixed": fixed, "seed": seed}
+        super().__init__(_members(np.asarray(groups)), weights, batch_size, **options)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Return itself: there is one place in the data, as `state_dict` says it."""
+        return self
+
+    def __next__(self) -> np.ndarray:
+        """Return the indices of the next batch, `(batch_size,)`."""
+        return np.array(self._next())
+
+    def _shuffled(self, members: np.ndarray, seed: int) -> list[int]:
+        found: list[int] = np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()
+        return found
+
+
+def _members(groups: np.ndarray) -> list[np.ndarray]:
+    """Return the indices of each source's samples."""
+    if groups.ndim != 1 or not len(groups):
+        msg = f"groups: expected shape (n,), one source a sample, got {groups.shape}"
+        raise ValueError(msg)
+    if not np.issubdtype(groups.dtype, np.integer):
+        msg = f"groups: expected whole numbers, got {groups.dtype}"
+        raise TypeError(msg)
+    if groups.min() < 0:
+        msg = f"groups: expected numbers from 0, got {groups.min()}"
+        raise ValueError(msg)
+    return [np.flatnonzero(groups == source) for source in range(int(groups.max()) + 1)]

@@ -1,0 +1,149 @@
+"""Batches over sources for loops in JAX: their order, resumed, behind grain, and by a jitted update."""
+
+import collections
+import itertools
+import json
+import re
+from pathlib import Path
+
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lai_jax import MixtureBatches
+
+from lai_core.mixtures import Mixture, group_scores, initial_mixture, update_mixture
+
+GROUPS = [0, 0, 0, 1, 1, 1, 1, 2, 2, 0, 1, 2]
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "sources.md"
+
+
+def taken(batches, count):
+    return [next(batches).tolist() for _ in range(count)]
+
+
+def test_sources_come_in_their_shares():
+    counts = collections.Counter(GROUPS[k] for k in next(MixtureBatches(GROUPS, [0.7, 0.1, 0.2], 10_000)))
+    # three standard deviations of a binomial share of 10,000
+    assert [counts[k] / 10_000 for k in range(3)] == pytest.approx([0.7, 0.1, 0.2], abs=0.014)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_every_sample_of_a_source_comes_once_before_any_comes_again(seed, size):
+    drawn = collections.defaultdict(list)
+    for index in itertools.chain(*taken(MixtureBatches(GROUPS, [1, 2, 1], size, seed=seed), 20)):
+        drawn[GROUPS[index]].append(index)
+    for source, indices in drawn.items():
+        members = [k for k, group in enumerate(GROUPS) if group == source]
+        for start in range(0, len(indices) - len(members) + 1, len(members)):
+            assert sorted(indices[start : start + len(members)]) == members
+
+
+def test_weights_that_change_hold_from_the_next_batch_on():
+    batches = MixtureBatches(GROUPS, jnp.array([1.0, 0.0, 0.0]), 4)
+    before = taken(batches, 3)
+    batches.weights = jnp.array([0.0, 0.0, 1.0])
+    found = [GROUPS[index] for batch in before + taken(batches, 3) for index in batch]
+    assert found == [0] * 12 + [2] * 12
+
+
+@given(st.integers(1, 4), st.integers(0, 99))
+def test_processes_share_one_batch_out(replicas, seed):
+    options = {"seed": seed, "fixed": {2: 1}}
+    whole = taken(MixtureBatches(GROUPS, [1, 1, 2], 3 * replicas, **options), 5)
+    for rank in range(replicas):
+        own = MixtureBatches(GROUPS, [1, 1, 2], 3, replicas=replicas, rank=rank, **options)
+        assert taken(own, 5) == [batch[rank::replicas] for batch in whole]
+
+
+def jitted_run(batches, state, steps, saved=None):
+    """Draw by the weights of a jitted update; return the batches, and what a checkpoint after one holds."""
+    update, drawn, kept = jax.jit(update_mixture), [], None
+    count = len(state.weights)
+    for step in range(steps):
+        batches.weights = state.weights
+        rows = next(batches)
+        drawn.append(rows.tolist())
+        groups = jnp.array(GROUPS)[rows]
+        state = update(state, *group_scores(jnp.cos(rows + 0.5) + groups, groups, count))
+        if step == saved:
+            kept = state, json.dumps(batches.state_dict())
+    return drawn, kept, state
+
+
+def test_a_loop_with_the_jitted_update_is_that_of_a_mixture_and_is_resumed_to_the_bit():
+    drawn, (state, saved), last = jitted_run(
+        MixtureBatches(GROUPS, [1, 1, 1], 16, seed=3), initial_mixture(jnp.ones(3)), 9, saved=3
+    )
+    mixture = Mixture(3)
+    batches = MixtureBatches(GROUPS, mixture, 16, seed=3)
+    for expected in drawn:
+        rows = next(batches)
+        assert rows.tolist() == expected
+        groups = np.array(GROUPS)[rows]
+        mixture.step(*group_scores(np.cos(rows + 0.5) + groups, groups, 3))
+    np.testing.assert_allclose(last.weights, mixture.weights, rtol=1e-5)
+    assert max(mixture.weights) > 0.5
+    resumed = MixtureBatches(GROUPS, [1, 1, 1], 16)
+    resumed.load_state_dict(json.loads(saved))
+    assert jitted_run(resumed, state, 5)[0] == drawn[4:]
+
+
+def test_a_state_replaces_all_that_was_drawn_before():
+    first, second = (MixtureBatches(GROUPS, [1, 1, 1], 2, seed=seed) for seed in (1, 2))
+    assert taken(first, 1) != taken(second, 1)
+    second.load_state_dict(first.state_dict())
+    assert taken(second, 9) == taken(first, 9)
+
+
+def test_grain_maps_and_saves_the_batches_by_the_pages_recipe():
+    (recipe,) = (
+        cell for cell in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "grain" in cell
+    )
+    mixture = Mixture(3)
+    data = grain.MapDataset.range(12).map(lambda k: {"x": np.float32(k), "group": GROUPS[k]})
+
+    def loaded():
+        names = {
+            "grain": grain,
+            "jax": jax,
+            "np": np,
+            "data": data,
+            "batches": MixtureBatches(GROUPS, mixture, 4, seed=2),
+        }
+        exec(compile(recipe, PAGE.name, "exec"), names)
+        return names["loader"]
+
+    plain, loader = MixtureBatches(GROUPS, mixture, 4, seed=2), loaded()
+    for _ in range(3):
+        assert next(loader)["x"].tolist() == next(plain).tolist()
+    mixture.step(np.array([5.0, 0.0, -5.0]), np.full(3, 0.01))  # the next batch follows
+    assert next(loader)["x"].tolist() == next(plain).tolist()
+    resumed = loaded()
+    resumed.set_state(loader.get_state())
+    expected = [next(loader)["x"].tolist() for _ in range(3)]
+    assert [next(resumed)["x"].tolist() for _ in range(3)] == expected == taken(plain, 3)
+
+
+BAD = {
+    "groups: expected shape (n,), one source a sample, got (0,)": lambda: MixtureBatches([], [1], 4),
+    "groups: expected whole numbers, got float64": lambda: MixtureBatches([0.0, 1.0], [1, 1], 4),
+    "groups: expected numbers from 0, got -1": lambda: MixtureBatches([0, -1], [1, 1], 4),
+    "weights: expected one for each of 3 sources, got 2": lambda: MixtureBatches(GROUPS, [1, 1], 4),
+    "weights[1]: expected a finite number >= 0, got nan": lambda: MixtureBatches(GROUPS, [1, np.nan, 1], 4),
+    "batch_size: expected a whole number >= 1, got 0": lambda: MixtureBatches(GROUPS, [1, 1, 1], 0),
+    "fixed: expected sources below 3, got 3": lambda: MixtureBatches(GROUPS, [1, 1, 1], 4, fixed={3: 1}),
+    "state: expected the keys ['ahead', 'batch', 'seed', 'taken'], got []": lambda: MixtureBatches(
+        GROUPS, [1, 1, 1], 4
+    ).load_state_dict({}),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_is_named(message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        BAD[message]()
+    assert str(caught.value) == message
