@@ -24,16 +24,18 @@ USUAL = {
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
     "floor": 0.1, "ridge": 0.0, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,
+    "names": None,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
     ("top_samples", "progress"): False,
+    ("write_mixture", "title"): "Shares of the sources",
     ("score_parts", "progress"): True,
     ("score_parts", "groups"): None,
     **{
         (name, "positions"): "tokens"
         for name in (
-            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize", "summary_cost",
+            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize", "summary_cost", "segment_scores",
             "pairwise_cost",
         )
     },
