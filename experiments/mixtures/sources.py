@@ -1,4 +1,4 @@
-"""Fifteen settings with several sources of data: bad ones, scarce ones, ones that mean nothing."""
+"""Sixteen settings with several sources of data: bad ones, scarce ones, unknown ones, meaningless ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,6 +77,25 @@ def digits(random: np.random.Generator, *, held: int = HELD, bad: float = 0.0, m
         sizes = [len(of) for _, of in found.values()]
         found = dict(zip(found, cut((inputs[order], labels[order]), sizes), strict=True))
     return Drawn(found, (wrong(random, validation, bad),), (test,))
+
+
+def clusters(random: np.random.Generator) -> Drawn:
+    """Return the six sources' samples in eight clusters of their inputs, where the sources are unknown.
+
+    Clusters of one size: samples are cut in two at the median of their first principal component, thrice.
+    """
+    known = digits(random)
+    inputs, labels = joined(list(known.sources.values()))
+    parts = [np.arange(len(labels))]
+    for _ in range(3):
+        halves = []
+        for part in parts:
+            centred = inputs[part] - inputs[part].mean(0)
+            order = np.argsort(centred @ np.linalg.svd(centred, full_matrices=False)[2][0], kind="stable")
+            halves += np.array_split(part[order], 2)
+        parts = halves
+    found = {f"cluster {at}": (inputs[part], labels[part]) for at, part in enumerate(parts)}
+    return Drawn(found, known.validation, known.test)
 
 
 def two(random: np.random.Generator) -> Drawn:
@@ -231,6 +250,7 @@ SETTINGS: dict[str, tuple[Callable[..., Drawn], int, tuple[tuple[float, ...], ..
         800,
         ((1, 0, 0, 0.5, 0.2, 0), (1, 1, 0, 0.5, 0.2, 0)),
     ),
+    "sources unknown, clusters": (clusters, 800, ((1,) * 8,)),
     "2 sources": (two, 800, ((1, 0),)),
     "30 sources": (thirty, 800, ((1, 0, 0) * 10, (1, 0.3, 0) * 10)),
 }
