@@ -2,10 +2,10 @@
 
 
 def immovable(got: str) -> ValueError:
-    """Build the error of a batch whose samples' rows cannot stand in each other's place."""
+    """Build the error of a batch whose rows cannot be exchanged."""
     return ValueError(
-        "training: expected samples whose rows can stand in the place of others', which proves that none "
-        f"sees another, got {got}; hold one row a sample in every tensor, padded where they differ in length"
+        "training: expected a batch whose rows can be exchanged, to check that samples are independent, got "
+        f"{got}; hold one row a sample in every tensor, padded where they differ in length"
     )
 
 

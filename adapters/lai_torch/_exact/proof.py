@@ -209,7 +209,7 @@ class Proof:
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # the batch itself went through: it is about which rows are where
-            raise immovable(f"a batch that fails then ({type(error).__name__}: {error})") from error
+            raise immovable(f"one that fails when they are ({type(error).__name__}: {error})") from error
 
     def _check_rows(self, parts: list[Tensor]) -> None:
         """Raise where something in the batch holds samples in another way than by rows.

@@ -210,8 +210,8 @@ def _by_every_layer(
     ]
     if [signature for signature, _, _ in layers] != [use.signature for use in recorder.uses]:
         msg = (
-            "model: expected the same layers whenever the batch is run, found others the second time, "
-            "so that the axis of the samples stays open; call model.eval(), or use another batch size"
+            "model: expected the same layers in every forward pass of a batch, got others in the second one, "
+            "so that the batch axis cannot be determined; call model.eval(), or use another batch size"
         )
         raise ValueError(msg)
     pairs = zip(recorder.uses, layers, strict=True)
