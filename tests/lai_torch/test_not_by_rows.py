@@ -52,7 +52,7 @@ def bags(n):
     return (torch.randint(9, (3 * n,)), torch.arange(n) * 3), labels(n)
 
 
-STAYS = r"coupled|in another order|rows can stand in the place of others"
+STAYS = r"coupled|in another order|rows can be exchanged"
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact"])
