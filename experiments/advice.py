@@ -30,10 +30,9 @@ on yours.
 
 ## Wrong labels
 
-Test accuracy; the best of a row in bold. Digits, but for the annotators' film reviews.
+Test accuracy; the best of a row in bold. All rows are digits except *annotators* (film reviews).
 
 {labels}
-
 {costs}
 
 ## The best policies of a search
@@ -130,8 +129,8 @@ def _labels(methods: dict[str, Any], settings: list[str]) -> str:
 
 def _costs(methods: dict[str, Any]) -> str:
     metric = f"{noisy_labels.MAIN}: cost"
-    costs = (f"{name} {methods[name][metric]['mean']:.1f}" for name in (*OTHERS, *CURATED) if name in methods)
-    return "In plain trainings: " + ", ".join(costs) + "."
+    costs = (f"{methods[name][metric]['mean']:.1f}" for name in (*OTHERS, *CURATED) if name in methods)
+    return "| cost, in plain trainings | " + " | ".join(costs) + " |"
 
 
 def _against_the_best(methods: dict[str, Any], setting: str) -> dict[str, Any]:
@@ -147,7 +146,7 @@ def _search(record: dict[str, Any]) -> str:
     for setting in record["config"]["settings"]:
         best, exact = search.chosen(methods, setting), search.most_accurate(methods, setting)
         saved = ", ".join(
-            f"{methods[best][f'{setting}: over {other}']['mean']:.2f} against {other} "
+            f"{other} {methods[best][f'{setting}: over {other}']['mean']:.2f} times as many "
             f"({claims[f'{setting}: {best}: fewer operations than {other} for its accuracy']['verdict']})"
             for other in search.OPPONENTS
         )
@@ -158,7 +157,7 @@ def _search(record: dict[str, Any]) -> str:
         )
         cost = methods[exact][f"{setting}: cost"]["mean"]
         parts.append(
-            f"- {setting}. Fewest operations, *{best}*; how many times fewer: {saved}.\n"
+            f"- {setting}. Fewest operations: *{best}*. For its accuracy others need: {saved}.\n"
             f"  Most accurate, *{exact}*, at {cost:.1f} plain trainings: {gained}."
         )
     return "\n".join(parts)
