@@ -108,6 +108,90 @@ have -> : norm G ^+ 2 + Num.sqrt (m * M) ^+ 2 * norm A ^+ 2 - 2%:R * Num.sqrt (m
 exact: sqr_ge0.
 Qed.
 
+Section Centred.
+Variables (R : fieldType) (n : nat).
+Hypothesis n0 : n%:R != 0 :> R.
+Implicit Types v w : 'rV[R]_n.
+
+(* What the mean takes off the sum of squares. *)
+Lemma centred_sqr v : dot (centred v) (centred v) = dot v v - n%:R * mean v ^+ 2.
+Proof.
+have sums : \sum_k v 0 k = n%:R * mean v by rewrite /mean mulrC divfK.
+rewrite /dot !big_ord1 (eq_bigr (fun k => v 0 k * v 0 k - 2%:R * mean v * v 0 k + mean v ^+ 2)) => [|k _].
+  by rewrite big_split sumrB /= -mulr_sumr sums sumr_const card_ord -[mean v ^+ 2 *+ n]mulr_natl; ring.
+have algebra (x c : R) : (x - c) * (x - c) = x * x - 2%:R * c * x + c ^+ 2 by ring.
+by rewrite /centred !mxE; exact: algebra.
+Qed.
+
+Lemma centredB v w c : centred (v - c *: w) = centred v - c *: centred w.
+Proof.
+have means : mean (v - c *: w) = mean v - c * mean w.
+  rewrite /mean mulrA -mulrBl mulr_sumr -sumrB; congr (_ / _).
+  by apply: eq_bigr => k _; rewrite !mxE.
+have algebra (x y a b : R) : x - c * y - (a - c * b) = x - a - c * (y - b) by ring.
+by apply/rowP => k; rewrite /centred means !mxE; exact: algebra.
+Qed.
+End Centred.
+
+Lemma dot_step (R : comRingType) n (x y : 'rV[R]_n) c :
+  dot (x - c *: y) (x - c *: y) = dot x x - 2%:R * c * dot x y + c ^+ 2 * dot y y.
+Proof. by rewrite !dotBl !dotBr !dotZl !dotZr (dotC y x); ring. Qed.
+
+Lemma less_step (R : fieldType) (p V U k lam tau : R) : lam != 0 ->
+  2%:R * lam * p - V - lam ^+ 2 * U * (1 - (tau / lam) ^+ 2 * k)
+  = tau ^+ 2 * (U * k) - (V - 2%:R * lam * p + lam ^+ 2 * U).
+Proof. by move=> lam0; field. Qed.
+
+Theorem rank_pearson : Statements.Selection.rank_pearson.
+Proof.
+move=> R n G A m M radicand hw m0 r0 A0.
+have n0 : n%:R != 0 :> R.
+  rewrite pnatr_eq0; apply: contraNneq A0 => n0; apply/eqP/rowP => k; by have := ltn_ord k; rewrite {2}n0.
+have n1 : (0 < n)%N by rewrite lt0n; apply: contraNneq n0 => ->.
+have mM : m <= M by have [r /andP [h1 h2] _] := hw (Ordinal n1); apply: le_trans h2.
+set lam := (m + M) / 2%:R; set tau := (M - m) / 2%:R; set w := G - lam *: A.
+have lam0 : 0 < lam by rewrite divr_gt0 ?ltr0n // addr_gt0 // (lt_le_trans m0).
+have small : dot w w <= tau ^+ 2 * dot A A.
+  rewrite /dot !big_ord1 mulr_sumr; apply: ler_sum => i _; rewrite !mxE.
+  have [r /andP [h1 h2] ->] := hw i; rewrite -subr_ge0.
+  have -> : tau ^+ 2 * (A 0 i * A 0 i) - (r * A 0 i - lam * A 0 i) * (r * A 0 i - lam * A 0 i)
+          = (r - m) * (M - r) * A 0 i ^+ 2 by rewrite /tau /lam; field.
+  by rewrite mulr_ge0 ?sqr_ge0 // mulr_ge0 ?subr_ge0.
+set u := centred A; set v := centred G.
+have U0 : 0 < dot u u by rewrite -norm_sqr exprn_gt0 // lt_def norm_eq0 A0 norm_ge0.
+have spread : dot A A = dot u u * (1 + (squared_cv A)^-1).
+  have nn : 0 < n%:R :> R by rewrite lt_def n0 ler0n.
+  rewrite /squared_cv -/u mulrDr mulr1 !invfM !invrK.
+  have -> : dot u u * ((dot u u)^-1 * n%:R * mean A ^+ 2) = n%:R * mean A ^+ 2.
+    by rewrite !mulrA divff ?mul1r // gt_eqF.
+  by rewrite /u centred_sqr // subrK.
+have near : dot v v - 2%:R * lam * dot v u + lam ^+ 2 * dot u u <= tau ^+ 2 * dot A A.
+  apply: le_trans small; rewrite -dot_step /u /v -centredB // -/w centred_sqr //.
+  by rewrite ler_subl_addr ler_addl mulr_ge0 ?ler0n ?sqr_ge0.
+have less : lam ^+ 2 * dot u u * radicand <= 2%:R * lam * dot v u - dot v v.
+  rewrite -subr_ge0; have ratio : (M - m) / (m + M) = tau / lam.
+    by rewrite /tau /lam invf_div mulrA divfK // pnatr_eq0.
+  by rewrite /radicand ratio less_step ?gt_eqF // -spread subr_ge0.
+have p0 : 0 < dot v u.
+  have : 0 < 2%:R * lam * dot v u.
+    apply: (@lt_le_trans _ _ (lam ^+ 2 * dot u u * radicand)); first by rewrite mulr_gt0 // mulr_gt0 // exprn_gt0.
+    by apply: le_trans less _; rewrite ler_subl_addr ler_addl -norm_sqr sqr_ge0.
+  by rewrite pmulr_rgt0 // mulr_gt0 ?ltr0n.
+have nu : 0 < norm u by rewrite lt_def norm_ge0 norm_eq0 A0.
+have nv : 0 < norm v.
+  rewrite lt_def norm_ge0 andbT norm_eq0; apply: contraTneq p0 => ->; by rewrite dot0l ltxx.
+rewrite /pearson /cos -/u -/v ler_pdivl_mulr ?mulr_gt0 //.
+rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?mulr_ge0 ?sqrtr_ge0 ?norm_ge0 ?(ltW p0) //.
+rewrite !exprMn sqr_sqrtr ?(ltW r0) // !norm_sqr.
+have lam2 : 0 < lam ^+ 2 by rewrite exprn_gt0.
+rewrite -(ler_pmul2l lam2); apply: le_trans (_ : dot v v * (2%:R * lam * dot v u - dot v v) <= _).
+  have -> : lam ^+ 2 * (radicand * (dot v v * dot u u)) = dot v v * (lam ^+ 2 * dot u u * radicand) by ring.
+  by apply: ler_wpmul2l less; rewrite -norm_sqr sqr_ge0.
+rewrite -subr_ge0; have -> : lam ^+ 2 * dot v u ^+ 2 - dot v v * (2%:R * lam * dot v u - dot v v)
+    = (lam * dot v u - dot v v) ^+ 2 by ring.
+exact: sqr_ge0.
+Qed.
+
 Theorem identical_ranking : Statements.Selection.identical_ranking.
 Proof.
 move=> R d n N L V B c k hb ha K0 j.

@@ -51,6 +51,22 @@ Definition rank_cosine := forall (R : rcfType) n (G A : 'rV[R]_n) m M,
   (* scores are not all zero *) A != 0 ->
   2%:R * Num.sqrt (m * M) / (m + M) <= cos G A.
 
+(* Scores less their mean, the square of their coefficient of variation, and Pearson's correlation. *)
+Definition mean (R : fieldType) n (v : 'rV[R]_n) := (\sum_k v 0 k) / n%:R.
+Definition centred (R : fieldType) n (v : 'rV[R]_n) : 'rV_n := v - const_mx (mean v).
+Definition squared_cv (R : fieldType) n (v : 'rV[R]_n) := dot (centred v) (centred v) / n%:R / mean v ^+ 2.
+Definition pearson (R : rcfType) n (v w : 'rV[R]_n) := cos (centred v) (centred w).
+
+(** With the spread of LAI's scores they give a correlation: tau / lambda is (M - m) / (m + M). *)
+(* Implements: rank-pearson *)
+Definition rank_pearson := forall (R : rcfType) n (G A : 'rV[R]_n) m M,
+  let radicand := 1 - ((M - m) / (m + M)) ^+ 2 * (1 + (squared_cv A)^-1) in
+  (* $m \le \Ghost_j / \LAI_j \le M$ for every sample *) within G A m M ->
+  (* $m > 0$ *) 0 < m ->
+  (* the radicand is positive *) 0 < radicand ->
+  (* scores are not all equal *) centred A != 0 ->
+  Num.sqrt radicand <= pearson G A.
+
 (** Networks on which LAI and Ghost rank alike: one factor for all training samples. *)
 (* Implements: identical-ranking *)
 Definition identical_ranking := forall (R : realFieldType) d n N L (V : 'I_n -> trace R d) (B : 'I_N -> trace R d) c k,
