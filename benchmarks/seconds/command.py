@@ -25,8 +25,9 @@ def bounds() -> dict[tuple[str, str, str], float]:
         found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "captured", "selective")}
     methods = ("kept", "captured", "selective", "whole")
     found |= {(name, method, "waits"): 1 for name in MODELS for method in methods}
-    for name in ("bert_small", "gpt_small", "vit_tiny"):  # resnet18 couples samples: nothing rides along
-        found[(name, "mixture", "cpu_ratio")] = 1.05
+    for name, bound in (("bert_small", 1.05), ("vit_tiny", 1.05), ("gpt_small", 1.10)):
+        # resnet18 couples samples: nothing rides along; LLI multiplies a vocabulary's gradients once more
+        found[(name, "mixture", "cpu_ratio")] = bound
     for name in jax_steps.MODELS:
         found |= {(name, "lai_cached", "cpu_ratio"): 0.90, (name, "lai_selective", "cpu_ratio"): 0.80}
     return found
