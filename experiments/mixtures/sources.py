@@ -1,4 +1,4 @@
-"""Sixteen settings with several sources of data: bad ones, scarce ones, unknown ones, meaningless ones."""
+"""Seventeen settings with several sources of data: bad ones, scarce ones, unknown ones, meaningless ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -239,6 +239,7 @@ SETTINGS: dict[str, tuple[Callable[..., Drawn], int, tuple[tuple[float, ...], ..
     "tabular": (tabular, 800, TABLES),
     "text, 30 to validate": (partial(chains, held=30), 1600, TEXTS),
     "text, 200 to validate": (partial(chains, held=200), 1600, TEXTS),
+    "text, 1000 to validate": (partial(chains, held=1000), 1600, TEXTS),
     "scarce clean source": (scarce, 800, ((1, 1, 0, 0), (0.3, 1, 0, 0))),
     "drift": (drift, 1200, ((1, 1, 0, 0), (0, 1, 0, 0))),
     "curriculum": (parity, 1600, ((1, 1, 0), (0.5, 1, 0))),

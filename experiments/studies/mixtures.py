@@ -176,7 +176,7 @@ filter*: shares by the losses under a network that was fitted to the validation 
 a run, copies train on for a while with half of each batch from one source, and the shares follow what the
 validation losses fall by. *ODM* follows training losses. All arms have the same budget of forward passes, in
 which scores, validation passes, trials and the filter's training are counted: the dearer an arm, the fewer
-its steps. Small perceptrons, sixteen settings; and a small GPT on six sources of text. The *oracle* is the
+its steps. Small perceptrons, seventeen settings; and a small GPT on six sources of text. The *oracle* is the
 best on the test set of one or two mixtures of one who knows the sources. What a longer horizon needs was
 chosen on other seeds. Claims are in shares of right answers, on text in nats.""",
     picture="Gains over the validation mixed in by setting: of the mixture, of trials, of a static filter.",
