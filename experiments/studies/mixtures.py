@@ -35,7 +35,6 @@ EVERYWHERE: dict[str, Arm] = {
 WHY = "text, 200 to validate"
 """Where the derivative of one step is held against trials."""
 HORIZONS = "one step and many"
-MAIN = ("bad sources", "tabular", "scarce clean source", "drift", WHY)
 FURTHER: dict[str, Arm] = {
     BOTH: Arm(Moved, mixed=True, samples="lli"),
     SAMPLES: Arm(Shares, mixed=True, samples="lai"),
@@ -43,7 +42,7 @@ FURTHER: dict[str, Arm] = {
     "Ghost mixture + validation": Arm(Moved, mixed=True, options={"estimator": "ghost", "every": 4}),
     "ODM": Arm(Odm),
 }
-"""In the main settings alone."""
+"""Beside these, in all settings but the small GPT."""
 READING: dict[str, Arm] = {name: EVERYWHERE[name] for name in (MIXED, OURS, FILTER, NULL, TRIED, ORACLE)}
 """On the small GPT."""
 PAIRS = (
@@ -76,8 +75,7 @@ def arms(setting: str) -> dict[str, Arm]:
     """Return what is compared in a setting."""
     if setting == GPT:
         return READING
-    further = FURTHER if setting in MAIN else {}
-    return EVERYWHERE | further | ({HORIZONS: EVERYWHERE[MIXED]} if setting == WHY else {})
+    return EVERYWHERE | FURTHER | ({HORIZONS: EVERYWHERE[MIXED]} if setting == WHY else {})
 
 
 def _run(setting: str, name: str, seed: int, config: dict[str, Any]) -> Found:
