@@ -1,0 +1,101 @@
+"""The drawing that all samplers share: sources of a batch, order of samples, what a state holds."""
+
+import collections
+import re
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lai_core.mixtures._draws import AHEAD, ShuffledDraws
+
+MEMBERS = [[0, 3, 5], [1, 4, 6, 8], [2, 7]]
+SOURCE = {index: source for source, members in enumerate(MEMBERS) for index in members}
+
+
+class Drawn(ShuffledDraws):
+    """Shuffles by Python's own generator."""
+
+    def _shuffled(self, members, seed):
+        assert seed < 2**63  # what torch's and numpy's generators take
+        return Random(seed).sample(members, len(members))
+
+
+def made(weights=(1, 1, 1), size=4, **options):
+    return Drawn(MEMBERS, weights, size, **{"replicas": 1, "rank": 0, "fixed": None, "seed": 0} | options)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 5))
+def test_processes_share_out_one_batch_and_every_sample_comes_before_any_comes_again(seed, replicas, size):
+    parts = [made(size=size, replicas=replicas, rank=rank, seed=seed) for rank in range(replicas)]
+    whole = made(size=size * replicas, seed=seed)
+    came = collections.defaultdict(list)
+    for _ in range(6):
+        own = [part._next() for part in parts]
+        batch = whole._next()
+        assert all(len(one) == size for one in own)
+        assert [own[at % replicas][at // replicas] for at in range(size * replicas)] == batch
+        for index in batch:
+            came[SOURCE[index]].append(index)
+    for source, indices in came.items():
+        turn = len(MEMBERS[source])
+        for start in range(0, len(indices) - turn + 1, turn):
+            assert sorted(indices[start : start + turn]) == MEMBERS[source]
+
+
+@given(st.integers(0, 2**31), st.integers(0, 6))
+def test_a_state_holds_the_place_and_the_weights_of_what_was_drawn_ahead(seed, trained):
+    whole = made(seed=seed)
+    rows = []
+    for step in range(6):
+        whole.weights = (1, step, 0)
+        rows.append(whole._next())
+    whole.weights = (0, 0, 1)
+    state = whole.state_dict(batches=trained)
+    assert (state["batch"], len(state["ahead"]), state["seed"]) == (trained, 6 - trained, seed)
+    resumed = made(weights=(0, 0, 1), seed=seed + 1)
+    resumed.load_state_dict(state)
+    assert [resumed._next() for _ in range(trained, 6)] == rows[trained:]
+    assert resumed._next() == whole._next()
+    assert resumed.state_dict() == whole.state_dict()
+
+
+def test_a_state_reaches_back_as_far_as_it_is_kept():
+    draws = made(size=1)
+    for _ in range(AHEAD + 2):
+        draws._next()
+    assert len(draws.state_dict(batches=2)["ahead"]) == AHEAD
+    for batches in (1, AHEAD + 3):
+        message = f"batches: expected a number from 2 to {AHEAD + 2}, as many as were drawn, got {batches}"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            draws.state_dict(batches=batches)
+
+
+def test_a_source_that_always_has_its_samples_needs_no_weight():
+    draws = made(weights=(1, 1), fixed={2: 3}, size=6)
+    for _ in range(20):
+        assert collections.Counter(SOURCE[index] for index in draws._next())[2] == 3
+
+
+BAD = {
+    "weights: expected one for each of 3 sources, got 2": {"weights": (1, 1)},
+    "weights: expected one for each of 3 sources, got 1": {"weights": (1,), "fixed": {2: 1}},
+    "weights[3]: expected 0 for a source without samples, got 1.0": {"weights": (1, 1, 1, 1)},
+    "weights[1]: expected a finite number >= 0, got -1.0": {"weights": (1, -1, 1)},
+    "weights: expected at least one above 0, got zeros": {"weights": (0, 0, 0)},
+    "batch_size: expected a whole number >= 1, got 0": {"size": 0},
+    "batch_size: expected a whole number >= 1, got True": {"size": True},
+    "batch_size: expected a whole number >= 1, got 1.5": {"size": 1.5},
+    "replicas: expected a whole number >= 1, got 0": {"replicas": 0},
+    "rank: expected a number below replicas=2, got 2": {"replicas": 2, "rank": 2},
+    "fixed: expected sources below 3, got 3": {"fixed": {3: 1}},
+    "fixed[2]: expected a whole number >= 0, got -1": {"fixed": {2: -1}},
+    "fixed: expected fewer samples than a batch has, 4, got 4": {"fixed": {2: 4}},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_does_not_fit_is_named(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        made(**BAD[message])
