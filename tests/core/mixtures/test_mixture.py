@@ -1,5 +1,6 @@
 """Mixture weights: written out in numpy, on every namespace, still where there is no evidence, resumed."""
 
+import inspect
 import json
 import math
 
@@ -183,3 +184,10 @@ def test_bad_input_is_named(message):
     with pytest.raises((TypeError, ValueError)) as caught:
         BAD[message]()
     assert str(caught.value) == message
+
+
+def test_what_is_left_out_of_a_mixture():
+    usual = {"horizon": 10.0, "floor": 0.05, "confidence": 0.9999}
+    for made in (update_mixture, Mixture):
+        parameters = inspect.signature(made).parameters
+        assert {name: parameters[name].default for name in usual} == usual
