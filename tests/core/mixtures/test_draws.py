@@ -56,6 +56,8 @@ def test_a_state_holds_the_place_and_the_weights_of_what_was_drawn_ahead(seed, t
     assert (state["batch"], len(state["ahead"]), state["seed"]) == (trained, 6 - trained, seed)
     resumed = made(weights=(0, 0, 1), seed=seed + 1)
     resumed.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"^batches: expected a number from 0 to 0, "):
+        resumed.state_dict(batches=1)
     assert [resumed._next() for _ in range(trained, 6)] == rows[trained:]
     assert resumed._next() == whole._next()
     assert resumed.state_dict() == whole.state_dict()
