@@ -5,7 +5,9 @@ The well-kept tools start an interpreter for each mutant, and know neither axes 
 1. `places` lists every mutant: an operator, a comparison, a constant, an axis, a sign, a dropped ``abs``,
    ``conj``, ``sqrt`` or transposition, ``min`` for ``max``, two arguments swapped. Texts of errors,
    annotations and docstrings are left alone.
-2. One traced run of the tests, on numpy alone, notes which test reaches which line, and how long it takes.
+2. One traced run of the tests notes which test reaches which line, and how long it takes. Tests on jax are
+   left out: its threads outlive no fork. Those on torch and the strict namespace judge what numpy does not
+   reach.
 3. Each mutant lives in a process forked from one that has imported and collected everything: the code of the
    changed function (a default, a constant) is put in place of the old one; the tests that reach it are run
    until one fails: first those that saw its neighbours, then the quickest and nearest.
@@ -31,7 +33,7 @@ import tomllib
 import types
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,7 @@ from hypothesis import Phase, settings
 from jax._src import compiler
 
 from tests.mutation.places import Place, places
-from tests.mutation.replacing import functions, replace, unchanged
+from tests.mutation.replacing import caches, functions, replace, unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "lai_core"
@@ -50,7 +52,9 @@ TESTS = [
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),
 ]
 DEFAULTS = "tests/core/test_defaults.py"
-BACKENDS = "not torch and not jax and not strict"
+BACKENDS = "not jax"
+OTHERS = ("torch", "strict")
+"""What the name of a test has that runs on another namespace than numpy."""
 FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
 SECONDS = 10
@@ -67,9 +71,16 @@ class Reach:
         self.found: dict[str, dict] = {}
         self.now: set[tuple[str, int]] = set()
         self.started, self.threads = 0.0, False
+        self.caches: list[Callable[[], None]] = []
+
+    def pytest_runtestloop(self) -> None:
+        """Find the caches once all tests are collected."""
+        self.caches = caches("lai_core")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Watch the test from its set-up on."""
+        for clear in self.caches:
+            clear()
         self.now, self.started, self.threads = set(), time.process_time(), False
         sys.settrace(self._call)
 
@@ -163,6 +174,7 @@ class Mutation:
         """
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
+        reached = {test for test in reached if not any(other in test for other in OTHERS)} or reached
         if not reached:  # what runs at import is reached by none: defaults and constants
             of_defaults = {test for test in self.seconds if test.startswith(DEFAULTS)}
             reached = self.of_file.get(place.file, set()) | of_defaults

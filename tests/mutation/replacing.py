@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.mutation.places import Place
@@ -30,6 +32,20 @@ def functions(folder: Path) -> Functions:
             found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
     gc.freeze()  # what no collection visits stays shared with every fork
     return found
+
+
+def caches(package: str) -> list[Callable[[], None]]:
+    """List what empties each cache of a package: a full one hides from a test what the test reaches."""
+    inside = [module for name, module in sys.modules.items() if name.startswith(package)]
+    found = {id(each): each for module in inside for each in vars(module).values() if callable(each)}
+    passed = [
+        inspect.getclosurevars(each).nonlocals.get("passed")  # of `once_a_layout`
+        for each in found.values()
+        if type(each) is types.FunctionType
+    ]
+    return [each.cache_clear for each in found.values() if hasattr(each, "cache_clear")] + [
+        each.clear for each in passed if isinstance(each, dict)
+    ]
 
 
 def replace(place: Place, root: Path, alive: Functions) -> bool:
