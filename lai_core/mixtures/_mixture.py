@@ -112,13 +112,11 @@ def update_mixture(
     xp = namespace_of({"weights": state.weights, "means": means, "standard_errors": standard_errors})
     means, errors = (cast(xp, one, state.weights.dtype) for one in (means, standard_errors))
     observed = xp.isfinite(means) & xp.isfinite(errors)
-    evidence = _observe(xp, state, means, errors, observed, 1.0 - 1.0 / max(horizon, 1.0))
+    evidence = _observe(xp, state, means, errors, observed, 1.0 - 1.0 / horizon)
     contrasts = _contrasts(xp, evidence, confidence)
-    step = hedge_step_size(sources, horizon) * quotient(
-        xp, contrasts, xp.sqrt(evidence.square) + xp.zeros_like(contrasts), 0.0
-    )
+    step = hedge_step_size(sources, horizon) * quotient(xp, contrasts, xp.sqrt(evidence.square), 0.0)
     tiny = xp.full_like(step, xp.finfo(step.dtype).smallest_normal)
-    logits = xp.log(xp.where(state.weights > tiny, state.weights, tiny)) + step
+    logits = xp.log(xp.maximum(state.weights, tiny)) + step
     raised = xp.exp(logits - xp.max(logits))
     weights = (1.0 - floor) * raised / xp.sum(raised) + floor * state.prior
     following = evidence._replace(weights=weights)
@@ -151,12 +149,12 @@ def _contrasts(xp: Namespace, evidence: MixtureState, confidence: float) -> Arra
     """Return the contrasts that the evidence supports; all 0 while the sources may be one."""
     known = evidence.count > 0
     # a source that was never observed counts as one with the mean score: its contrast is 0, without error
-    contrasts = quotient(xp, evidence.total, evidence.count, 0.0)
-    variances = quotient(xp, evidence.variance, evidence.count**2, 0.0)
+    count = xp.where(known, evidence.count, xp.ones_like(evidence.count))
+    contrasts, eps = evidence.total / count, xp.finfo(count.dtype).eps
     # where all scores of a source are equal, rounding is what is left of their spread
-    least = evidence.square * xp.finfo(contrasts.dtype).eps ** 2 + xp.zeros_like(contrasts)
-    variances = xp.where(known, xp.where(variances > least, variances, least), xp.zeros_like(least))
-    spread = cochran_q(contrasts, xp.where(known, xp.sqrt(variances), xp.full_like(least, math.inf)))
+    least = evidence.square * eps * eps * xp.astype(known, count.dtype)
+    variances = xp.maximum(evidence.variance / (count * count), least)
+    spread = cochran_q(contrasts, xp.where(known, xp.sqrt(variances), xp.full_like(count, math.inf)))
     shrunk = shrink_contrasts(contrasts, contrast_variances(variances))
     limits = _quantiles(int(contrasts.shape[0]), confidence)
     place = xp.reshape(xp.sum(xp.astype(known, xp.int32)), (1,))
@@ -166,8 +164,8 @@ def _contrasts(xp: Namespace, evidence: MixtureState, confidence: float) -> Arra
 
 @lru_cache(maxsize=64)
 def _quantiles(sources: int, confidence: float) -> tuple[float, ...]:
-    """Return the chi-squared quantile for each number of observed sources, from none to all."""
-    return (0.0, 0.0, *(upper_quantile(1.0 - confidence, k) for k in range(1, sources)))
+    """Return the chi-squared quantile for each number of observed sources; fewer than two have Q = 0."""
+    return tuple(upper_quantile(1.0 - confidence, max(count - 1, 1)) for count in range(sources + 1))
 
 
 def check_options(horizon: float, floor: float, confidence: float) -> None:

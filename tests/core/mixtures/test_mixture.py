@@ -23,8 +23,8 @@ OPTIONS = st.fixed_dictionaries(
         "confidence": st.sampled_from([0.0, 0.5, 0.9999]),
     }
 )
-MEAN = st.integers(-3, 3).map(float)
-ERROR = st.sampled_from([0.05, 0.5, 2.0, math.inf])
+MEAN = st.integers(-3, 3).map(float) | st.just(1 + 1e-9)
+ERROR = st.sampled_from([0.0, 0.05, 0.5, 2.0, math.inf])
 
 
 def written_out(prior, rounds, horizon, floor, confidence):
@@ -51,7 +51,8 @@ def written_out(prior, rounds, horizon, floor, confidence):
                 known[k] = True
                 contrasts[k] = sum(s * c for s, (_, (c, _)) in zip(shares, entries, strict=True))
                 variances[k] = sum(s**2 * e**2 for s, (_, (_, e)) in zip(shares, entries, strict=True))
-        precise = 1 / variances[known]
+        variances = np.maximum(variances, known * np.mean(squares) * np.finfo(float).eps ** 2)
+        precise = 1 / variances[known] if unit else np.ones(known.sum())
         around = np.average(contrasts[known], weights=precise)
         spread = np.sum(precise * (contrasts[known] - around) ** 2)
         if known.sum() > 1 and spread > scipy.stats.chi2.ppf(confidence, known.sum() - 1):
@@ -72,9 +73,11 @@ def test_weights_are_those_of_the_update_written_out(prior, data, options):
         tuple(np.array(column) for column in zip(*one, strict=True))
         for one in data.draw(st.lists(pairs, min_size=1, max_size=4))
     ]
-    mixture = Mixture(prior, **options)
+    mixture, state = Mixture(prior, **options), initial_mixture(np.array(prior))
     for one in rounds:
         mixture.step(*one)
+        state = update_mixture(state, *one, **options)
+    np.testing.assert_allclose(state.weights, mixture.weights, rtol=1e-12)
     np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
 
 
@@ -157,6 +160,12 @@ def test_an_update_without_an_observed_source_changes_nothing():
     assert mixture.state_dict() == before
 
 
+def test_a_mean_far_above_all_before_gives_its_source_all_but_the_floor():
+    mixture = Mixture(2, floor=0.1)
+    mixture.load_state_dict(mixture.state_dict() | {"updates": 1e12})
+    assert mixture.step(np.array([1.0, 0.0]), np.array([0.01, 0.01])).tolist() == pytest.approx([0.95, 0.05])
+
+
 SCORES, GROUPS = np.ones(3), np.array([0, 1, 1])
 KEYS = sorted(MixtureState._fields)
 BAD = {
@@ -173,6 +182,9 @@ BAD = {
     "floor: expected a finite number >= 0.0 and <= 1.0, got 2.0": lambda: Mixture(2, floor=2),
     "confidence: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: Mixture(2, confidence=1.0),
     f"state: expected the keys {KEYS}, got ['weights']": lambda: Mixture(2).load_state_dict({"weights": [1]}),
+    "state['weights']: expected 1 sources, got 0": lambda: Mixture(1).load_state_dict(
+        Mixture(1).state_dict() | {"weights": 1.0}
+    ),
     "state['weights']: expected 2 sources, got 3": lambda: Mixture(2).load_state_dict(
         Mixture(3).state_dict()
     ),
