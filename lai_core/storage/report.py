@@ -100,7 +100,7 @@ def write_report(
         raise ValueError(msg)
     finite = table.filter(pc.is_finite(table["score"]))
     negative = finite.filter(pc.less(finite["score"], 0.0))
-    certain = pc.less(negative["score"], pc.multiply(negative["standard_error"], -2.0))
+    certain = pc.less(pc.divide(negative["score"], negative["standard_error"]), -2.0)
     orders = {"Lowest scores": ("score", "ascending"), "Largest own losses": ("loss", "descending")}
     orders |= {f"Largest {name}": (name, "descending") for name in _added(table)}
     tables = [(name, *_listed(finite.sort_by([order])[:worst], show)) for name, order in orders.items()]
@@ -179,9 +179,12 @@ def _drawn_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> An
     weights, means, errors = (zip(*part, strict=True) for part in zip(*history, strict=True))
     for name, weight, mean, error in zip(names, weights, means, errors, strict=True):
         (line,) = shares.plot(updates, weight, label=name)
-        spread = [one if math.isfinite(one) else math.nan for one in error]  # a source that was not observed
-        low, high = ([m + sign * e for m, e in zip(mean, spread, strict=True)] for sign in (-1, 1))
-        scores.plot(updates, [m + 0.0 * e for m, e in zip(mean, spread, strict=True)], color=line.get_color())
+        bands = [
+            (m - e, m, m + e) if math.isfinite(e) else (math.nan,) * 3  # a source that was not observed
+            for m, e in zip(mean, error, strict=True)
+        ]
+        low, middle, high = zip(*bands, strict=True)
+        scores.plot(updates, middle, color=line.get_color())
         scores.fill_between(updates, low, high, color=line.get_color(), alpha=0.25, lw=0)
     shares.set(xlabel="update", ylabel="share", ylim=(0, None))
     shares.legend(frameon=False, fontsize=8)
@@ -262,7 +265,7 @@ def _picture(table: pa.Table) -> Any:
     """Draw the distribution of each number, and the score against the loss; as SVG, marked safe."""
     names = [name for name in (*SHOWN, *_added(table)) if pc.any(pc.is_finite(table[name])).as_py()]
     figure = Figure(figsize=(9, 2.6 * -(-(len(names) + 1) // 2)), layout="constrained")
-    axes = figure.subplots(-(-(len(names) + 1) // 2), 2, squeeze=False).flatten()
+    axes = figure.subplots(-(-(len(names) + 1) // 2), 2).flatten()
     for axis, name in zip(axes, names, strict=False):
         axis.hist(table.filter(pc.is_finite(table[name]))[name].to_numpy(), bins=60, color="#4477aa")
         axis.set(xlabel=SHOWN.get(name, name), ylabel="samples", yscale="log")

@@ -1,5 +1,6 @@
 """The bound on rounding, held against scores in float64 and exact fractions, and the errors that it meets."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -136,18 +137,58 @@ def test_the_factor_is_the_one_that_is_proved(n, unit):
     assert rounding_factor(roundings=n, unit_roundoff=unit) == pytest.approx(proved, rel=1e-12)
 
 
-def test_roundings_are_counted_for_any_order():
-    one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)), bias=True)])
-    assert count_roundings(one, one) == 4 + 1 + 17
+SIZES = st.integers(1, 4)
+
+
+@given(st.lists(st.tuples(SIZES, SIZES, st.booleans()), min_size=1, max_size=3), SIZES, SIZES, SIZES, SIZES)
+def test_roundings_are_counted_for_any_order(widths, n_val, n_train, t, u):
+    """The last matrix is used twice; a layer without positions counts as one of 1."""
+
+    def side(samples, positions):
+        made = [
+            lai.LayerTrace(np.ones((samples, positions, d)), np.ones((samples, positions, o)), bias=bias)
+            for d, o, bias in widths
+        ]
+        single = [lai.LayerTrace(np.ones((samples, 2)), weight="shared") for _ in range(2)]
+        return lai.Trace([*single, *made])
+
+    validation, training = side(n_val, t), side(n_train, u)
+    most = [max(2, positions) for positions in (t, u)]
+    products = (2 + 2 + sum(d + bias for d, _, bias in widths)) * max(o for _, o, _ in widths)
+    counted = {
+        "tokens": (n_val * most[0] * most[1] - 1) + (products - 1),
+        "mean": (n_val - 1) + 2 * (most[0] + 1) + 2 * (most[1] + 1) + (products - 1),
+        "flatten": (n_val - 1) + (max(most) * products - 1) + (max(most) - 1),
+    }
+    for positions, number in counted.items():
+        assert count_roundings(validation, training, positions=positions) == 4 + number
+
+
+@given(st.integers(0, 20), st.sampled_from([0.0, 2.0**-8, 0.25]), st.sampled_from([2.0**-6, 2.0**-5]))
+def test_the_bound_is_its_formula(count, stored_roundoff, unit):
+    one = lai.Trace([lai.LayerTrace(np.array([[1.0, -2.0]]), np.array([[3.0]]))])
+    two = lai.Trace([lai.LayerTrace(np.array([[-1.0, 4.0]]), np.array([[-0.5]]))])
+    options = {"roundings": count, "unit_roundoff": unit, "stored_roundoff": stored_roundoff}
+    factor = count * unit / (1 - count * unit)
+    expected = (factor + (1 - stored_roundoff) ** -4 - 1) * (1 + 4 * unit) / max(1 - factor, unit) * 13.5
+    assert rounding_bound(lai.lli_scores, one, two, **options) == pytest.approx(expected, rel=1e-12)
+
+
+def test_roundings_are_those_of_the_scores_positions():
     uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
-    shared = lai.Trace(uses)
-    assert count_roundings(shared, shared) == 4 + (2 * 8 * 8 - 1) + (10 * 3 - 1)
-    assert count_roundings(shared, shared, positions="mean") == 4 + 1 + 4 * (7 + 2) + (10 * 3 - 1)
-    assert count_roundings(shared, shared, positions="flatten") == 4 + 1 + (8 * 10 * 3 - 1) + 7
+    shared, more = (
+        lai.Trace(uses),
+        lai.Trace(
+            [
+                replace(use, activations=np.ones((7, 4, 5)), output_gradients=np.ones((7, 4, 3)))
+                for use in uses
+            ]
+        ),
+    )
     for positions in ("tokens", "mean", "flatten"):
         scores = partial(lai.lai_scores, positions=positions)
-        roundings = count_roundings(shared, shared, positions=positions)
-        default, counted = [rounding_bound(scores, shared, shared, roundings=n) for n in (None, roundings)]
+        roundings = count_roundings(shared, more, positions=positions)
+        default, counted = [rounding_bound(scores, shared, more, roundings=n) for n in (None, roundings)]
         assert np.array_equal(default, counted)
 
 

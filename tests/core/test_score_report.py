@@ -19,7 +19,7 @@ from lai_core.storage.tables import read_scores, score_parts
 def table(**changed):
     columns = {
         "id": ["<b>", "two", "three", "four"],
-        "score": [-4.0, -1.0, 2.0, math.nan],
+        "score": [-4.0, -1.0, 0.5, math.nan],
         "standard_error": [1.0, 1.0, 1.0, math.nan],
         "loss": [0.5, 3.0, 1.0, math.inf],
         "gradient_norm": [1.0, 2.0, 3.0, math.nan],
@@ -38,7 +38,7 @@ def test_the_page_counts_lists_and_groups(tmp_path):
     assert "Lowest scores id score standard_error loss gradient_norm group rank &lt;b&gt; -4 1 0.5" in words
     assert "Largest own losses id score standard_error loss gradient_norm group rank two -1 1 3" in words
     assert (
-        "Groups group samples negative scores mean score mean loss 0 2 100.0% -2.5 1.75 1 1 0.0% 2 1" in words
+        "Groups group samples negative scores mean score mean loss 0 2 100.0% -2.5 1.75 1 1 0.0% 0.5 1" in words
     )
     assert not re.search(r"(src|href)=\"(?!#)http", page)
 
@@ -90,15 +90,15 @@ def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
 def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
     """Text is escaped; arrays, PIL's images and files are images within the page, to the pixel."""
     pixels = np.random.default_rng(0).integers(0, 255, (4, 5, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "three.png")
-    told = {"<b>": "a <i>text</i>", "two": pixels, "three": tmp_path / "three.png", "four": None}
+    Image.fromarray(pixels).save(tmp_path / "three.bmp")
+    told = {"<b>": "a <i>text</i>", "two": pixels, "three": tmp_path / "three.bmp", "four": None}
     for kinds in (told, told | {"two": Image.fromarray(pixels)}):
         write_report(table(), tmp_path / "page.html", show=kinds.get, worst=3)
         page = (tmp_path / "page.html").read_text()
         assert page.count("a &lt;i&gt;text&lt;/i&gt;") == 2  # by score, and by loss
-        images = re.findall(r'<img alt="" src="data:image/png;base64,([^"]*)">', page)
-        assert len(images) == 4
-        for image in images:
+        images = re.findall(r'<img alt="" src="data:image/(png|bmp);base64,([^"]*)">', page)
+        assert sorted(kind for kind, _ in images) == ["bmp", "bmp", "png", "png"]
+        for _, image in images:
             shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(image))).convert("RGB"))
             np.testing.assert_array_equal(shown, pixels)
 
@@ -123,7 +123,7 @@ def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_pa
     scatter, *empty = figure.axes[len(names) :]
     assert (scatter.get_xlabel(), scatter.get_ylabel()) == (names[1], names[0])
     (points,), (line,) = scatter.collections, scatter.lines
-    assert points.get_offsets().tolist() == [[0.5, -4.0], [3.0, -1.0], [1.0, 2.0]]
+    assert points.get_offsets().tolist() == [[0.5, -4.0], [3.0, -1.0], [1.0, 0.5]]
     assert (points.get_sizes().tolist(), points.get_rasterized()) == ([3], True)
     assert (list(line.get_ydata()), line.get_linewidth()) == ([0.0, 0.0], 0.8)
     assert [axis.axison for axis in empty] == [False] * len(empty)
@@ -176,21 +176,23 @@ def test_no_harmful_sample_is_none(tmp_path, drawn):
 def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     mixture = Mixture([3.0, 1.0])
     for means in ([2.0, -2.0], [1.5, -1.0], [0.0, -1.0]):
-        errors = [0.5 if mean else math.inf for mean in means]  # a source that was not observed
+        errors = [0.5 * (mean != -1) if mean else math.inf for mean in means]  # a source that was not observed
         mixture.step(np.array(means), np.array(errors))
     write_mixture(mixture.history, tmp_path / "page.html", names=["good", "<bad>"])
     words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
     first, last = mixture.history[0].weights, mixture.weights
     assert f"3 updates; now good {last[0]:.1%}, &lt;bad&gt; {last[1]:.1%}." in words
     assert f"1 {first[0]:.4g} 2 0.5 {first[1]:.4g} -2 0.5 2" in words
-    assert f"3 {last[0]:.4g} 0 inf {last[1]:.4g} -1 0.5" in words
+    assert f"3 {last[0]:.4g} 0 inf {last[1]:.4g} -1 0" in words
     shares, scores = drawn[0].axes
     assert [list(line.get_ydata()) for line in shares.lines] == [
         [update.weights[source] for update in mixture.history] for source in range(2)
     ]
     assert list(scores.lines[0].get_ydata())[:2] == [2.0, 1.5]
     assert math.isnan(scores.lines[0].get_ydata()[2])
-    assert sorted(set(scores.collections[1].get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -0.5]
+    band = scores.collections[1]
+    assert sorted(set(band.get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -1]
+    assert (band.get_linewidth(), shares.get_ylim()[0]) == ([0], 0)
 
 
 def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):
