@@ -80,7 +80,7 @@ def kernel_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple[A
 
 def _runs(xp: Namespace, ids: Array) -> tuple[Array, Array, Array]:
     """Return numpy's order of ids, each id once, and how often it is there."""
-    order = xp.argsort(ids, stable=True)
+    order = xp.argsort(ids)
     ids = ids[order]
     ends = xp.append(xp.flatnonzero(ids[1:] != ids[:-1]), len(ids) - 1)
     return order, ids[ends], xp.diff(ends, prepend=-1)

@@ -23,12 +23,12 @@ def cochran_q(
     Parameters
     ----------
     means, standard_errors
-        One for each source. A source with an infinite standard error does not count.
+        One for each source. A source whose standard error is infinite or 0 does not count.
 
     Returns
     -------
     array
-        Q; 0 where no source has a finite standard error.
+        Q; 0 where no source counts.
     """
     xp = xp_of(means)
     # a source that was not observed has precision 0
@@ -90,4 +90,4 @@ def shrink_contrasts(
     xp = xp_of(contrasts)
     excess = xp.mean(contrasts * contrasts - variances, axis=-1, keepdims=True)
     signal = xp.where(excess > 0, excess, xp.zeros_like(excess))
-    return contrasts * quotient(xp, signal + 0.0 * variances, signal + variances, 0.0)
+    return contrasts * quotient(xp, signal, signal + variances, 0.0)

@@ -72,8 +72,7 @@ def group_scores(
     means = quotient(xp, dot(xp, members, values[None, :]), sizes, 0.0)
     deviations = (values[None, :] - means[:, None]) * members
     squares = xp.sum(deviations * deviations, axis=1)
-    freedom = xp.where(sizes > 1, sizes - 1, xp.zeros_like(sizes))
-    total = xp.sum(freedom)
-    pooled = quotient(xp, xp.sum(squares), total, inf)
-    variances = xp.where(sizes > 1, quotient(xp, squares, freedom, 0.0), pooled)
+    freedom = xp.maximum(sizes - 1, xp.zeros_like(sizes))
+    pooled = quotient(xp, xp.sum(squares), xp.sum(freedom), inf)
+    variances = xp.where(sizes > 1, squares / xp.maximum(freedom, xp.ones_like(freedom)), pooled)
     return means, xp.sqrt(quotient(xp, variances, sizes, inf))

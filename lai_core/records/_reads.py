@@ -44,14 +44,14 @@ class ReadGradient:
     def _trained(self, work: Workspace) -> tuple[Array, Array]:
         """Return ids `(n t,)`, -1 where nothing trains, and gradients `(n t, d)`."""
         ids, trains, gradients = self._entries(work)
-        ids = work.xp.astype(ids, work.xp.int64, copy=False)
+        ids = cast(work.xp, ids, work.xp.int64)
         return work.xp.where(trains, ids, work.xp.full_like(ids, -1)), gradients
 
     def renumbered(self, known: Array, work: Workspace) -> "ReadGradient":
         """Return the same over a table of the rows `known`, sorted: an id becomes its first place there."""
         xp, rows = work.xp, int(known.shape[0])
         ids, trains, _ = self._entries(work)
-        ids = xp.astype(ids, known.dtype, copy=False)
+        ids = cast(xp, ids, known.dtype)
         places = xp.searchsorted(known, ids)
         outside = xp.full_like(places, rows)
         found = xp.take(known, xp.where(places < rows, places, xp.zeros_like(places)), axis=0) == ids
@@ -98,7 +98,7 @@ class ReadGradient:
         ids = xp.take(ids, order, axis=0)
         rows = xp.arange(self.rows, dtype=ids.dtype, device=device_of(ids))
         last = xp.searchsorted(ids, rows, side="right") - 1  # of the row's run, if it has one
-        last = xp.where(last < 0, xp.zeros_like(last), last)
+        last = xp.maximum(last, xp.zeros_like(last))
         present = xp.expand_dims(xp.take(ids, last, axis=0) == rows, axis=1)
         parts = []
         for span in spans(d, columns):
@@ -152,6 +152,6 @@ def _run_sums(xp: Namespace, ids: Array, sums: Array) -> Array:
     return sums
 
 
-def _summed_pairs(xp: Namespace, product: Array, left: Array, right: Array) -> Array:
-    """Sum `(n t, m u)` over the positions of both sides, whose first axes are samples and positions."""
-    return xp.sum(xp.reshape(product, (*left.shape[:2], *right.shape[:2])), axis=(1, 3))
+def _summed_pairs(xp: Namespace, product: Array, left: Array, ids: Array) -> Array:
+    """Sum `(n t, m u)` over the positions of both sides: `left` is `(n, t, ...)`, `ids` are `(m, u)`."""
+    return xp.sum(xp.reshape(product, (*left.shape[:2], *ids.shape)), axis=(1, 3))

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, is_numpy_array
+from lai_core._engine.namespace import Array, cast, is_numpy_array
 from lai_core._engine.outer import OuterGradient
 from lai_core.records._reads import ReadGradient
 
@@ -151,7 +151,7 @@ class TableGradient(ParameterGradient):
         if self.layers or validation.layers or 2 * count > reads[0].rows or too_large:
             return None
         dtype = xp.result_type(*(use.ids.dtype for use in (*reads, *self.reads)))
-        known = [xp.astype(xp.reshape(use.ids, (-1,)), dtype, copy=False) for use in reads]
+        known = [cast(xp, xp.reshape(use.ids, (-1,)), dtype) for use in reads]
         known = xp.sort(known[0] if len(known) == 1 else xp.concat(known))
         sides = (self.reads, reads)
         own, other = (TableGradient(tuple(use.renumbered(known, work) for use in side)) for side in sides)

@@ -13,6 +13,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, preconditioned, sketches
+from lai_core.mixtures._draws import AHEAD
 from lai_core.storage import report, tables, top
 
 GIB = 2**30
@@ -70,6 +71,7 @@ def test_budgets_are_as_their_descriptions_say():
     assert DEFAULT_MEMORY_BUDGET == GIB
     assert _adapters.GRADIENT_BUDGET == 2 * GIB
     assert Workspace(np, np.float64, 8).parts == 1
+    assert AHEAD == 1024
 
 
 @pytest.mark.parametrize(

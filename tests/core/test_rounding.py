@@ -198,6 +198,8 @@ def test_what_the_bound_cannot_cover_is_refused():
         rounding_bound(lai.ghost_scores, table, table)
     with pytest.raises(ValueError, match=r"roundings: expected fewer than 1 / unit_roundoff \(2\), got 2"):
         rounding_factor(roundings=2, unit_roundoff=0.5)
+    with pytest.raises(ValueError, match=r"unit_roundoff: expected a finite number >= 0 and < 1, got 1"):
+        rounding_factor(roundings=0, unit_roundoff=1)
     one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)))])
     with pytest.raises(ValueError, match=r"stored_roundoff: expected a finite number >= 0 and < 1, got 1\.0"):
         rounding_bound(lai.lli_scores, one, one, stored_roundoff=1.0)

@@ -38,7 +38,8 @@ def test_the_page_counts_lists_and_groups(tmp_path):
     assert "Lowest scores id score standard_error loss gradient_norm group rank &lt;b&gt; -4 1 0.5" in words
     assert "Largest own losses id score standard_error loss gradient_norm group rank two -1 1 3" in words
     assert (
-        "Groups group samples negative scores mean score mean loss 0 2 100.0% -2.5 1.75 1 1 0.0% 0.5 1" in words
+        "Groups group samples negative scores mean score mean loss 0 2 100.0% -2.5 1.75 1 1 0.0% 0.5 1"
+        in words
     )
     assert not re.search(r"(src|href)=\"(?!#)http", page)
 
@@ -131,7 +132,8 @@ def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_pa
 
 
 def test_a_number_that_no_sample_has_is_not_drawn_and_one_that_some_have_is(tmp_path, drawn):
-    write_report(table(gradient_norm=[math.nan] * 4), tmp_path / "page.html")
+    some = {"gradient_norm": [math.nan] * 4, "standard_error": [math.nan, 1.0, 1.0, math.nan]}
+    write_report(table(**some), tmp_path / "page.html")
     assert [axis.get_xlabel() for axis in drawn[0].axes[:2]] == ["score: positive helps", "own loss"]
     assert drawn[0].axes[2].get_xlabel() == "standard error of the score"
     assert len(drawn[0].axes) == 4
@@ -176,7 +178,9 @@ def test_no_harmful_sample_is_none(tmp_path, drawn):
 def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     mixture = Mixture([3.0, 1.0])
     for means in ([2.0, -2.0], [1.5, -1.0], [0.0, -1.0]):
-        errors = [0.5 * (mean != -1) if mean else math.inf for mean in means]  # a source that was not observed
+        errors = [
+            0.5 * (mean != -1) if mean else math.inf for mean in means
+        ]  # a source that was not observed
         mixture.step(np.array(means), np.array(errors))
     write_mixture(mixture.history, tmp_path / "page.html", names=["good", "<bad>"])
     words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
@@ -193,6 +197,7 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     band = scores.collections[1]
     assert sorted(set(band.get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -1]
     assert (band.get_linewidth(), shares.get_ylim()[0]) == ([0], 0)
+    assert (list(scores.lines[-1].get_ydata()), shares.get_legend().get_frame_on()) == ([0.0, 0.0], False)
 
 
 def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):

@@ -59,7 +59,7 @@ FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
 SECONDS = 10
 """What a mutant may take: one that turns a loop endless is seen."""
-ENOUGH = 0.03
+ENOUGH = 0.05
 """The share of all tests' time that one mutant may take."""
 
 
@@ -170,7 +170,7 @@ class Mutation:
         """List the tests that reach a mutant while there is time, the likeliest to see it first.
 
         Those that saw mutants of the same function and file before, the last one first; then the quickest,
-        of which those of its room may take four times as long.
+        of which those of its room may take ten times as long.
         """
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
@@ -184,7 +184,7 @@ class Mutation:
         chosen, left = [], ENOUGH * sum(self.seconds.values())
 
         def turn(test: str) -> tuple[int, float]:
-            return rank.get(test, len(rank)), self.seconds[test] * (1 if room in test else 4)
+            return rank.get(test, len(rank)), self.seconds[test] * (1 if room in test else 10)
 
         for test in sorted(reached, key=turn):
             left -= self.seconds[test]

@@ -171,6 +171,7 @@ def test_costs_are_counted_from_shapes(name):
     assert (validation.samples, training.samples) == (3, 4 if name == "few wide samples" else 5)
     assert validation.total_entries() == CASES[name].built[0].shape[1]
     assert (validation.total_cost(), validation.pairwise_cost(training)) == COSTS[name]
+    assert training.pairwise_cost(validation) == validation.pairwise_cost(training)
 
 
 ANSWERS: dict[str, tuple[Callable[[Case, Workspace], Any], Callable[[Case], np.ndarray]]] = {

@@ -57,6 +57,14 @@ def test_a_kernel_of_equal_ids_is_that_of_all_pairs(most):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
+def test_a_kernel_is_of_equal_ids_while_its_pairs_take_no_more_than_all_products():
+    """One pair moves 16 numbers or its width; all products of 4 with 4 or 5 positions are 16 or 20."""
+    for width, count, fits in ((1, 4, True), (20, 5, True), (20, 4, False), (21, 5, False)):
+        own = 10 * np.arange(4)[None, :], np.ones((4, width))
+        found = kernel_of_equal_ids(XP, own, (np.arange(1 - count, 1)[None, :], np.ones((count, width))))
+        assert (None if found is None else found.tolist()) == ([[float(width)]] if fits else None)
+
+
 def test_where_no_id_is_on_both_sides_every_product_is_zero():
     own, others = (np.array([-1, 5, 2]), np.ones((3, 2))), (np.array([3, -1]), np.ones((2, 2)))
     assert products_of_equal_ids(XP, own, others).tolist() == [0.0, 0.0, 0.0]

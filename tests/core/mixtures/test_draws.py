@@ -19,6 +19,7 @@ class Drawn(ShuffledDraws):
 
     def _shuffled(self, members, seed):
         assert seed < 2**63  # what torch's and numpy's generators take
+        self.shuffles = [*getattr(self, "shuffles", []), members]
         return Random(seed).sample(members, len(members))
 
 
@@ -40,6 +41,7 @@ def test_processes_share_out_one_batch_and_every_sample_comes_before_any_comes_a
             came[SOURCE[index]].append(index)
     for source, indices in came.items():
         turn = len(MEMBERS[source])
+        assert whole.shuffles.count(MEMBERS[source]) == -(-len(indices) // turn)
         for start in range(0, len(indices) - turn + 1, turn):
             assert sorted(indices[start : start + turn]) == MEMBERS[source]
 

@@ -126,9 +126,20 @@ def test_cochran_qs_mean_is_the_one_that_is_proved():
 @given(st.lists(st.tuples(st.floats(-5, 5), POSITIVE), min_size=1, max_size=5))
 def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
     means, errors = np.array(pairs).T
-    for unknown in (7.0, np.nan):
-        more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, np.inf))
+    for unknown, error in ((7.0, np.inf), (np.nan, np.inf), (7.0, 0.0)):
+        more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, error))
         np.testing.assert_allclose(more, mixtures.cochran_q(means, errors), rtol=1e-12)
+
+
+def test_many_mixtures_evidence_is_that_of_each():
+    means, errors = np.random.default_rng(0).uniform(0.5, 2, (2, 3, 4))
+    for function, arrays in (
+        (mixtures.cochran_q, (means, errors)),
+        (mixtures.shrink_contrasts, (means, errors)),
+        (mixtures.contrast_variances, (errors,)),
+    ):
+        each = [function(*rows) for rows in zip(*arrays, strict=True)]
+        np.testing.assert_allclose(function(*arrays), each, rtol=1e-12)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])
@@ -171,6 +182,7 @@ def test_multiplicative_weights_keep_hedges_bound(seed, count, rounds, step):
     weights = np.array(weights)
     regret = gains.sum(0).max() - (weights * gains).sum()
     bound = mixtures.hedge_regret_bound(gains, weights, step_size=step)
+    assert bound == pytest.approx(math.log(count) / step + step * (weights * gains**2).sum())
     hunt(regret, bound)
     assert at_most(regret, bound, np.abs(gains).sum())
 
