@@ -1,7 +1,7 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, namespace_of, xp_of
+from lai_core._engine.namespace import Array, device_of, namespace_of, xp_of
 from lai_core._engine.rounding import Block as Block
 from lai_core._engine.rounding import rounding_bound as rounding_bound
 from lai_core._engine.rounding import sums_agree as sums_agree
@@ -21,6 +21,7 @@ from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals
 from lai_core.estimators._sides import lai_sides
+from lai_core.estimators.by_position import check_segments, segment_sums
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
@@ -117,6 +118,47 @@ def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: 
     if terms is not None:
         sizes.append(float(xp.max(xp.sum(terms * terms, axis=0))) ** 0.5)
     return float(xp.max(xp.abs(found - expected))) / (max(sizes) or 1.0)
+
+
+def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) -> Float[Array, " count"]:
+    """Return the sums of positions' scores over each segment, after checking the segments' numbers."""
+    xp = namespace_of({"segments": segments, "scores": scores})
+    check_segments(segments, scores.shape, count)
+    return segment_sums(scores, segments, count, Workspace(xp, scores.dtype, DEFAULT_MEMORY_BUDGET))
+
+
+def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
+
+    Of two segments of a row that are neighbours, or next but one, each moves once while the other stays. No
+    position that moves keeps its own contents: they come from 0.38 of the batch further on.
+    """
+    xp, (rows, length) = namespace_of({"segments": segments}), segments.shape
+    number = rows * length
+    own = xp.arange(number, device=device_of(segments))
+    away = (own + max(1, int(0.38 * number))) % number
+    first = xp.ones_like(segments[:, :1], dtype=own.dtype)
+    begins = xp.astype(segments[:, 1:] != segments[:, :-1], own.dtype)
+    order = xp.cumulative_sum(xp.concat([first, begins], axis=1), axis=1)
+    for period in (1, 2):
+        for side in (0, 1):
+            moved = (order // period) % 2 == side
+            if bool(xp.any(moved)) and not bool(xp.all(moved)):
+                yield moved, xp.where(xp.reshape(moved, (-1,)), away, own)
+
+
+def holds_contents(name: str, array: Any, segments: Array) -> bool:
+    """Whether an input is the contents of a batch's positions: not where segments lie, by its name."""
+    return not NOT_CONTENT.search(name.lower()) and tuple(array.shape[:2]) == tuple(segments.shape)
+
+
+def no_contents(segments: Array) -> ValueError:
+    """Build the error of inputs of which none is known to hold what is in the segments."""
+    return ValueError(
+        "inputs: expected an array of contents, to try whether segments see one another, of shape "
+        f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or length "
+        "in its name, got none; rename it, or score by 'exact'"
+    )
 
 
 def check_batch(role: str, batch: Any) -> None:

@@ -1,6 +1,6 @@
 """Scores of the documents of packed rows, or of other segments of samples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,13 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 
 import lai_core as lai
-from lai_core._adapters import NOT_CONTENT, check_batch, check_choice, rounding_bound
+from lai_core._adapters import (
+    check_batch,
+    check_choice,
+    holds_contents,
+    no_contents,
+    other_contents,
+    rounding_bound,
+    summed_by_segment,
+)
+from lai_core._adapters import (
+    check_segments as check_segment_numbers,
+)
 from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores
 from lai_jax.trace import trace
-
-CUTS = 2
-"""Documents next to one another, and next but one, are once apart."""
 
 
 def segment_scores(
@@ -81,9 +89,7 @@ def segment_scores(
         check_batch(role, batch)
     if estimator == "exact":
         scores = exact_scores(apply, params, loss, validation, training, per_position=True)
-        _check_shape(segments, scores)
-        members = segments.reshape(1, -1) == jnp.arange(count)[:, None]
-        return jnp.where(members, scores.reshape(-1), 0).sum(1)
+        return summed_by_segment(scores, segments, count)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, training, segments))):
         check_segments(apply, params, loss, training, segments)
 
@@ -116,12 +122,13 @@ def check_segments(
     """
     losses = losses_of(apply, loss, per_position=True)
     usual = losses(params, *training)
-    _check_shape(segments, usual)
+    check_segment_numbers(segments, usual.shape, 1)
     finite = jnp.isfinite(usual)
     largest = float(jnp.max(jnp.where(finite, jnp.abs(usual), 0)))
     within = rounding_bound(float(jnp.finfo(usual.dtype).eps), largest)
-    for moved, inputs in _others(training[0], np.asarray(segments)):
-        apart = (jnp.abs(losses(params, inputs, training[1]) - usual) > within) & finite & ~moved
+    for moved, index in other_contents(segments):
+        found = losses(params, _changed(training[0], index, segments), training[1])
+        apart = ~(jnp.abs(found - usual) <= within) & finite & ~moved
         if bool(apart.any()):
             row, place = np.argwhere(np.asarray(apart))[0].tolist()
             msg = (
@@ -132,29 +139,16 @@ def check_segments(
             raise ValueError(msg)
 
 
-def _check_shape(segments: jax.Array, losses: jax.Array) -> None:
-    if segments.shape != losses.shape:
-        msg = f"segments: expected shape (n, t) = {losses.shape}, got {segments.shape}"
-        raise ValueError(msg)
-
-
-def _others(inputs: Any, segments: np.ndarray[Any, Any]) -> Iterator[tuple[np.ndarray[Any, Any], Any]]:
-    """Yield which positions have other contents, `(n, t)`, and the inputs; drawn from all positions."""
-    begins = np.ones(segments.shape, bool)
-    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
-    order = begins.cumsum(1)  # neighbours in a row have numbers that differ in the lowest bits
-    places = np.random.default_rng(0).permutation(segments.size)
+def _changed(inputs: Any, index: jax.Array, segments: jax.Array) -> Any:
+    """Return inputs with the contents of other positions, `(n t,)`."""
     leaves, tree = jax.tree_util.tree_flatten_with_path(inputs)
-    for bit in range(CUTS):
-        for side in (0, 1):
-            moved = (order >> bit & 1) == side
-            if moved.any() and not moved.all():
-                index = np.where(moved.ravel(), places, np.arange(segments.size))
-                found = [_changed(jax.tree_util.keystr(path), leaf, index, segments) for path, leaf in leaves]
-                yield moved, jax.tree.unflatten(tree, found)
-
-
-def _changed(name: str, leaf: Any, index: np.ndarray[Any, Any], segments: np.ndarray[Any, Any]) -> Any:
-    if not is_array(leaf) or NOT_CONTENT.search(name) or leaf.shape[:2] != segments.shape:
-        return leaf
-    return leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape)
+    held = [
+        is_array(leaf) and holds_contents(jax.tree_util.keystr(path), leaf, segments) for path, leaf in leaves
+    ]
+    if not any(held):
+        raise no_contents(segments)
+    found = [
+        leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape) if moves else leaf
+        for (_, leaf), moves in zip(leaves, held, strict=True)
+    ]
+    return jax.tree.unflatten(tree, found)

@@ -185,9 +185,10 @@ def _found(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
     direction = _direction(function, validation, training, meant)
-    found: Any = Prover(function, method)(direction, training)
+    prover = Prover(function, method)
+    found: Any = prover(direction, training)
     if isinstance(function.loss, RowSums):
-        found = score_positions(function, direction, training, found)
+        found = score_positions(function, direction, training, found, prover.methods)
     return ExactScores(found.scores, found.method, found.reason, found.residual)
 
 

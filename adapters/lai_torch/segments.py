@@ -1,23 +1,31 @@
 """Scores of the documents of packed rows, or of other segments of samples."""
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import NOT_CONTENT, check_batch, check_choice, rounding_bound
+from lai_core._adapters import (
+    check_batch,
+    check_choice,
+    holds_contents,
+    no_contents,
+    other_contents,
+    rounding_bound,
+    summed_by_segment,
+)
+from lai_core._adapters import (
+    check_segments as check_segment_numbers,
+)
 from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone, evaluating, preserved
-from lai_torch._model.standing import drawn
 from lai_torch._model.untouched import losses_of
 from lai_torch.exact import exact_scores
 from lai_torch.trace import trace
-
-CUTS = 2
-"""Documents next to one another, and next but one, are once apart."""
 
 
 def segment_scores(
@@ -82,9 +90,7 @@ def segment_scores(
         check_batch(role, batch)
     if estimator == "exact":
         scores = exact_scores(model, loss, validation, training, per_position=True)
-        _check_shape(segments, scores)
-        members = (segments.flatten() == torch.arange(count, device=segments.device)[:, None]).to(scores)
-        return torch.where(members > 0, scores.flatten(), 0.0).sum(1)
+        return summed_by_segment(scores, segments, count)
     check_segments(model, loss, training, segments)
     gradients = "all" if estimator == "ghost" else "output"
     summed = RowSums(loss)
@@ -107,60 +113,114 @@ def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor
     ValueError
         If a position's loss moves with the contents of another segment.
     """
+    inputs, targets = training
+
+    def losses(changed: Any) -> Tensor:
+        with preserved(model, loss):
+            return check_positions(losses_of(model, loss, (changed, targets)))
+
+    def message(row: int, place: int) -> str:
+        return (
+            "segments: expected ones that do not see one another, got a loss at position "
+            f"{place} of row {row} that moves with another segment's contents; have the model separate "
+            "them (position_ids, an attention mask), or score by 'exact', which needs none"
+        )
+
     with evaluating(model), torch.no_grad():
-        usual = _losses(model, loss, training)
-        _check_shape(segments, usual)
-        finite = torch.isfinite(usual)
-        within = rounding_bound(torch.finfo(usual.dtype).eps, float(usual[finite].abs().amax()))
-        for moved, other in _others(training, segments):
-            losses = _losses(model, loss, other)
-            apart = ((losses - usual).abs() > within) & finite & ~moved
-            if bool(apart.any()):
-                row, place = apart.nonzero()[0].tolist()
-                msg = (
-                    f"segments: expected ones that do not see one another, got a loss at position {place} of "
-                    f"row {row} that moves with another segment's contents; use block-diagonal attention "
-                    "(position_ids that begin anew, or a mask), unpack the rows, or score by 'exact'"
-                )
-                raise ValueError(msg)
+        check_apart(losses, inputs, segments, model.parameters(), message)
 
 
-def _losses(model: nn.Module, loss: Loss, batch: Any) -> Tensor:
-    with preserved(model, loss):
-        return check_positions(losses_of(model, loss, batch))
+def check_apart(
+    losses: Callable[[Any], Tensor],
+    inputs: Any,
+    segments: Tensor,
+    parameters: Iterable[Tensor],
+    message: Callable[[int, int], str],
+) -> None:
+    """Raise if a position's loss moves when other segments have other contents.
+
+    A row's products are the same numbers beside other rows, so that nothing but rounding is allowed: that of
+    the losses, or, with a warning, that of the parameters (experts add up another number of rows).
+
+    Parameters
+    ----------
+    losses
+        From inputs to `(n, t)`.
+    inputs, segments
+        As for `segment_scores`.
+    parameters
+        Of the model.
+    message
+        What to say of a row and a position.
+
+    Raises
+    ------
+    ValueError
+        If a loss moves; if nothing in the inputs is known to be contents.
+    """
+    usual = losses(inputs)
+    check_segment_numbers(segments, usual.shape, 1)
+    finite = torch.isfinite(usual)
+    largest = float(torch.where(finite, usual.abs(), 0.0).amax())
+    kinds = {usual.dtype, *(one.dtype for one in parameters if one.is_floating_point())}
+    own, coarsest = (
+        rounding_bound(eps, largest)
+        for eps in (torch.finfo(usual.dtype).eps, max(torch.finfo(kind).eps for kind in kinds))
+    )
+    moves = 0.0
+    for moved, index in other_contents(segments):
+        apart = (losses(changed(inputs, index, segments)) - usual).abs().nan_to_num(torch.inf)
+        apart = torch.where(finite & ~moved, apart, 0.0)
+        moves = max(moves, float(apart.amax()))
+        if moves > coarsest:
+            row, place = divmod(int(apart.argmax()), apart.shape[1])
+            raise ValueError(message(row, place))
+    if moves > own:
+        warnings.warn(
+            f"segments: a loss of up to {largest:.3g} moved by {moves:.2g} with another segment's contents, "
+            "which may be rounding in the parameters' type; check that the model separates segments",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
-def _check_shape(segments: Tensor, losses: Tensor) -> None:
-    if segments.shape != losses.shape:
-        msg = f"segments: expected shape (n, t) = {tuple(losses.shape)}, got {tuple(segments.shape)}"
-        raise ValueError(msg)
+def changed(inputs: Any, index: Tensor, segments: Tensor) -> Any:
+    """Return inputs with the contents of other positions, `(n t,)`.
 
+    Parameters
+    ----------
+    inputs
+        As a model takes them.
+    index
+        Where each position's contents come from.
+    segments
+        `(n, t)`, whose shape contents begin with.
 
-def _others(batch: Any, segments: Tensor) -> Iterator[tuple[Tensor, Any]]:
-    """Yield which positions have other contents, `(n, t)`, and the batch; drawn from all positions."""
-    inputs, targets = batch
-    # neighbours in a row have numbers that differ in the lowest bits
-    begins = torch.ones_like(segments, dtype=torch.bool)
-    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
-    order = begins.cumsum(1)
-    places = torch.randperm(segments.numel(), generator=drawn(), device="cpu").to(segments.device)
-    for bit in range(CUTS):
-        for side in (0, 1):
-            moved = (order >> bit & 1) == side
-            if not bool(moved.any()) or bool(moved.all()):
-                continue
-            index = torch.where(moved.flatten(), places, torch.arange(len(places), device=places.device))
-            yield moved, (_changed(inputs, index, segments), targets)
+    Returns
+    -------
+    Any
+        Of the same structure.
 
+    Raises
+    ------
+    ValueError
+        If nothing in them is known to be contents.
+    """
+    found: list[str] = []
 
-def _changed(tree: Any, index: Tensor, segments: Tensor, name: str = "") -> Any:
-    """Return inputs with the contents of other positions."""
-    if isinstance(tree, Tensor):
-        if NOT_CONTENT.search(name) or tree.shape[:2] != segments.shape:
-            return tree
-        return tree.flatten(0, 1)[index].view(tree.shape)
-    if isinstance(tree, Mapping):
-        return {key: _changed(value, index, segments, str(key)) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(_changed(part, index, segments, name) for part in tree)
-    return tree
+    def moved(tree: Any, name: str = "") -> Any:
+        if isinstance(tree, Tensor):
+            if not holds_contents(name, tree, segments):
+                return tree
+            found.append(name)
+            return tree.flatten(0, 1)[index].view(tree.shape)
+        if isinstance(tree, Mapping):
+            return {key: moved(value, str(key)) for key, value in tree.items()}
+        if isinstance(tree, list | tuple):
+            return type(tree)(moved(part, name) for part in tree)
+        return tree
+
+    other = moved(inputs)
+    if not found:
+        raise no_contents(segments)
+    return other

@@ -13,6 +13,7 @@ estimator  the score of position t of sample j
 =========  ============================================================================================
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from jaxtyping import Float, Integer
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_count
-from lai_core._engine.gradients import Workspace
+from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, cast, device_of, matmul, namespace_of
 from lai_core.estimators._arguments import check_lai_trace
 from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
@@ -138,13 +139,12 @@ def segment_scores(
     asked, work = _checked(training, estimator, memory_budget)
     check_choice("positions", positions, ("tokens", "mean"))
     namespace_of({"segments": segments, "training": training.layers[-1].output_gradients})
-    members = _members(segments, _extent(training), check_count("count", count), work)
+    check_segments(segments, _extent(training), count)
     if positions == "tokens" or not asked.positions:
         scores = position_scores(validation, training, asked.name, memory_budget=memory_budget)
-        column = work.xp.reshape(cast(work.xp, scores, work.dtype), (-1, 1))
-        return matmul(work.xp, members, column)[:, 0]
+        return segment_sums(scores, segments, count, work)
     check_lai_trace(training, work, "mean", "training")
-    means = _segment_means(training, members, work)
+    means = _segment_means(training, segments, count, work)
     return lai_scores(validation, means, positions="mean", memory_budget=memory_budget)
 
 
@@ -164,17 +164,35 @@ def _extent(training: Trace) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _members(segments: Any, shape: tuple[int, int], count: int, work: Workspace) -> Array:
-    """Return which positions make up each segment, `(count, n t)`: 1 or 0."""
-    xp = work.xp
-    if tuple(segments.shape) != shape:
-        msg = f"segments: expected shape (n, t) = {shape}, got {tuple(segments.shape)}"
+def check_segments(segments: Any, shape: tuple[int, ...], count: Any) -> None:
+    """Raise unless segments are integers, one a position, and their number is a positive whole number."""
+    if tuple(segments.shape) != tuple(shape):
+        msg = f"segments: expected shape (n, t) = {tuple(shape)}, got {tuple(segments.shape)}"
         raise ValueError(msg)
-    if not xp.isdtype(segments.dtype, "integral"):
+    if not namespace_of({"segments": segments}).isdtype(segments.dtype, "integral"):
         msg = f"segments: expected integers, got {segments.dtype}"
         raise TypeError(msg)
-    numbers = xp.arange(count, dtype=segments.dtype, device=device_of(segments))
-    return xp.astype(xp.reshape(segments, (1, -1)) == numbers[:, None], work.dtype)
+    check_count("count", count)
+
+
+def segment_sums(values: Array, segments: Array, count: int, work: Workspace) -> Array:
+    """Return the sums of `(n, t)` or `(n, t, d)` over each segment; NaN where one of its positions is."""
+    xp = work.xp
+    rows = xp.reshape(cast(xp, values, work.dtype), (-1, 1 if values.ndim == 2 else values.shape[2]))
+    finite = xp.isfinite(rows)
+    # 0 times what is not finite is NaN: such a position would spoil every segment's sum, not its own alone
+    kept = xp.where(finite, rows, xp.zeros_like(rows))
+    spoilt = xp.astype(~xp.all(finite, axis=1), work.dtype)
+    own = xp.reshape(segments, (1, -1))
+    parts = []
+    for chunk in spans(count, work.fit(rows.shape[0], count, "the positions of one segment")):
+        numbers = xp.arange(chunk.start, chunk.stop, dtype=segments.dtype, device=device_of(segments))
+        members = xp.astype(own == numbers[:, None], work.dtype)
+        bad = matmul(xp, members, spoilt[:, None]) > 0
+        sums = matmul(xp, members, kept)
+        parts.append(xp.where(bad, xp.full_like(sums, math.nan), sums))
+    found = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+    return found[:, 0] if values.ndim == 2 else found
 
 
 def _positions_apart(asked: Estimator, training: Trace, work: Workspace) -> Trace:
@@ -187,7 +205,7 @@ def _positions_apart(asked: Estimator, training: Trace, work: Workspace) -> Trac
     return _rearranged(asked, training, work, samples * length, apart)
 
 
-def _segment_means(training: Trace, members: Array, work: Workspace) -> Trace:
+def _segment_means(training: Trace, segments: Array, count: int, work: Workspace) -> Trace:
     """Return the trace of a batch in which every segment is a sample: the means over its positions."""
     xp = work.xp
 
@@ -195,12 +213,14 @@ def _segment_means(training: Trace, members: Array, work: Workspace) -> Trace:
         if array.ndim == 2:  # which positions count: the means are of those
             return None
         valid = layer.readout_positions
-        weights = members if valid is None else members * xp.reshape(cast(xp, valid, work.dtype), (1, -1))
-        sizes = xp.sum(weights, axis=1, keepdims=True)
-        rows = xp.reshape(cast(xp, array, work.dtype), (-1, array.shape[2]))
-        return matmul(xp, weights / xp.where(sizes > 0, sizes, xp.ones_like(sizes)), rows)
+        if valid is None:
+            valid = xp.ones_like(array[..., 0], dtype=xp.bool)
+        chosen = xp.where(valid[..., None], array, xp.zeros_like(array[:1, :1, :1]))
+        sizes = segment_sums(cast(xp, valid, work.dtype), segments, count, work)
+        sums = segment_sums(chosen, segments, count, work)
+        return sums / xp.where(sizes > 0, sizes, xp.ones_like(sizes))[:, None]
 
-    return _rearranged(find_estimator("lai"), training, work, int(members.shape[0]), means)
+    return _rearranged(find_estimator("lai"), training, work, count, means)
 
 
 def _rearranged(
@@ -244,6 +264,7 @@ def _check_positions(training: Trace, index: int, name: str) -> None:
     if not rows or tuple(array.shape[:2]) != (samples, length):
         msg = (
             f"{where('training', index, layer)}.{name}: expected the last layer's {length} positions, a row "
-            f"for each, got shape {tuple(array.shape)}; 'lli' needs them of the last layer alone"
+            f"for each, got shape {tuple(array.shape)}; 'lli' needs them of the last layer alone, and "
+            "exact_scores(per_position=True) of an adapter of none"
         )
         raise ValueError(msg)

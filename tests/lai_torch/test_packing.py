@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lai_torch.integrations.losses import documents_of, next_token_losses
-from lai_torch.integrations.rows import LENGTHS, check_apart, kept_documents, unpacked
+from lai_torch.integrations.rows import LENGTHS, check_documents, kept_documents, unpacked
 from transformers.modeling_outputs import CausalLMOutput
 
 DOCUMENTS = st.lists(st.lists(st.integers(2, 5), min_size=2, max_size=4), min_size=1, max_size=3)
@@ -70,16 +70,28 @@ def test_padding_at_a_rows_end_stays_with_the_document_before_it():
 
 
 NOT_PACKED = "batch: expected packed rows, with position_ids and no attention_mask, got ['input_ids']"
-NOT_APART = "model: expected the documents of a packed row not to see one another, got one with a loss of 2"
-SEEN, ALONE = torch.tensor([1.0, 2.0]), torch.ones(2)
+NOT_APART = "model: expected the documents of a packed row not to see one another, got a loss of document 0 "
+TWO = {"input_ids": torch.tensor([[1, 2, 3, 4]]), "position_ids": torch.tensor([[0, 1, 0, 1]])}
+
+
+def documents_checked(losses):
+    check_documents(losses, TWO, TWO, [])
+
+
+def sums(batch):
+    return batch["input_ids"].view(2, 2).double().sum(1)
+
+
 REFUSED = {
     NOT_PACKED: lambda: unpacked({"input_ids": torch.ones(1, 4)}),
     "batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of shape (3, 2)": (
         lambda: unpacked({"position_ids": torch.tensor([[0, 1, 0, 1]]), "pixels": torch.ones(3, 2)})
     ),
-    f"{NOT_APART} in the row and of 1 by itself; ": lambda: check_apart(SEEN, ALONE),
-    "sample_loss: expected one number a document of packed rows, (2,), got shape (1,); ": lambda: check_apart(
-        torch.ones(1), torch.ones(2)
+    f"{NOT_APART}that moves with another's contents; ": lambda: documents_checked(
+        lambda batch: sums(batch) + 1e-9 * sums(batch).sum()
+    ),
+    "sample_loss: expected one number a document of packed rows, (2,), got shape (1,); ": (
+        lambda: documents_checked(lambda batch: sums(batch)[:1])
     ),
 }
 
@@ -91,4 +103,4 @@ def test_what_is_not_packed_or_not_apart_is_refused_by_name(message):
 
 
 def test_losses_that_are_not_known_are_not_compared():
-    check_apart(torch.tensor([1.0, 2.0]), torch.tensor([1.0, torch.nan]))
+    documents_checked(lambda batch: sums(batch) / torch.tensor([0.0, 1.0]))

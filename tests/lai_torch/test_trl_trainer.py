@@ -1,6 +1,7 @@
 """TRL's SFTTrainer, curated: its own head builds no logits, and finds the losses that are scored."""
 
 import runpy
+import warnings
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.trl import CuratedSFTTrainer
 from transformers.models.qwen2 import modeling_qwen2
+
+from lai_core.mixtures import Mixture
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_sft.py"
@@ -37,7 +40,7 @@ def test_what_trains_builds_no_logits_and_is_what_is_scored():
         trainer.trained_losses(model, batch)
 
 
-def packed_run(folder, **settings):
+def packed_run(folder, given=None, dtype=torch.float32, **settings):
     """Train a tiny Qwen for two steps; return the trainer and the scores of each step."""
     made = runpy.run_path(str(EXAMPLE))
     settings = {"max_length": None} | settings
@@ -48,13 +51,15 @@ def packed_run(folder, **settings):
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size)
     data = made["texts"](96, 1, 0.4)
-    ragged = data.map(lambda row, index: {"text": row["text"][: 20 + index % 17]}, with_indices=True)
+    cut = lambda row, index: {"text": row["text"][: 20 + index % 17], "source": index % 2}  # noqa: E731
+    ragged = data.map(cut, with_indices=True)
     trainer = CuratedSFTTrainer(
-        made["Qwen2ForCausalLM"](config),
+        made["Qwen2ForCausalLM"](config).to(dtype),
         arguments,
         train_dataset=ragged,
         validation=made["texts"](24, 2),
         processing_class=made["tokenizer"](),
+        **given or {},
     )
     found, add = [], trainer.shown.add
     trainer.shown.add = lambda report: (found.append(report.scores), add(report))
@@ -92,3 +97,34 @@ def test_documents_that_see_one_another_are_refused(tmp_path, monkeypatch):
     message = "model: expected the documents of a packed row not to see one another"
     with pytest.raises(ValueError, match=message):
         packed_run(tmp_path, padding_free=True, per_device_train_batch_size=4)
+
+
+@pytest.mark.slow
+def test_documents_apart_pass_in_bfloat16(tmp_path):
+    """A document's products are the same numbers beside any other documents."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "segments: a loss of up to")
+        _, scores = packed_run(
+            tmp_path, dtype=torch.bfloat16, padding_free=True, per_device_train_batch_size=4
+        )
+    assert all(torch.isfinite(own).all() for own in scores)
+
+
+@pytest.mark.slow
+def test_a_mixture_takes_the_sources_of_rows_and_of_documents(tmp_path):
+    """TRL's collators drop the column that names a source."""
+    means = []
+    for free in (False, True):
+        mixture = Mixture(2)
+        given = {"groups": "source", "mixture": mixture, "period": 2}
+        packed_run(tmp_path, given, padding_free=free, per_device_train_batch_size=6)
+        (update,) = mixture.history
+        means.append(update.means)
+    assert means[0] == pytest.approx(means[1], rel=1e-4)
+    assert means[0][0] != means[0][1]
+
+
+@pytest.mark.slow
+def test_groups_of_rows_that_the_trainer_packs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="groups: expected"):
+        packed_run(tmp_path, {"groups": "source"}, packing=True, max_length=48, per_device_train_batch_size=2)

@@ -5,18 +5,19 @@ the derivative of each, whether or not positions see one another: `s_jt = <grad 
 identity of `proof.py` holds for any weights of the n t losses: drawn ones prove all scores at once.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import tolerance
-from lai_torch._exact.directional import METHODS, why
+from lai_torch._exact.directional import why
 from lai_torch._exact.graph import precision
-from lai_torch._exact.proof import standing
+from lai_torch._exact.proof import Way, standing
 from lai_torch._exact.prover import Derivative
 from lai_torch._model.batch import Loss, count, usable
-from lai_torch._model.function import Function, Point, real_product, vjp
+from lai_torch._model.function import Function, Point, along, vjp
 from lai_torch._model.standing import drawn
 from lai_torch._model.untouched import losses_of
 
@@ -55,7 +56,9 @@ def check_positions(losses: Any) -> Tensor:
     return losses
 
 
-def score_positions(summed: Function, direction: Point, batch: Batch, found: Derivative) -> Derivative:
+def score_positions(
+    summed: Function, direction: Point, batch: Batch, found: Derivative, methods: Mapping[str, Way]
+) -> Derivative:
     """Score the positions of a batch, whose samples' scores were `found`, by the same method or a later one.
 
     Raises
@@ -70,8 +73,8 @@ def score_positions(summed: Function, direction: Point, batch: Batch, found: Der
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
     usual, reasons = standing(batch, finite), [found.reason] if found.reason else []
     side = _weighted(function, direction, usual)
-    known = list(METHODS).index(found.method) if found.method in METHODS else 0
-    for name, method in list(METHODS.items())[known:]:
+    known = list(methods).index(found.method) if found.method in methods else 0
+    for name, method in list(methods.items())[known:]:
         try:
             scores, losses = method(function, direction, usual)
         except torch.OutOfMemoryError:
@@ -108,9 +111,4 @@ def _weighted(function: Function, direction: Point, batch: Batch) -> _Side:
         pair = torch.rand(2, len(losses), generator=drawn(), dtype=torch.float64, device="cpu").to(losses)
         weights = (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0)
         pieces = vjp(losses, weights, parameters)
-        value = size = 0.0
-        for name, piece in zip(parameters, pieces, strict=True):
-            if piece is not None:
-                products = real_product(piece, direction[name]).double()
-                value, size = value + float(products.sum()), size + float(products.abs().sum())
-    return _Side(weights, value, size, precision(losses))
+        return _Side(weights, *along(pieces, [direction[name] for name in parameters]), precision(losses))

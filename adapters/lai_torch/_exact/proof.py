@@ -24,7 +24,7 @@ from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.directional import Pair, why
 from lai_torch._exact.errors import coupled, immovable, sized
 from lai_torch._model.batch import rows, unaligned
-from lai_torch._model.function import Function, Point, real_product, vjp
+from lai_torch._model.function import Function, Point, along, vjp
 from lai_torch._model.precision import measured_roundings
 from lai_torch._model.preserve import evaluating
 from lai_torch._model.sample_axis import differ
@@ -193,12 +193,7 @@ class Proof:
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)  # outside: to run the batch again draws the same numbers
-        value = size = 0.0
-        for name, piece in zip(parameters, pieces, strict=True):
-            if piece is not None:
-                products = real_product(piece, self.direction[name]).double()
-                value, size = value + float(products.sum()), size + float(products.abs().sum())
-        return _Side(weights, value, size)
+        return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
 
     def _standing(self, part: Tensor, more: int = 0) -> Tensor:
         """Return the losses where copies of a part's samples stand for all others."""

@@ -1,6 +1,6 @@
 """The losses of a batch as a function of everything that trains, on the user's own parameters."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -197,6 +197,16 @@ def vjp(
 def inner(left: Tensor, right: Tensor) -> Tensor:
     """Return the inner product of two tensors; of complex ones, that of their real and imaginary parts."""
     return real_product(left, right).sum()
+
+
+def along(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
+    """Return the inner product of a gradient with a direction, and the sum of its terms' absolute values."""
+    value = size = 0.0
+    for piece, direction in zip(pieces, directions, strict=True):
+        if piece is not None:
+            products = real_product(piece, direction).double()
+            value, size = value + float(products.sum()), size + float(products.abs().sum())
+    return value, size
 
 
 def real_product(left: Tensor, right: Tensor) -> Tensor:

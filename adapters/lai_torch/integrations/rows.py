@@ -3,10 +3,10 @@
 Several documents may lie one behind another in a row, as collators without padding lay them. Each is a
 sample: it is scored as a row of its own, so that every estimator gives it the score that it has in an
 unpacked batch, and dropped documents are cut out of the row that is trained on. That row must then give a
-document the loss that it has by itself, which `check_apart` compares.
+document a loss that no other document in it moves, which `check_documents` tries.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lai_torch._model.batch import rows
 from lai_torch.integrations.losses import IGNORED, documents_of
+from lai_torch.segments import check_apart
 
 LENGTHS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx")
 """What collators say of documents beside their positions: made anew for the documents that are kept."""
@@ -121,39 +122,51 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     return row | {name: value for name, value in made.items() if name in batch}, weights[index]
 
 
-def check_apart(packed: Tensor, alone: Tensor) -> None:
-    """Raise if documents have other losses in a packed row than as rows of their own.
+def check_documents(
+    losses: Callable[[Mapping[str, Any]], Tensor],
+    batch: Mapping[str, Any],
+    contents: Mapping[str, Any],
+    parameters: Iterable[Tensor],
+) -> None:
+    """Raise if a document's loss moves when others in its row have other contents.
 
     Parameters
     ----------
-    packed, alone
-        The losses `(documents,)` in both.
+    losses
+        From a batch to `(documents,)`.
+    batch
+        Packed rows, as for `unpacked`.
+    contents
+        What of the batch goes into the model.
+    parameters
+        Of the model.
 
     Raises
     ------
     ValueError
-        If they differ by more than roundings make: documents see one another.
+        If documents see one another, or losses are not one number a document.
     """
-    if packed.shape != alone.shape:
-        msg = (
-            f"sample_loss: expected one number a document of packed rows, ({len(alone)},), got shape "
-            f"{tuple(packed.shape)}; leave it out, or return sample_means(...) of documents_of(batch)"
-        )
-        raise ValueError(msg)
-    finite = torch.isfinite(alone)
-    # attention adds up in another order: half of the digits are granted, which hides no document's influence
-    # that matters more than the type's own rounding does
-    within = torch.finfo(packed.dtype).eps ** 0.5 * (1.0 + alone.abs())
-    apart = torch.where(finite, (packed - alone).abs() - within, 0.0)
-    if bool((apart > 0).any()):
-        worst = int(apart.argmax())
-        msg = (
-            "model: expected the documents of a packed row not to see one another, got one with a loss of "
-            f"{float(packed[worst]):.4g} in the row and of {float(alone[worst]):.4g} by itself; use an "
+    documents = _checked(batch)
+
+    def by_position(changed: Mapping[str, Any]) -> Tensor:
+        found = losses({**batch, **changed})
+        if found.shape != (number := int(documents[-1, -1]) + 1,):
+            msg = (
+                f"sample_loss: expected one number a document of packed rows, ({number},), got shape "
+                f"{tuple(found.shape)}; leave it out, or return sample_means(...) of documents_of(batch)"
+            )
+            raise ValueError(msg)
+        return found[documents]
+
+    def message(row: int, place: int) -> str:
+        return (
+            "model: expected the documents of a packed row not to see one another, got a loss of document "
+            f"{int(documents[row, place])} that moves with another's contents; use an "
             "attn_implementation that separates packed documents ('flash_attention_2', or 'sdpa' where the "
             "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
         )
-        raise ValueError(msg)
+
+    check_apart(by_position, contents, documents, parameters, message)
 
 
 def _checked(batch: Mapping[str, Any]) -> Tensor:

@@ -164,3 +164,25 @@ class Mixing:
         """
         sampler = None if self.sampler is None else self.sampler.state_dict(batches=self.drawn)
         return {"sources": self.sources.state_dict(), "sampler": sampler}
+
+
+class WithGroups:
+    """A collator that passes the samples' groups on; TRL's drop every column that they do not know.
+
+    Parameters
+    ----------
+    collate
+        From examples to a batch.
+    groups
+        Name of the examples' entry.
+    """
+
+    def __init__(self, collate: Callable[[list[Any]], Any], groups: str) -> None:
+        self.collate, self.groups = collate, groups
+
+    def __call__(self, examples: list[Any]) -> Any:
+        """Collate examples, with their groups where they have any."""
+        batch = self.collate(examples)
+        if self.groups not in batch and self.groups in examples[0]:
+            return {**batch, self.groups: torch.as_tensor([one[self.groups] for one in examples])}
+        return batch

@@ -1,6 +1,6 @@
 """Curation in transformers' Trainer: the micro-batches of one optimizer step are weighed together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from lai_torch.integrations.checkpoint import FILE, Keeping, last_whole
 from lai_torch.integrations.log import Log
 from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.options import check_own_keywords, curator_options
-from lai_torch.integrations.rows import as_samples, check_apart, kept_documents, kept_rows
-from lai_torch.integrations.sources import USUAL, Mixing
+from lai_torch.integrations.rows import as_samples, check_documents, kept_documents, kept_rows
+from lai_torch.integrations.sources import USUAL, Mixing, WithGroups
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
     _message = f"lai_torch.integrations.transformers: expected transformers 5.23 or later, got {__version__}"
@@ -76,6 +76,8 @@ class Curated:
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, self.shown = groups, Log()
+        if groups is not None:
+            trainer.data_collator = WithGroups(trainer.data_collator, groups)
         self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
         usual = {} if mixture is None else USUAL | {"refresh": period}
         given = curation or {}
@@ -102,7 +104,7 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(as_samples(trainer._prepare_inputs(known)))[:2]
+            given = self._parts(as_samples(self._without_groups(trainer._prepare_inputs(known))))
             self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
             if (saved := self._saved()) is not None:
                 self._curator.load_state_dict(saved["curator"])
@@ -189,39 +191,50 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
+        groups = None if self.groups is None else [self._groups_of(batch) for batch in batches]
         parts = [self._parts(as_samples(batch)) for batch in batches]
-        groups = None if self.groups is None else [group for _, _, group in parts]
-        if groups is not None and any(group is None for group in groups):
-            msg = (
-                f"groups: expected every batch to have an entry {self.groups!r}, got {sorted(batches[0])}; "
-                "have the data set and the collator pass it on, or leave groups out"
-            )
-            raise ValueError(msg)
         packed = [documents_of(batch) is not None for batch in batches]
-        if groups is not None and any(packed):
-            msg = f"groups: expected rows that are samples, got {self.groups!r} for rows of several documents"
-            raise ValueError(msg)
         with without_autocast(curator.model):
-            weights, report = curator.weigh([part[:2] for part in parts], groups=groups)
-            if any(packed) and not self._apart and report.scores is not None:
-                self._check_apart(batches, report.losses.split([len(own) for own in weights]))
+            if any(packed) and not self._apart:
+                self._check_documents(batches[packed.index(True)])
+            weights, report = curator.weigh(parts, groups=groups)
         self.shown.add(report)
         if self._mixing is not None and groups is not None:
             self._mixing.take(report, groups, self._gathered)
         self._kept = report.kept
         rows = [
             kept_documents(batch, own) if several else kept_rows(part, own)
-            for batch, (_, part, _), own, several in zip(batches, parts, weights, packed, strict=True)
+            for batch, (_, part), own, several in zip(batches, parts, weights, packed, strict=True)
         ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
 
-    def _check_apart(self, batches: list[dict[str, Any]], losses: Sequence[Tensor]) -> None:
-        """Check once that packed documents do not see one another: by their losses when they were scored."""
+    def _groups_of(self, batch: dict[str, Any]) -> Tensor:
+        """Take the groups of a batch's samples out of it."""
+        groups, documents = batch.pop(self.groups, None), documents_of(batch)
+        if groups is None:
+            msg = (
+                f"groups: expected every batch to have an entry {self.groups!r}, got {sorted(batch)}; "
+                "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
+            )
+            raise ValueError(msg)
+        if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
+            msg = (
+                f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
+                f"of {self.groups!r}"
+            )
+            raise ValueError(msg)
+        return torch.as_tensor(groups)
+
+    def _check_documents(self, batch: dict[str, Any]) -> None:
+        """Check once that packed documents do not see one another."""
         model = self.curator.model
-        for batch, own in zip(batches, losses, strict=True):
-            if documents_of(batch) is not None:
-                with preserved(model), evaluating(model), torch.no_grad():
-                    check_apart(self.trained_losses(model, batch), own)
+        with preserved(model), evaluating(model), torch.no_grad():
+            check_documents(
+                lambda other: self.trained_losses(model, other),
+                batch,
+                self._parts(batch)[0],
+                model.parameters(),
+            )
         self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
@@ -239,9 +252,8 @@ class Curated:
         """
         weights = inputs.pop(WEIGHTS, None)
         if weights is None:
-            inputs = {name: value for name, value in inputs.items() if name != self.groups}
             trainer: Any = super()
-            return trainer.compute_loss(model, inputs, *arguments, **options)
+            return trainer.compute_loss(model, self._without_groups(inputs), *arguments, **options)
         outputs, losses = self._trained(model, inputs)
         if self.auxiliary is None:
             return self.curator.objective(losses, weights)
@@ -297,15 +309,18 @@ class Curated:
         if self.groups is not None and self.groups not in columns:
             columns.append(self.groups)
 
-    def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
-        """Return what goes into the model, what the loss sees, and the groups."""
+    def _without_groups(self, batch: Any) -> dict[str, Any]:
+        """Return what goes into the model and the loss."""
+        return {name: value for name, value in batch.items() if name != self.groups}
+
+    def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what goes into the model, and what the loss sees."""
         # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
-        batch = dict(batch)
-        groups = batch.pop(self.groups, None) if self.groups is not None else None
+        batch = self._without_groups(batch)
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
         labels = {"labels", *self.label_names}  # type: ignore[attr-defined]
         inputs = {name: value for name, value in batch.items() if encodes or name not in labels}
-        return inputs, batch, groups
+        return inputs, batch
 
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]

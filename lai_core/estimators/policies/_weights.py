@@ -206,9 +206,11 @@ def _positive_part(xp: Namespace, values: Array) -> Array:
 
 def normalized(xp: Namespace, kept: Array, normalize: str, count: Any = None) -> Array:
     """Return the array `kept` of 0 and 1 over its sum, or over the number of entries, `count`."""
-    if normalize == "batch":
-        return kept * (1.0 / (math.prod(kept.shape) if count is None else count))
-    return _divided(xp, kept, xp.sum(kept))
+    if normalize == "kept":
+        return _divided(xp, kept, xp.sum(kept))
+    if count is None or isinstance(count, int):  # all entries; otherwise an array, of valid ones, maybe none
+        return kept * (1.0 / math.prod(kept.shape))
+    return _divided(xp, kept, count)
 
 
 def _divided(xp: Namespace, values: Array, by: Array) -> Array:

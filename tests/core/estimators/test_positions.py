@@ -5,6 +5,7 @@ The oracles cut numpy arrays and score the pieces by themselves.
 
 import math
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -148,12 +149,52 @@ def test_records_that_an_estimator_does_not_read_need_no_positions():
     np.testing.assert_allclose(lai.position_scores(*conditioned, "lai"), lai.position_scores(*both, "lai"))
 
 
+@pytest.mark.parametrize(("estimator", "positions"), [("lli", "tokens"), ("lai", "tokens"), ("lai", "mean")])
+def test_a_position_that_is_not_finite_spoils_its_own_segment_alone(backend, estimator, positions):
+    rng = np.random.default_rng(5)
+    validation, drawn = (arrays(rng, *shape) for shape in ((2, 3), (2, 4)))
+    segments = backend.array(np.array([[0, 0, 1, 2], [1, 2, 2, -1]]))
+    spoilt = drawn | {"outputs": drawn["outputs"].copy()}
+    spoilt["outputs"][0, 2] = np.nan
+    usual, found = (
+        backend.numpy(
+            lai.segment_scores(
+                traced(validation, backend), traced(one, backend), segments, 3, estimator, positions=positions
+            )
+        )
+        for one in (drawn, spoilt)
+    )
+    np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    np.testing.assert_allclose(found[[0, 2]], usual[[0, 2]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("positions", ["tokens", "mean"])
+def test_segments_are_summed_within_the_memory_budget(positions):
+    """A batch of 4,000 segments of 8 positions: their table of 0 and 1 would take a GiB."""
+    rng = np.random.default_rng(6)
+    validation, training = (
+        lai.Trace([lai.LayerTrace(rng.normal(size=(n, t, 3)), rng.normal(size=(n, t, 2)))])
+        for n, t in ((2, 3), (40, 800))
+    )
+    segments = np.arange(32_000).reshape(40, 800) // 8
+    tracemalloc.start()
+    found = lai.segment_scores(
+        validation, training, segments, 4_000, "lai", positions=positions, memory_budget=2**24
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**26
+    if positions == "tokens":
+        by_position = lai.position_scores(validation, training, "lai")
+        np.testing.assert_allclose(found, by_position.reshape(-1, 8).sum(1), rtol=1e-10, atol=1e-12)
+
+
 TRACE = traced(arrays(np.random.default_rng(3), 2, 3))
 HEAD = TRACE.layers[-1]
 SEGMENTS = np.zeros((2, 3), int)
 ROW = lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))
 ROWS = "training.layers[0].activations: expected the last layer's 3 positions, a row for each, got shape"
-LAST = "'lli' needs them of the last layer alone"
+LAST = "'lli' needs them of the last layer alone, and exact_scores(per_position=True) of an adapter of none"
 REFUSED = {
     f"{ROWS} (2, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
@@ -203,6 +244,13 @@ def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, 
     for index in kept:
         expected[index] = 1 / len(kept)
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("normalize", ["kept", "batch"])
+def test_of_no_valid_token_none_is_kept(backend, normalize):
+    scores, none = backend.array(np.ones((2, 3))), backend.array(np.zeros((2, 3), bool))
+    weights = backend.numpy(lai.keep_top(scores, 0.5, valid=none, normalize=normalize))
+    np.testing.assert_array_equal(weights, np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("policy", [lai.keep_positive, lai.reweight, lambda each: lai.keep_top(each, 0.3)])
