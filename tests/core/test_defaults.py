@@ -14,6 +14,7 @@ from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, preconditioned, sketches
 from lai_core.mixtures._draws import AHEAD
+from lai_core.records import _maps
 from lai_core.storage import report, tables, top
 
 GIB = 2**30
@@ -72,6 +73,7 @@ def test_budgets_are_as_their_descriptions_say():
     assert _adapters.GRADIENT_BUDGET == 2 * GIB
     assert Workspace(np, np.float64, 8).parts == 1
     assert AHEAD == 1024
+    assert _maps.BUILT == 2**19
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -320,3 +321,89 @@ def test_more_room_takes_fewer_products(name, answer, monkeypatch):
     before = [count for _, count in steps[:-1]]
     assert [products(room - 1) for room, _ in steps[1:]] == before
     assert {products(more * steps[-1][0]) for more in (2, 4, 8, 2**20)} == {steps[-1][1]}
+
+
+@pytest.fixture
+def begins(monkeypatch):
+    """Return the fewest numbers of room from which on a call takes the way of a function, or leaves it."""
+
+    def found(owner: Any, name: str, call: Callable[[Workspace], Any], *, leaves: bool = False) -> int:
+        called: list[int] = []
+        own = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: called.append(1) or own(*given))
+        low, high = 0, 2**20
+        while high - low > 1:
+            called.clear()
+            with suppress(ValueError):
+                call(work(middle := (low + high) // 2))
+            low, high = (low, middle) if bool(called) != leaves else (middle, high)
+        monkeypatch.setattr(owner, name, own)
+        return high
+
+    return found
+
+
+@pytest.mark.parametrize("rows", [7, 200, 2000])
+@pytest.mark.parametrize("width", [1, 9])
+def test_a_table_is_summed_by_what_fits(rows, width, begins, monkeypatch):
+    """By equal ids, over the rows that validation reads, or at once; for few columns and many, rows too."""
+    (validation, built), (training, other) = (table(n, (2, 4), (), rows, width) for n in (3, 5))
+    entries = (3 + 5) * (2 + 4)
+
+    def scores(room: Workspace) -> None:
+        np.testing.assert_allclose(training.scores(validation, room), (built @ other.T).sum(0), atol=1e-12)
+
+    column = 13 * 3 * 4 + 8 * rows
+    with monkeypatch.context() as alone:
+        alone.setattr(TableGradient, "_renumbered", lambda *_: None)
+        assert begins(ReadGradient, "with_sum", scores) == max(5 * entries * (width + 8), 2 * column)
+    read = validation.reads[1]
+    assert begins(_reads, "add_rows", read.total) == max((4 * 12 + rows) * width, column)
+    monkeypatch.setattr(_table, "is_numpy_array", lambda _: False)
+    monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
+    few = rows >= 2 * 3 * (2 + 4)
+    assert begins(ReadGradient, "renumbered", scores) == (16 * entries * (width + 8) if few else 2**20)
+
+
+def test_a_convolution_is_taken_by_what_fits(begins, monkeypatch):
+    """Of length 5, with 2 channels: maps twice, outputs thrice, patches; a kernel of 3 rows and 6 columns."""
+    (validation, built), (training, other) = convolution(3), convolution(5)
+    sample, kernel = 2 * 10 + 3 * 6 + 2 * 6, 3 * 6
+    plain = [OuterGradient(side.rows, side.columns) for side in (validation, training)]
+
+    def scores(own: Any, given: Any) -> Callable[[Workspace], None]:
+        return lambda room: np.testing.assert_allclose(
+            own.scores(given, room), (built @ other.T).sum(0), rtol=1e-12
+        )
+
+    assert begins(_maps, "convolutions", validation.total) == sample
+    assert begins(OuterGradient, "scores", scores(training, validation), leaves=True) == 2 * max(
+        sample, 4 * kernel
+    )
+    assert begins(OuterGradient, "scores", scores(training, plain[0]), leaves=True) == 2**20
+    chunks = [
+        sum(1 for _ in training._chunks(work(room)))
+        for room in (sample, 2 * sample, 5 * sample - 1, 5 * sample)
+    ]
+    assert chunks == [5, 3, 2, 1]
+    wide = lai.ConvolutionTrace(
+        np.ones((3, 2, 9)), np.ones((3, 3, 4)), kernel=(3,), stride=(2,), padding=((1, 0),)
+    )
+    wide = wide.parameter_gradients(work())["weight"]
+    needed = 2 * (2 * 18 + 3 * 12 + 4 * 6)
+    assert begins(OuterGradient, "scores", lambda room: training.scores(wide, room), leaves=True) == needed
+
+    def kernels(given: Any) -> Callable[[Workspace], None]:
+        return lambda room: np.testing.assert_allclose(
+            validation._built(slice(1, 3), given, slice(2, 5), room), built[1:3] @ other[2:5].T, rtol=1e-12
+        )
+
+    assert begins(_maps, "matmul", kernels(training)) == (2 + 3) * (sample + 3 * kernel)
+    assert begins(_maps, "matmul", kernels(plain[1])) == 2**20
+    for most, fits in ((5 * kernel, True), (5 * kernel - 1, False)):
+        monkeypatch.setattr(_maps, "BUILT", most)
+        assert (begins(_maps, "matmul", kernels(training)) < 2**20) == fits
+    monkeypatch.undo()
+    own = _maps.convolutions
+    monkeypatch.setattr(_maps, "convolutions", lambda *given: own(*given)._replace(sample_gradients=None))
+    assert begins(_maps, "matmul", kernels(training)) == 2**20

@@ -1,6 +1,7 @@
 """Convolutions: Ghost against kernel gradients built entry by entry in numpy loops; the last layer."""
 
 import itertools
+import math
 import re
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import lai_core as lai
+from lai_core._engine.outer import OuterGradient
 from lai_core.records import _maps
 from lai_core.records.compatible import check_trace
 from tests.core.estimators.test_contraction import peak
@@ -21,7 +23,7 @@ FEW = settings(max_examples=4)  # one shape a case: the numbers are generic
 # space, kernel, stride, padding, dilation, groups, channels, outputs
 CONVOLUTIONS = (
     ((6,), (3,), (1,), ((1, 1),), (1,), 1, 2, 3),
-    ((5, 4), (3, 2), (2, 1), ((1, 0), (0, 1)), (1, 2), 1, 2, 2),
+    ((5, 4), (3, 2), (2, 1), ((1, 0), (1, 1)), (1, 2), 1, 2, 2),
     ((4, 4), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 4, 4, 8),
     ((3, 4), (1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 2, 4, 2),
     ((3, 3, 2), (2, 2, 1), (1, 2, 1), ((0, 0), (1, 1), (0, 0)), (1, 1, 1), 1, 1, 2),
@@ -74,6 +76,16 @@ def test_a_namespaces_own_convolutions_give_what_offsets_give(backend, case, mon
     called.clear()
     scores(sample - 1)
     assert not called
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
+def test_a_sum_has_a_block_for_each_offset(case):
+    trace = lai.Trace([convolution(BACKENDS[0], drawn_map(case, 3, np.random.default_rng(1)), case)])
+    work = check_trace("training", trace, "all", 2**30)
+    gradient = trace.layers[0].parameter_gradients(work)["weight"]
+    offsets = OuterGradient.total(gradient, work)
+    assert len(offsets) == math.prod(case[1])
+    np.testing.assert_allclose(gradient.total(work), offsets, rtol=1e-12, atol=1e-12)
 
 
 def output_space(case):
