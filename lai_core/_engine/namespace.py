@@ -139,7 +139,7 @@ def is_half(dtype: DType) -> bool:
 @cache
 def _is_half(kind: type, dtype: DType) -> bool:
     del kind  # types of two namespaces are not compared with each other
-    return _NARROW.match(str(dtype).rsplit(".", maxsplit=1)[-1]) is not None
+    return _NARROW.match(str(dtype).rpartition(".")[2]) is not None
 
 
 def is_floating(xp: Namespace, dtype: DType) -> bool:

@@ -47,7 +47,7 @@ def truncated_ghost(
         raise ValueError(msg)
     chances = _as_layers(probabilities[depth - kept :], kept_terms)
     xp = xp_of(kept_terms)
-    return xp.sum(quotient(xp, kept_terms, chances + 0 * kept_terms, 0.0), axis=0)
+    return xp.sum(quotient(xp, kept_terms, chances, 0.0), axis=0)
 
 
 @checked

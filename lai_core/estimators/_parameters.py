@@ -121,7 +121,7 @@ def lai_gradients(
             read = _scaled(work, read, metric.inputs[index])
         # Where rows that do not count are zero, their products are, whatever the columns hold.
         valid = None if positions == "tokens" and counted is not None else layer.readout_positions
-        scale = 1.0 if readout_scales is None else readout_scales[index]
+        scale: Any = None if readout_scales is None else readout_scales[index]
         columns.append(arranged(work, read, positions, valid))
         scales.append(scale)
         if not layer.has_readout_bias:

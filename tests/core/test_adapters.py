@@ -1,6 +1,7 @@
 """What both adapters lean on: the fit of layer weights, the default meaning of positions, the checks."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,25 @@ def test_positions_are_tokens_where_every_layer_has_the_last_ones():
 def test_options_of_exact_scores_that_do_not_go_together(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         _adapters.check_exact_options(*options)
+
+
+@pytest.mark.parametrize("rate", ["0.1", True, {}])
+def test_a_learning_rate_is_a_number(rate):
+    with pytest.raises(TypeError, match=rf"^learning_rate: expected a number, or None, got {rate!r}$"):
+        _adapters.check_exact_options("midpoint", rate, "mean", None)
+
+
+def test_the_summed_gradients_are_those_of_each_parameter():
+    hidden, last = layers()
+    found = _adapters.summed_gradients(lai.Trace([hidden, replace(last, weight="head")]), 2**30)
+    assert list(found) == [(0, "weight"), (0, "bias"), ("head", "weight")]
+    expected = [
+        hidden.output_gradients.T @ hidden.activations,
+        hidden.output_gradients.sum(0),
+        last.output_gradients.T @ last.activations,
+    ]
+    for (one,), other in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 @pytest.mark.parametrize("batch", [None, [1, 2], (1, 2, 3)])

@@ -1,6 +1,7 @@
 """What an argument is where it is left out, and the sizes at which the library changes its way."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, preconditioned, sketches
 from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
+from lai_core.records._once import KEPT
 from lai_core.storage import report, tables, top
 
 GIB = 2**30
@@ -72,8 +74,7 @@ def test_budgets_are_as_their_descriptions_say():
     assert DEFAULT_MEMORY_BUDGET == GIB
     assert _adapters.GRADIENT_BUDGET == 2 * GIB
     assert Workspace(np, np.float64, 8).parts == 1
-    assert AHEAD == 1024
-    assert _maps.BUILT == 2**19
+    assert (AHEAD, _maps.BUILT, _adapters.FORMS, KEPT) == (1024, 2**19, 64, 256)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,9 @@ def test_a_sum_stays_factors_from_65536_numbers_on_while_these_are_fewer(positio
     if kept:
         assert [part.shape for part in found] == [(positions, height), (positions, width)]
         assert factored.folded_entries(found) == height * width
+        apart = factored.gradient_of(found, work.xp)
+        assert (apart.samples, apart.positions) == (positions, 1)
+        assert set(factored.factored(replace(gradient, constant=0.5), work)[-1].tolist()) == {0.5}
 
 
 def test_blocks_are_put_side_by_side_while_their_products_are_small():

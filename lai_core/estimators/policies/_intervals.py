@@ -249,9 +249,9 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     squares = xp.sum(quotient(xp, deviation * deviation, weights[:, None], 0.0), axis=0)
     # A part of size 0, as one whose samples all have a loss that is not finite, is no observation.
     freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1.0
-    variance = quotient(xp, squares, freedom + 0 * squares, inf)
+    variance = quotient(xp, squares, freedom, inf)
     # A single part has an infinite error, whatever the quantile is that multiplies it.
-    freedom = xp.where(freedom > 0, freedom, xp.ones_like(freedom))
+    freedom = xp.maximum(freedom, xp.ones_like(freedom))
     return _Normal(xp, score, xp.sqrt(samples * variance), freedom)
 
 

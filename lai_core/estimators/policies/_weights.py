@@ -92,7 +92,7 @@ def keep_top(
         # fraction count is off by two roundings at most: a hair less than a whole number is that number
         hair = 1.0 - 4.0 * float(xp.finfo(values.dtype).eps)
         share = xp.astype(xp.ceil(float(str(fraction)) * count * hair), rank.dtype)
-        kept = xp.where(share > 1, share, xp.ones_like(share))
+        kept = xp.maximum(share, xp.ones_like(share))
     taken = (rank < kept) & (values > -math.inf)
     return normalized(xp, xp.astype(taken, values.dtype), normalize, count)
 
@@ -199,7 +199,7 @@ def _positive_part(xp: Namespace, values: Array) -> Array:
     """Return `max(value, 0)` over the largest value, so that the sum cannot overflow."""
     # Divided twice by the root of the largest: a compiler may multiply by the reciprocal instead, which
     # is 0 for the largest floats where subnormal numbers are flushed.
-    positive = xp.where(values > 0, values, xp.zeros_like(values))
+    positive = xp.maximum(values, xp.zeros_like(values))
     root = xp.sqrt(xp.max(positive))
     return _divided(xp, _divided(xp, positive, root), root)
 

@@ -407,3 +407,16 @@ def test_a_convolution_is_taken_by_what_fits(begins, monkeypatch):
     own = _maps.convolutions
     monkeypatch.setattr(_maps, "convolutions", lambda *given: own(*given)._replace(sample_gradients=None))
     assert begins(_maps, "matmul", kernels(training)) == 2**20
+
+
+def test_uses_of_one_matrix_are_joined_where_both_have_one_block():
+    one, two = outer(3, 2, 5, (6,)), outer(3, 1, 5, (6,))
+    whole = one[0].joined([two[0]], work())
+    built = one[1] + two[1]
+    np.testing.assert_allclose(inner_products(whole, whole, work()), built @ built.T, rtol=1e-12)
+    read, tied = table(3, (2,), (1,), rows=5, width=6), outer(3, 2, 5, (6,))
+    whole, built = read[0].joined([tied[0]], work()), read[1] + tied[1]
+    np.testing.assert_allclose(inner_products(whole, whole, work()), built @ built.T, rtol=1e-12, atol=1e-12)
+    for other in (outer(3, 2, 5, (2, 4)), outer(3, 2, 5, (30,), groups=5), vector(3, 4)):
+        for use in (one[0], read[0]):
+            assert use.joined([two[0], other[0]], work()) is None

@@ -1,5 +1,6 @@
 """What the core asks of a namespace: types by name, bytes, one device, products."""
 
+import sys
 from types import SimpleNamespace
 
 import array_api_strict as strict
@@ -10,14 +11,17 @@ import torch
 
 from lai_core._engine.namespace import (
     accumulation_dtype,
+    cached_numbers,
     cast,
     device_of,
+    is_compiling,
     is_floating,
     is_half,
     itemsize,
     matmul,
     namespace_of,
     on_host,
+    place_of,
 )
 
 XP = namespace_of({"numpy": np.ones(1)})
@@ -83,3 +87,18 @@ def test_what_numpy_reads_has_no_graph():
     assert on_host(tracked).requires_grad is False
     array = np.ones(2)
     assert on_host(array) is array
+
+
+def test_products_are_cut_for_the_caches_of_a_processor_alone():
+    arrays = np.ones(1), torch.ones(1), torch.ones(1, device="meta"), jnp.ones(1), strict.ones(1)
+    assert [cached_numbers(array) for array in arrays] == [2**17, 2**18, None, None, None]
+
+
+def test_places_tell_devices_apart_where_a_namespace_has_several():
+    assert [place_of(array) for array in (np.ones(1), jnp.ones(1))] == [None, None]
+    assert [place_of(torch.ones(1, device=name)).type for name in ("cpu", "meta")] == ["cpu", "meta"]
+
+
+def test_nothing_compiles_where_torch_is_not_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    assert is_compiling() is False

@@ -35,12 +35,15 @@ def test_a_sum_agrees_within_the_roundings_of_the_whole_gradient():
     blocks = [Block(0.99 * small, 1e-6, EPS), Block(0.0, 3.0, EPS), Block(0.1, 4.0, EPS)]
     assert sums_agree(blocks, 4) == [True, True, False]
     assert sums_agree([Block(1.01 * small, 1e-6, EPS), *blocks[1:]], 4) == [False, True, False]
-    assert sums_agree([Block(1.0, math.inf, EPS), Block(1.0, 1.0, EPS)], 4) == [True, True]
+    assert sums_agree([Block(math.nan, math.inf, EPS), Block(1.0, 1.0, EPS)], 4) == [True, True]
+    assert sums_agree([Block(0.0, 0.0, EPS)], 4) == [True]
+    assert tolerance(EPS, 1e-9, 1) < 1e-10
 
 
 def test_an_error_is_relative_to_what_is_expected_or_to_the_terms_of_its_sum():
     found, expected = np.array([1.0, -2.0]), np.array([1.5, 4.0])
     assert relative_error(found, expected) == 1.5
+    assert relative_error(-found / 8, -expected / 8) == 1.5
     assert relative_error(found, expected, 12.0) == 0.5
     assert relative_error(found, expected, terms=np.array([[1.0, 6.0], [0.0, 8.0]])) == 0.6
     assert relative_error(expected, expected) == 0.0

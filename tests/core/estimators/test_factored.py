@@ -58,6 +58,9 @@ def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
     summaries = [lai.summarize(part, "lai") for part in parts]
     two, three = summaries[0] + summaries[1], sum(summaries)
     assert (two.factored, three.factored, two.samples, three.samples) == (True, False, 100, 150)
+    for mixed in (summaries[0] + summaries[1].summed(), summaries[0].summed() + summaries[1]):
+        assert not mixed.factored
+        close(backend, lai.lai_scores(mixed, training), lai.lai_scores(two, training))
     pairs = [backend.numpy(lai.lai_kernel(part, training)) for part in parts]
     expected = backend.array(sum(pair.sum(0) for pair in pairs))
     for found in (three, summaries[2] + two, lai.summarize(parts, "lai"), summaries[2].summed() + two):
