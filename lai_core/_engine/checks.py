@@ -71,7 +71,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if isinstance(value, str) and value in choices:
         return
     written = value.lower().replace("-", "_") if isinstance(value, str) else ""
-    near = get_close_matches(written, choices, n=1)
+    near = get_close_matches(written, choices)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     msg = f"{name}: expected one of {listed(choices)}, got {value!r}{meant}"
     raise ValueError(msg)

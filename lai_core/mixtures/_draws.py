@@ -195,7 +195,7 @@ class ShuffledDraws(Draws):
         """Return the next sample of a source."""
         turn, place = divmod(self._taken[source], self._sizes[source])
         self._taken[source] += 1
-        if self._orders.get(source, (-1, []))[0] != turn:
+        if source not in self._orders or self._orders[source][0] != turn:
             seed = Random(f"{self.seed} {source} {turn}").getrandbits(63)
             self._orders[source] = turn, self._shuffled(self._members[source], seed)
         return self._orders[source][1][place]

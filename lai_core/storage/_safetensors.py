@@ -20,9 +20,7 @@ VERSION = 1
 def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
     """Write a file that appears whole or not at all."""
     data = {str(index): as_numpy(array) for index, array in enumerate(arrays)}
-    text = json.dumps(
-        {"structure": structure, "dtypes": [_dtype(array) for array in arrays]}, allow_nan=False
-    )
+    text = json.dumps({"structure": structure, "dtypes": [_dtype(array) for array in arrays]})
     metadata = {
         "lai_core": str(VERSION),
         "content": text,

@@ -287,4 +287,4 @@ def _svg(figure: Figure, described: str) -> Any:
     figure.savefig(written, format="svg", metadata={"Date": None})
     svg = written.getvalue()
     label = f'<svg role="img" aria-label="{escape(described)}"'
-    return Markup(svg[svg.index("<svg") :].replace("<svg", label, 1))
+    return Markup(svg[svg.index("<svg") :].replace("<svg", label))

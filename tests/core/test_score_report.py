@@ -197,7 +197,10 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     band = scores.collections[1]
     assert sorted(set(band.get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -1]
     assert (band.get_linewidth(), shares.get_ylim()[0]) == ([0], 0)
-    assert (list(scores.lines[-1].get_ydata()), shares.get_legend().get_frame_on()) == ([0.0, 0.0], False)
+    assert (list(scores.lines[-1].get_ydata()), scores.lines[-1].get_linewidth()) == ([0.0, 0.0], 0.8)
+    legend = shares.get_legend()
+    assert (legend.get_frame_on(), legend.get_texts()[0].get_fontsize(), band.get_alpha()) == (False, 8, 0.25)
+    assert drawn[0].get_size_inches().tolist() == [9, 3.2]
 
 
 def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):

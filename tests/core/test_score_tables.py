@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from lai_core.storage._files import check_run, write_whole
 from lai_core.storage.tables import digest, read_scores, score_parts
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
@@ -180,3 +181,15 @@ def test_arrays_are_told_apart_by_kind_and_bytes():
     found = {digest([("a", b"1")]), digest([("b", b"1")]), digest([("a", b"2")]), digest([])}
     assert len(found) == 4
     assert digest(iter([("a", b"1")])) in found
+
+
+def test_a_file_is_replaced_unless_it_is_kept_and_a_run_begun_meanwhile_is_the_one_that_counts(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "run.json"
+    for seed in (1, 2):
+        write_whole(path, lambda own, seed=seed: own.write_text(f'{{"seed": {seed}}}'))
+    assert path.read_text() == '{"seed": 2}'
+    monkeypatch.setattr(type(path), "exists", lambda _: False)
+    with pytest.raises(ValueError, match=r"^seed: expected 2, with which the scores in .* were begun, got 3"):
+        check_run(path, {"seed": 3})

@@ -87,3 +87,12 @@ def test_no_block_is_an_empty_table():
         top_samples([np.ones(3)])
     with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got list"):
         top_samples([[[1.0]]])
+
+
+def test_names_that_do_not_fit_are_refused_before_a_second_block_is_asked_for():
+    def blocks():
+        yield np.ones((2, 3))
+        raise AssertionError
+
+    with pytest.raises(ValueError, match=r"^validation_ids: "):
+        top_samples(blocks(), validation_ids=["one"])

@@ -175,6 +175,7 @@ class Mutation:
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
         reached = {test for test in reached if not any(other in test for other in OTHERS)} or reached
+        of_defaults: set[str] = set()
         if not reached:  # what runs at import is reached by none: defaults and constants
             of_defaults = {test for test in self.seconds if test.startswith(DEFAULTS)}
             reached = self.of_file.get(place.file, set()) | of_defaults
@@ -184,7 +185,8 @@ class Mutation:
         chosen, left = [], ENOUGH * sum(self.seconds.values())
 
         def turn(test: str) -> tuple[int, float]:
-            return rank.get(test, len(rank)), self.seconds[test] * (1 if room in test else 10)
+            near = room in test or test in of_defaults
+            return rank.get(test, len(rank)), self.seconds[test] * (1 if near else 10)
 
         for test in sorted(reached, key=turn):
             left -= self.seconds[test]

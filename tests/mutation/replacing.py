@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.mutation.places import Place
 
-PLAIN = (bool, int, float, str, tuple, frozenset, dict)
+PLAIN = (bool, int, float, str, list, tuple, frozenset, dict)
 """What a constant of a module is."""
 Functions = dict[tuple[str, str], list[types.FunctionType]]
 

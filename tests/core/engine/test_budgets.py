@@ -420,3 +420,23 @@ def test_uses_of_one_matrix_are_joined_where_both_have_one_block():
     for other in (outer(3, 2, 5, (2, 4)), outer(3, 2, 5, (30,), groups=5), vector(3, 4)):
         for use in (one[0], read[0]):
             assert use.joined([two[0], other[0]], work()) is None
+
+
+def test_gradients_are_built_where_that_takes_fewer_products(begins):
+    """The diagonal of 3 by 3 positions: 7 w h against 9 (w + h) multiply-adds; all pairs as in `blocks`."""
+    for height, width, fewer in ((2, 3, True), (3, 3, False)):
+        one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
+        least = begins(
+            OuterGradient, "_paired_built", lambda room, one=one, two=two: one[0].paired(two[0], room)
+        )
+        assert (least <= 2**10) == fewer
+    one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
+    needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
+    assert begins(OuterGradient, "_built", lambda room: inner_products(one[0], two[0], room)) == needed
+
+
+@pytest.mark.parametrize(("positions", "groups"), [(1, 2), (2, 2), (1, 1)])
+def test_pairs_of_positions_are_summed_over_groups(positions, groups):
+    one, two = (outer(samples, positions, 4, (6,), groups=groups) for samples in (3, 5))
+    found = one[0]._pairs(slice(0, 3), two[0], slice(1, 5), work())
+    np.testing.assert_allclose(found, one[1] @ two[1][1:].T, rtol=1e-12)

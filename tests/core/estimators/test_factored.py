@@ -61,6 +61,13 @@ def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
     for mixed in (summaries[0] + summaries[1].summed(), summaries[0].summed() + summaries[1]):
         assert not mixed.factored
         close(backend, lai.lai_scores(mixed, training), lai.lai_scores(two, training))
+    few = [batch(backend, 20, seed) for seed in range(2)]
+    whole = sum(lai.summarize(part, "lli") for part in few)
+    assert whole.factored
+    each = [backend.numpy(lai.lli_scores(part, training)) for part in few]
+    close(backend, lai.lli_scores(whole, training), backend.array(each[0] + each[1]))
+    last = lai.Trace([few[0].layers[-1]])
+    assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
     pairs = [backend.numpy(lai.lai_kernel(part, training)) for part in parts]
     expected = backend.array(sum(pair.sum(0) for pair in pairs))
     for found in (three, summaries[2] + two, lai.summarize(parts, "lai"), summaries[2].summed() + two):

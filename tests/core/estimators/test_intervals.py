@@ -78,6 +78,12 @@ def test_bernsteins_test_rejects_where_the_interval_of_twice_the_level_lies_belo
         assert bool(backend.numpy(weights)[0] == 0) == bool(backend.numpy(high)[0] < 0)
 
 
+def test_no_chance_is_above_one():
+    """At a rate of 1 every test rejects."""
+    parts = np.array([[0.5, -0.5], [-0.6, 0.4]])
+    assert lai.drop_harmful(parts, rate=1.0, bound=1.0, dependence="positive").tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize(("bound", "least"), [(None, 0.93), (1.0, 0.95)])
 def test_intervals_hold_the_mean_as_often_as_they_say(bound, least):
     """2,000 draws of 64 validation samples, signs and magnitudes skewed; the normal one nearly so."""

@@ -119,6 +119,18 @@ def test_what_does_not_count_may_be_nan_and_a_sample_may_have_nothing_that_count
         assert not kernel[:, 0].any()
 
 
+def test_a_mask_of_one_layer_leaves_its_part_out_where_the_last_has_none():
+    validation, training = sides(NUMPY)
+    masked, plain = [], []
+    for trace in (validation, training):
+        first, last = (replace(layer, bias=False) for layer in trace.layers)
+        last = replace(last, valid=None)
+        masked.append(lai.Trace([first, last]))
+        zeroed = np.where(first.valid[..., None], first.activations, 0.0)
+        plain.append(lai.Trace([replace(first, activations=zeroed, valid=None), last]))
+    np.testing.assert_allclose(lai.lai_kernel(*masked), lai.lai_kernel(*plain), rtol=1e-12)
+
+
 def test_ghost_and_lli_see_what_arrives_at_any_position():
     trace = sides(NUMPY)[1]
     head = lai.Trace([trace.layers[-1]])

@@ -44,11 +44,20 @@ def test_keep_top_keeps_the_share_with_ties_by_index(backend, scores, fraction, 
     np.testing.assert_allclose(weights, normalized(kept, normalize), rtol=1e-15)
 
 
-@pytest.mark.parametrize(("fraction", "n", "kept"), [(0.07, 100, 7), (0.1, 30, 3), (0.5, 3, 2), (1e-9, 5, 1)])
+@pytest.mark.parametrize(
+    ("fraction", "n", "kept"),
+    [
+        (0.07, 100, 7), (0.1, 30, 3), (0.5, 3, 2), (1e-9, 5, 1),
+        (0.5 * (1 + 3 * 2.0**-52), 100, 50), (0.5 * (1 + 5 * 2.0**-52), 100, 51),
+    ],
+)  # fmt: skip
 def test_keep_top_reads_the_fraction_as_the_decimal_it_is_written_as(backend, fraction, n, kept):
     """In binary 0.07 * 100 is 7.000000000000001, whose ceiling is 8."""
-    weights = backend.numpy(lai.keep_top(backend.array(np.arange(float(n))), fraction))
+    scores = backend.array(np.arange(float(n)))
+    weights = backend.numpy(lai.keep_top(scores, fraction))
     assert (weights > 0).sum() == kept
+    masked = backend.numpy(lai.keep_top(scores, fraction, valid=scores >= 0))
+    np.testing.assert_array_equal(masked, weights)
 
 
 def test_among_many_equal_scores_the_first_are_kept():
@@ -65,6 +74,11 @@ def test_reweight_is_proportional_to_the_positive_part(backend, scores):
     total = math.fsum(positive)
     expected = [value / total if total else 0.0 for value in positive]
     np.testing.assert_allclose(weights, expected, rtol=1e-13, atol=1e-300)
+
+
+def test_a_single_positive_score_has_all_but_the_floor():
+    probabilities = lai.sampling_probabilities(np.array([3.0, -1.0, 0.0]), floor=0.3)
+    np.testing.assert_allclose(probabilities, [0.8, 0.1, 0.1])
 
 
 @given(vectors, st.sampled_from((0.0, 0.1, 1.0)))

@@ -199,6 +199,9 @@ REFUSED = {
     f"{ROWS} (2, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
     ),
+    f"{ROWS} (2, 3); {LAST}": lambda: lai.position_scores(
+        *[lai.Trace([lai.LayerTrace(np.ones((2, 3))), HEAD])] * 2, "lai"
+    ),
     f"{ROWS} (2, 3, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.ExpertTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1))), HEAD])] * 2, "ghost"
     ),

@@ -176,6 +176,9 @@ def test_a_mean_over_the_positions_that_count_by_hand():
     assert lai.update_second_moment(None, gradients, valid=valid).tolist() == [(1 + 4 + 9) / 3]
     assert lai.update_second_moment(None, gradients, valid=~valid).tolist() == [81.0]
     assert lai.update_second_moment(None, gradients, valid=valid & ~valid).tolist() == [0.0]
+    wide = gradients * np.array([1.0, 2.0, 3.0])
+    moment = lai.update_second_moment(None, wide, valid=valid)
+    np.testing.assert_allclose(moment, np.array([1, 4, 9]) * 14 / 3)
     for rows, mask in ((gradients, valid[:1]), (gradients[:, 0], valid[:, 0])):
         with pytest.raises(ValueError, match="valid: expected one entry per sample and position"):
             lai.update_second_moment(None, rows, valid=mask)
