@@ -17,7 +17,7 @@ from tests.support.draws import GENERATORS
 from tests.support.inequalities import SEEDS
 from tests.support.search import largest_margin
 
-sizes = st.sampled_from(((1, 1), (3, 4)))
+sizes = st.tuples(st.integers(1, 3), st.integers(1, 4))
 """Training samples and parameters."""
 settings = st.builds(
     Adam,
@@ -183,7 +183,7 @@ def test_counterexample_batch_moments_are_enough(backend):
 
 
 @pytest.mark.equation("adam-direction")
-@given(shape=sizes, n_val=st.sampled_from((1, 2)), seed=GENERATORS)
+@given(shape=sizes, n_val=st.integers(1, 2), seed=GENERATORS)
 def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(backend, shape, n_val, seed):
     training = Training(shape, seed, 2)
     validation = np.stack([training.slope(training.theta)] + [np.zeros(shape[1])] * (n_val - 1))
@@ -287,7 +287,7 @@ def factors(backend, seed, n_val=2, n_train=3, d_in=4, d_out=2):
 
 
 @pytest.mark.equation("preconditioned-ghost")
-@given(sizes=st.sampled_from(((1, 1, 1, 1), (2, 3, 4, 2))), seed=GENERATORS)
+@given(sizes=st.tuples(*[st.integers(1, 4)] * 4), seed=GENERATORS)
 def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(backend, sizes, seed):
     a_z, g_z, a_j, g_j, scale = numbers = factors(backend, seed, *sizes)
     arrays = [backend.array(number) for number in numbers]
@@ -361,7 +361,7 @@ def test_wrong_shapes_are_named(backend):
 
 
 @pytest.mark.equation("adam-derivative")
-@given(depth=st.sampled_from((1, 3)), adam=settings, seed=GENERATORS)
+@given(depth=st.integers(1, 3), adam=settings, seed=GENERATORS)
 def test_derivative_on_a_random_relu_network(depth, adam, seed):
     """Two Adam steps by torch on a network; the second one's derivative in each sample's weight."""
     generator = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ floats = st.floats(2**-10, 2**10, width=32)
 
 
 @pytest.mark.equation("block-factors")
-@given(GENERATORS, st.sampled_from((1, 2, 5)), st.sampled_from((0.0, 1e-5, 1.0)))
+@given(GENERATORS, st.integers(1, 5), st.sampled_from((0.0, 1e-5, 1.0)))
 def test_a_layer_norms_backward_step_is_within_its_factor(seed, width, epsilon):
     random = np.random.default_rng(seed)
     rows = random.standard_normal((4, width)) if width > 1 else np.ones((4, 1))

@@ -154,7 +154,7 @@ def test_the_best_scale_is_a_median_of_the_quotients():
 
 
 @pytest.mark.equation("identical-ranking")
-@given(GENERATORS, st.sampled_from([2, 3, 6]))
+@given(GENERATORS, st.integers(2, 6))
 def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
     rng = np.random.default_rng(seed)
     case = ASSUMING["orthogonal"](rng, Shape(1, depth, 4, 2, 5))

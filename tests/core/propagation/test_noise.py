@@ -15,10 +15,9 @@ from tests.support.networks import Shape, unconstrained
 from tests.support.outcomes import jointly, moments, product, random_law
 from tests.support.search import largest_margin
 
-CHAINS = ((2, 2), (2, 3, 2), (1, 1, 1))
-"""Widths d_l, ..., d_L."""
 seeds = st.integers(0, 2**20)
-chains = st.sampled_from(CHAINS)
+chains = st.lists(st.integers(1, 3), min_size=2, max_size=4).map(tuple)
+"""Widths d_l, ..., d_L."""
 HALF = np.array([0.5, 0.5])
 
 
