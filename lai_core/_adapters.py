@@ -21,7 +21,8 @@ from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals
 from lai_core.estimators._sides import lai_sides
-from lai_core.estimators.by_position import check_segments, segment_sums
+from lai_core.estimators.by_position import check_segment_numbers as check_segment_numbers
+from lai_core.estimators.by_position import segment_sums
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
@@ -123,7 +124,7 @@ def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: 
 def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) -> Float[Array, " count"]:
     """Return the sums of positions' scores over each segment, after checking the segments' numbers."""
     xp = namespace_of({"segments": segments, "scores": scores})
-    check_segments(segments, scores.shape, count)
+    check_segment_numbers(segments, scores.shape, count)
     return segment_sums(scores, segments, count, Workspace(xp, scores.dtype, DEFAULT_MEMORY_BUDGET))
 
 

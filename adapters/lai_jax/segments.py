@@ -11,14 +11,12 @@ import lai_core as lai
 from lai_core._adapters import (
     check_batch,
     check_choice,
+    check_segment_numbers,
     holds_contents,
     no_contents,
     other_contents,
     rounding_bound,
     summed_by_segment,
-)
-from lai_core._adapters import (
-    check_segments as check_segment_numbers,
 )
 from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores

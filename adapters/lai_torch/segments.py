@@ -11,14 +11,12 @@ import lai_core as lai
 from lai_core._adapters import (
     check_batch,
     check_choice,
+    check_segment_numbers,
     holds_contents,
     no_contents,
     other_contents,
     rounding_bound,
     summed_by_segment,
-)
-from lai_core._adapters import (
-    check_segments as check_segment_numbers,
 )
 from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._model.batch import Loss

@@ -18,12 +18,12 @@ def bounds() -> dict[tuple[str, str, str], float]:
     found: dict[tuple[str, str, str], float] = {}
     for names, kept, selective in ((COMPUTING, 0.92, 0.80), (LAUNCHING, 1.7, 1.5), (("tiny_mlp",), 2.0, 2.0)):
         for name in names:
-            found |= {(name, method, "cpu_ratio"): kept for method in ("kept", "captured")}
+            found[(name, "kept", "cpu_ratio")] = kept
             found[(name, "selective", "cpu_ratio")] = selective
     found[("tiny_mlp", "kept", "hand_ratio")] = 1.4
     for name in COMPUTING:
-        found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "captured", "selective")}
-    methods = ("kept", "captured", "selective", "whole")
+        found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "selective")}
+    methods = ("kept", "selective", "whole")
     found |= {(name, method, "waits"): 1 for name in MODELS for method in methods}
     for name, bound in (("bert_small", 1.05), ("vit_tiny", 1.05), ("gpt_small", 1.10)):
         # resnet18 couples samples: nothing rides along; LLI multiplies a vocabulary's gradients once more

@@ -27,7 +27,7 @@ from workloads.operations import Operations
 CACHED = 10**9
 PERIOD = 20
 """Steps between two updates of a mixture, as by default."""
-PASSES = ("kept", "captured", "selective", "whole")
+PASSES = ("kept", "selective", "whole")
 ROUND = 0.05
 """Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
 
@@ -68,7 +68,7 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
     steps: dict[str, Callable[[], Any]] = {"plain": lambda: plain_step(work, optimizer)}
     held = {"plain": 0}
     coupled = any(isinstance(module, _BatchNorm) for module in work.model.modules())
-    for name in PASSES[:2] if coupled else PASSES:
+    for name in PASSES[:1] if coupled else PASSES:
         steps[name], held[name] = curated(work, name)
     if not coupled:
         steps["mixture"], held["mixture"] = mixed(work)
@@ -83,20 +83,16 @@ def _steps(work: Work) -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
 
 
 def curated(work: Work, name: str = "kept") -> tuple[Callable[[], Any], int]:
-    """Return a curated step, taken once, and the bytes of the validation summary that it goes on with.
-
-    One that is `captured` takes the pass `kept`, and scores by a graph.
-    """
-    captured = name == "captured"
+    """Return a curated step, taken once, and the bytes of the validation summary that it goes on with."""
     curator = lai_torch.Curator(
         work.model,
         work.loss,
         work.optimizer(),
         work.validation,
-        estimator=lai_torch.LAI(positions=work.positions, captured=captured),
+        estimator=lai_torch.LAI(positions=work.positions),
         policy=HALF,
         refresh=CACHED,
-        backward="kept" if captured else name,
+        backward=name,
     )
     curator.step(*work.batch)
     return lambda: curator.step(*work.batch), bytes_in(curator._scoring.summaries._summary)

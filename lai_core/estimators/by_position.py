@@ -139,7 +139,7 @@ def segment_scores(
     asked, work = _checked(training, estimator, memory_budget)
     check_choice("positions", positions, ("tokens", "mean"))
     namespace_of({"segments": segments, "training": training.layers[-1].output_gradients})
-    check_segments(segments, _extent(training), count)
+    check_segment_numbers(segments, _extent(training), count)
     if positions == "tokens" or not asked.positions:
         scores = position_scores(validation, training, asked.name, memory_budget=memory_budget)
         return segment_sums(scores, segments, count, work)
@@ -164,7 +164,7 @@ def _extent(training: Trace) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def check_segments(segments: Any, shape: tuple[int, ...], count: Any) -> None:
+def check_segment_numbers(segments: Any, shape: tuple[int, ...], count: Any) -> None:
     """Raise unless segments are integers, one a position, and their number is a positive whole number."""
     if tuple(segments.shape) != tuple(shape):
         msg = f"segments: expected shape (n, t) = {tuple(shape)}, got {tuple(segments.shape)}"

@@ -151,7 +151,6 @@ VALUES = {
     "memory_budget": 8,
     "parts": 3,
     "autocast": torch.bfloat16,
-    "captured": True,
     "last": "no layer",
     "positions": "mean",
     "valid": lambda inputs: torch.tensor([[1, 0]]).expand(

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from lai_torch._captured.compiled import first_line, naming, own_code, weakly
 from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.no_grad import detach_without_gradients
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, tensors
-from lai_torch._model.compiled import first_line, naming, own_code, weakly
 from lai_torch._model.precision import raised
 from lai_torch._model.preserve import preserved
 from lai_torch._model.walk import named_parameters

@@ -125,12 +125,9 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.shared_forward)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
         raise ValueError(msg)
-    for option, way_out in (("autocast", "selective"), ("captured", "kept")):
-        if getattr(estimator, option, None) and backward not in {"kept", way_out}:
-            msg = (
-                f"{option}: {backward!r} trains on the pass that is scored; leave it out, or use {way_out!r}"
-            )
-            raise ValueError(msg)
+    if getattr(estimator, "autocast", None) and backward not in {"kept", "selective"}:
+        msg = f"autocast: {backward!r} trains on the pass that is scored; leave it out, or use 'selective'"
+        raise ValueError(msg)
     if getattr(estimator, "chunk", None) is not None and (backward != "kept" or validation.is_batch):
         other = f"backward={backward!r}" if backward != "kept" else f"validation={validation.source!r}"
         msg = f"chunk: {other} runs the whole batch at once; leave it out, or use 'kept' and a validation set"

@@ -1,6 +1,5 @@
 """The losses of a batch, by a model and a loss that leave it as it is."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,9 +8,7 @@ from torch import nn
 from lai_torch._model.batch import Loss, call, tensors
 
 
-def losses_of(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], caller: Callable[[nn.Module, Any], Any] = call
-) -> Any:
+def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
     """Return what a loss makes of a batch; lists and dictionaries of it may be taken apart.
 
     Raises
@@ -21,7 +18,7 @@ def losses_of(
     """
     before = _versions(batch)
     inputs, targets = _contained(batch)
-    losses = loss(caller(model, inputs), targets)
+    losses = loss(call(model, inputs), targets)
     if before != _versions(batch):
         msg = (
             "inputs, targets: expected a model and a loss that leave the batch as it is, got ones that write "

@@ -24,8 +24,7 @@ from lai_torch._recording.proving.last_layer import check_read_once, is_last, la
 from lai_torch._recording.proving.placing import Unplaced, known_places
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
-from lai_torch._recording.watching.graph import Forward
-from lai_torch._recording.watching.plan import Calls, Plan, Plans
+from lai_torch._recording.watching.plan import Calls, Plans
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import Known, Recording
@@ -46,7 +45,6 @@ def record(
     gates: bool = False,
     valid: Tensor | Valid | Masks | None = None,
     plans: Plans | None = None,
-    captures: bool = False,
     mixing: bool = False,
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
@@ -59,7 +57,7 @@ def record(
     forward pass of a training step: nothing is put back, and the graph stays whole. With `gates`, the
     derivatives between one layer and the next are read off as well, of a chain. Positions that are not
     `valid` count for nothing, in records and in means. With `plans`, a pass with a `shortcut` looks only at
-    what is a layer by the plan of one before, and one that `captures` runs the model as a graph.
+    what is a layer by the plan of one before.
     Where an operation is `mixing` samples, what was proved of another batch says nothing of the company that
     this one's samples keep: that is looked at anew.
     """
@@ -74,7 +72,7 @@ def record(
     hooks = gradient_hooks(modules_of(model, loss), names.values())
     task = Task(model, loss, batch, every_layer, last, ghost_alone, gates, trainable, positions, hooks)
     with _naming_what_stays(batch):
-        return _recorded(task, known, shortcut, plans, masks, live=live, captures=captures, mixing=mixing)
+        return _recorded(task, known, shortcut, plans, masks, live=live, mixing=mixing)
 
 
 def _recorded(
@@ -85,7 +83,6 @@ def _recorded(
     masks: Masks,
     *,
     live: bool,
-    captures: bool,
     mixing: bool,
 ) -> Recording:
     """Record by what is known where that holds, else in full."""
@@ -95,7 +92,7 @@ def _recorded(
             if plans is None or shortcut is None or live:
                 taken = _taken_over(task, known, shortcut, Calls(), live=live)
             else:
-                taken = _planned(task, known, shortcut, plans, captures=captures)
+                taken = _planned(task, known, shortcut, plans)
         except Unplaced:  # rows went where they did not go before
             taken = None
         if taken is not None:
@@ -150,9 +147,7 @@ def _naming_what_stays(batch: tuple[Any, Any]) -> Iterator[None]:
         raise CoupledError(msg) from error
 
 
-def _planned(
-    task: Task, known: Known, shortcut: Shortcut, plans: Plans, *, captures: bool
-) -> Recording | None:
+def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Recording | None:
     """Record by a plan where there is one that holds; else in full, which makes one for the next time."""
     key = plans.key(modules_of(task.model, task.loss), task.batch, task.valid, shortcut)
     plan = plans.get(key, known)
@@ -163,8 +158,6 @@ def _planned(
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():
-            if captures and plan.forward is None:
-                plans.put(key, _captured(task, known, shortcut, found))
             return replace(found, alike=plan.alike)
         plans.missed(key)
     calls = Calls()
@@ -172,37 +165,6 @@ def _planned(
     made = None if found is None else calls.made(found.sample_axes)
     plans.put(key, made)
     return found if found is None or made is None else replace(found, alike=made.alike)
-
-
-def _captured(task: Task, known: Known, shortcut: Shortcut, expected: Recording) -> Plan:
-    """Return the plan of the same pass run as a graph, which is recorded in full once.
-
-    Raises
-    ------
-    ValueError
-        If the model does not compile in one graph, or that shows other layers, or gives other numbers.
-    """
-    calls = Calls(forward=Forward(task.model))
-    found = _taken_over(task, known, shortcut, calls, live=False)
-    made = None if found is None else calls.made(found.sample_axes)
-    if found is None or made is None or not _alike(found, expected):
-        msg = (
-            "captured: expected a model whose graph has the model's own layers and gives its numbers, got "
-            "others; leave captured out"
-        )
-        raise ValueError(msg)
-    return made
-
-
-def _alike(found: Recording, expected: Recording) -> bool:
-    """Whether two recordings of one pass hold the same numbers, of what is kept of each layer's input."""
-    if len(found.uses) != len(expected.uses) or not torch.equal(found.losses, expected.losses):
-        return False
-    pairs = zip(found.uses, expected.uses, strict=True)
-    # by a plan the last layer is kept by its mean alone where it can be
-    return all(
-        torch.equal(one.activations, other.activations) for one, other in pairs if other is not expected.last
-    )
 
 
 def _taken_over(
@@ -215,13 +177,13 @@ def _taken_over(
     with eager() if live else preserved(task.model, task.loss), nullcontext() if live else once():
         recorder = task.recorder(shortcut=shortcut, **options)
         with torch.set_grad_enabled(mode=live or shortcut is None), recorder:
-            values = task.losses(calls.caller(recorder), trains=live)
+            values = task.losses(trains=live)
         values = check_losses(values, recorder.samples)
         ends = Ends(values)
         if shortcut is not None and not is_last(shortcut, recorder, ends):
             return None
         if calls.plan is None and not known.calls.issuperset(kinds := calls.kinds()):
-            if not live and not calls.captures:
+            if not live:
                 return None
             with evaluating(task.model):
                 proved(task, known)

@@ -1,6 +1,5 @@
 """What is to be recorded of what, and how what was watched becomes a recording."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +58,11 @@ class Task:
             **options,
         )
 
-    def losses(self, caller: Callable[[nn.Module, Any], Any] = call, *, trains: bool = False) -> Tensor:
+    def losses(self, *, trains: bool = False) -> Tensor:
         """Run model and loss, which may write to the batch where that is what `trains`."""
         if trains:
-            return self.loss(caller(self.model, self.batch[0]), self.batch[1])
-        values: Tensor = losses_of(self.model, self.loss, self.batch, caller)
+            return self.loss(call(self.model, self.batch[0]), self.batch[1])
+        values: Tensor = losses_of(self.model, self.loss, self.batch)
         return values
 
 

@@ -191,7 +191,7 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        groups = None if self.groups is None else [self._groups_of(batch) for batch in batches]
+        groups = None if self.groups is None else [self._taken(self.groups, batch) for batch in batches]
         parts = [self._parts(as_samples(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with without_autocast(curator.model):
@@ -208,19 +208,19 @@ class Curated:
         ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
 
-    def _groups_of(self, batch: dict[str, Any]) -> Tensor:
+    def _taken(self, name: str, batch: dict[str, Any]) -> Tensor:
         """Take the groups of a batch's samples out of it."""
-        groups, documents = batch.pop(self.groups, None), documents_of(batch)
+        groups, documents = batch.pop(name, None), documents_of(batch)
         if groups is None:
             msg = (
-                f"groups: expected every batch to have an entry {self.groups!r}, got {sorted(batch)}; "
+                f"groups: expected every batch to have an entry {name!r}, got {sorted(batch)}; "
                 "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
             )
             raise ValueError(msg)
         if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
                 f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
-                f"of {self.groups!r}"
+                f"of {name!r}"
             )
             raise ValueError(msg)
         return torch.as_tensor(groups)

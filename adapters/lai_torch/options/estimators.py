@@ -72,9 +72,6 @@ def _check_option(name: str, value: Any) -> None:
     if name == "autocast" and value not in {None, torch.bfloat16}:
         msg = f"autocast: expected torch.bfloat16 or None, got {value!r}"
         raise ValueError(msg)
-    if name == "captured" and not isinstance(value, bool):
-        msg = f"captured: expected True or False, got {value!r}"
-        raise TypeError(msg)
     if name == "decay" and not 0.0 <= value < 1.0:
         msg = f"decay: expected a share in [0, 1), got {value!r}"
         raise ValueError(msg)
@@ -105,12 +102,7 @@ class _Summed(Estimator):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Captured(Estimator):
-    captured: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Positioned(_Headed, _Summed, _Traced, _Captured):
+class _Positioned(_Headed, _Summed, _Traced):
     positions: str | None = None
     valid: Valid | None = None
 
@@ -165,12 +157,6 @@ class LAI(_Sketched):
     valid
         A function from a batch's inputs to its mask `(n, t)`, not zero where a position counts; padding
         counts for nothing. None: the inputs' `attention_mask`, where the model takes one.
-    captured
-        Score by a graph of the model's forward pass, which `torch.compile` reads of the third pass over a
-        batch of a shape: the same scores, to the bit where the model makes the same calls compiled as not,
-        for fewer microseconds a call, which counts where layers are small. The model must compile in one
-        graph (`ValueError` where it does not); where layers cannot be told by their calls, passes are
-        recorded as without. With `backward="kept"` alone.
 
     Examples
     --------
@@ -183,12 +169,12 @@ class LAI(_Sketched):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LLI(_Chunked, _Headed, _Summed, _Traced, _Captured):
+class LLI(_Chunked, _Headed, _Summed, _Traced):
     """Last-layer influence: inner products of the last layer's gradients alone, of its last use.
 
     Parameters
     ----------
-    chunk, last, memory_budget, parts, autocast, captured
+    chunk, last, memory_budget, parts, autocast
         As for `LAI`.
     """
 
@@ -204,7 +190,7 @@ class PreconditionedLAI(_Positioned):
 
     Parameters
     ----------
-    positions, last, valid, memory_budget, parts, autocast, captured
+    positions, last, valid, memory_budget, parts, autocast
         As for `LAI`.
     decay
         Which share of the second moment stays at each batch.
@@ -226,7 +212,7 @@ class CalibratedLAI(_Sketched):
 
     Parameters
     ----------
-    positions, sketch, chunk, last, valid, memory_budget, parts, autocast, captured
+    positions, sketch, chunk, last, valid, memory_budget, parts, autocast
         As for `LAI`.
     """
 

@@ -44,7 +44,6 @@ def scorer(
         last=options["last"],
         valid=options["valid"],
         lowered=Lowered(model, getattr(estimator, "autocast", None)),
-        captured=getattr(estimator, "captured", False),
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
     made["cut"] = getattr(estimator, "parts", None)

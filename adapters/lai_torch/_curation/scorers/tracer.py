@@ -40,8 +40,6 @@ class Tracer:
         From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
     lowered
         The precision of the forward pass.
-    captured
-        Whether that is run as a graph.
 
     Attributes
     ----------
@@ -60,11 +58,10 @@ class Tracer:
         last: str | None = None,
         valid: Valid | None = None,
         lowered: Lowered | None = None,
-        captured: bool = False,
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
         self.head_alone, self.masks = head_alone, Masks(valid)
-        self.lowered, self._captured = lowered or Lowered(model, None), captured
+        self.lowered = lowered or Lowered(model, None)
         self._last: int | None = None
         self._known: Known | None = None
         self._tried: frozenset[str] = frozenset()
@@ -101,7 +98,6 @@ class Tracer:
                 live=live and shortcut is not None,
                 valid=self.masks,
                 plans=self._plans,
-                captures=self._captured,
                 mixing=self.mixing is not None,
             )
             check_explained(recording)

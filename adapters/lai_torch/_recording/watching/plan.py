@@ -9,7 +9,7 @@ the pass is recorded in full. Nothing here says where samples lie.
 That samples do not see each other was proved of calls of certain kinds, too: `Calls.kinds`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from lai_torch._model.batch import call, tensors
+from lai_torch._model.batch import tensors
 from lai_torch._model.kinds import Call, axes_of, kinds, noted
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Positions
-from lai_torch._recording.watching.graph import Forward
 from lai_torch._recording.watching.recording import Alike, Known
 from lai_torch._recording.watching.templates import Template
 from lai_torch._recording.watching.uses import Use
@@ -39,14 +38,13 @@ class Plan:
     """The calls of a forward pass, in order, and at which places they are layers; what is shared by such.
 
     `averages` is the type in which the last layer's gradient is averaged over positions without being formed;
-    None: it is formed. `forward` is the model as a graph, whose calls they are; None: the model's own.
+    None: it is formed.
     """
 
     calls: tuple[Call, ...]
     layers: Mapping[int, Template | None]
     averages: torch.dtype | None = None
     alike: Alike = field(default_factory=Alike)
-    forward: Forward | None = None
 
 
 class Calls:
@@ -56,8 +54,6 @@ class Calls:
     ----------
     plan
         That of a pass before.
-    forward
-        Captures the model, whose calls are those of a graph then.
 
     Attributes
     ----------
@@ -71,15 +67,11 @@ class Calls:
         Whether each layer is a call with one input and parameters themselves, not what is made of them.
     averages
         As in a plan, for that of such a pass.
-    captures
-        Whether this is the pass in which the model is captured.
     """
 
-    def __init__(self, plan: Plan | None = None, forward: Forward | None = None) -> None:
+    def __init__(self, plan: Plan | None = None) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
         self.averages: torch.dtype | None = None
-        self.captures = forward is not None
-        self._forward = forward if plan is None else plan.forward
         self.names: Mapping[int, str] = MappingProxyType({})
         self.place = -1
         self._calls: list[Call] = []
@@ -108,13 +100,6 @@ class Calls:
             self._calls.append(made)
             self._axes.append(axes_of(args))
         return False
-
-    def caller(self, recorder: Any) -> Callable[[nn.Module, Any], Any]:
-        """Return what calls the model on its inputs: as it is, or as its graph."""
-        if self._forward is None:
-            return call
-        run = self._forward.captured if self.plan is None else self._forward.again
-        return lambda _, inputs: run(recorder, inputs)
 
     @property
     def template(self) -> Template | None:
@@ -151,7 +136,7 @@ class Calls:
             template = layers[place]
             if template is not None:
                 layers[place] = replace(template, use=template.use.at(sample_axes[use]))
-        return Plan(tuple(self._calls), layers, self.averages, forward=self._forward)
+        return Plan(tuple(self._calls), layers, self.averages)
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of calls that there were."""

@@ -67,10 +67,7 @@ class Template:
 
     def made(self, args: Sequence[Any], valid: Positions) -> Use:
         """Return the use that such a call is."""
-        return self.made_of(args[self.place], valid)
-
-    def made_of(self, inputs: Tensor, valid: Positions) -> Use:
-        """Return the use that a call on this input is."""
+        inputs = args[self.place]
         kept = self.kept(inputs, valid)
         return self.use.again(kept.detach() if kept is inputs else kept, Probe())
 
