@@ -84,6 +84,7 @@ def places(file: Path, root: Path) -> list[Place]:
 def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[int, int]]]:
     """Walk the code that computes; give each node, its mutants, its function and its statement's lines."""
     functions: set[str] = set()
+    left_over = {id(length) for node in ast.walk(tree) for length in _lengths_left_over(node)}
 
     def walk(node: ast.AST, scope: str, lines: tuple[int, int]) -> Iterator:
         inner = scope
@@ -95,7 +96,7 @@ def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[
             lines = (node.lineno, _header_end(node))
         if isinstance(node, ast.keyword) and node.arg == "strict":
             return  # a guard of `zip`, as an error's text is
-        if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
+        if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)) or id(node) in left_over:
             return
         yield from ((node, mutated, scope, lines) for mutated in _mutants(node))
         if isinstance(node, ast.keyword) and node.arg in {"axis", "dim"}:
@@ -108,6 +109,14 @@ def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[
                     yield from walk(child, inner if name == "body" else scope, lines)
 
     yield from walk(tree, "", (1, 1))
+
+
+def _lengths_left_over(node: ast.AST) -> list[ast.AST]:
+    """List each -1 of a `reshape`, which is no number: it stands for what is left."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "reshape":
+        return []
+    lengths = [each for argument in node.args for each in getattr(argument, "elts", [argument])]
+    return [length for length in lengths if ast.unparse(length) == "-1"]
 
 
 def _header_end(statement: ast.stmt) -> int:

@@ -15,7 +15,7 @@ def f(xp, x, y, flag):
         raise ValueError("1 + 1 is not 3")
     total = xp.sum(abs(x) * 2.0, axis=0) - y**2
     total += xp.matmul(x, y)
-    return xp.max(-total)
+    return xp.reshape(xp.max(-total), (-1,))
 '''
 
 
@@ -41,6 +41,7 @@ def test_every_kind_of_change_is_made(found):
         "2 -> (3)",
         "total += xp.matmul(x, y) -> total -= xp.matmul(x, y)",
         "xp.matmul(x, y) -> (xp.matmul(y, x))",
+        "xp.reshape(xp.max(-total), (-1,)) -> (xp.reshape((-1,), xp.max(-total)))",
         "xp.max(-total) -> (xp.min(-total))",
         "-total -> (total)",
     }
