@@ -58,7 +58,7 @@ OTHERS = ("torch", "strict")
 FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
 SECONDS = 10
-"""What a mutant may take: one that turns a loop endless is seen."""
+"""What a test may take of a mutant: one that turns a loop endless is seen."""
 ENOUGH = 0.05
 """The share of all tests' time that one mutant may take."""
 
@@ -152,6 +152,7 @@ class Mutation:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """End the mutant with its first failure, before anybody writes about it."""
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of its own time, however busy the machine is
         try:
             return (yield)
         except Exception:  # what skips a test is none
@@ -215,7 +216,7 @@ class Mutation:
     def _live(self, place: Place, tests: list[pytest.Item]) -> None:
         """Be the mutant; never return."""
         try:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of its own time, however busy the machine is
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             compiler.backend_compile_and_load = _skip  # its threads did not outlive the fork
             if not replace(place, ROOT, self.alive):
                 os._exit(2)
