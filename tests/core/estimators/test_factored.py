@@ -7,6 +7,7 @@ from numpy.random import default_rng
 import lai_core as lai
 from lai_core import storage
 from lai_core.estimators.sketches import sketch_variance
+from tests.support.backends import BACKENDS
 
 OUTPUTS, WIDTHS = 1300, (100, 60)
 """208,000 numbers of a sum, whose factors are fewer up to 142 samples."""
@@ -58,21 +59,23 @@ def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
     summaries = [lai.summarize(part, "lai") for part in parts]
     two, three = summaries[0] + summaries[1], sum(summaries)
     assert (two.factored, three.factored, two.samples, three.samples) == (True, False, 100, 150)
-    for mixed in (summaries[0] + summaries[1].summed(), summaries[0].summed() + summaries[1]):
-        assert not mixed.factored
-        close(backend, lai.lai_scores(mixed, training), lai.lai_scores(two, training))
-    few = [batch(backend, 20, seed) for seed in range(2)]
-    whole = sum(lai.summarize(part, "lli") for part in few)
-    assert whole.factored
-    each = [backend.numpy(lai.lli_scores(part, training)) for part in few]
-    close(backend, lai.lli_scores(whole, training), backend.array(each[0] + each[1]))
-    last = lai.Trace([few[0].layers[-1]])
-    assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
     pairs = [backend.numpy(lai.lai_kernel(part, training)) for part in parts]
     expected = backend.array(sum(pair.sum(0) for pair in pairs))
     for found in (three, summaries[2] + two, lai.summarize(parts, "lai"), summaries[2].summed() + two):
         assert not found.factored
         close(backend, lai.lai_scores(found, training), expected)
+
+
+def test_summaries_of_factors_join_others_and_those_of_two_parameters():
+    backend, few = BACKENDS[0], [batch(BACKENDS[0], 20, seed) for seed in range(2)]
+    training, last = batch(backend, 5, 9), lai.Trace([few[0].layers[-1]])
+    for estimator, score in (("lai", lai.lai_scores), ("lli", lai.lli_scores)):
+        one, two = (lai.summarize(part, estimator) for part in few)
+        expected = score(one, training) + score(two, training)
+        for whole, factored in ((one + two, True), (one + two.summed(), False), (one.summed() + two, False)):
+            assert whole.factored == factored
+            close(backend, score(whole, training), expected)
+    assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
 
 
 def test_layer_weights_the_metric_and_a_sketchs_variance_read_factors_as_sums(backend):
