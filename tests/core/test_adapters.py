@@ -1,10 +1,15 @@
 """What both adapters lean on: the fit of layer weights, the default meaning of positions, the checks."""
 
+import itertools
+import math
 import re
 from dataclasses import replace
 
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import example, given
 
 import lai_core as lai
 from lai_core import _adapters
@@ -102,3 +107,44 @@ def test_kernels_by_name_and_the_gradients_that_they_need():
     }
     with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'"):
         _adapters.kernel_of("exact")
+
+
+SEGMENTS = hnp.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.integers(0, 2))
+
+
+@given(SEGMENTS)
+@example(np.array([[0, 1], [2, 2]]))
+def test_contents_of_every_other_segment_come_from_further_on(segments):
+    """Segments of a row are its runs, counted from 1; one moves where its number has, or lacks, a bit."""
+    numbers = [np.cumsum([1, *(row[1:] != row[:-1])]) for row in segments]
+    own = np.arange(segments.size)
+    away = np.roll(own, -max(1, int(0.38 * segments.size)))
+    expected = []
+    for period, bit in itertools.product((1, 2), (0, 1)):
+        moved = np.array([[number // period % 2 == bit for number in row] for row in numbers])
+        if 0 < moved.sum() < segments.size:
+            expected.append((moved, np.where(moved.ravel(), away, own)))
+    found = list(_adapters.other_contents(segments))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_contents_are_known_by_their_name_and_shape():
+    segments = np.zeros((2, 3), int)
+    for name, shape, holds in (
+        ("input_ids", (2, 3), True),
+        ("embeds", (2, 3, 4), True),
+        ("Attention_Mask", (2, 3), False),
+        ("input_ids", (2, 4), False),
+        ("cu_seqlens", (3,), False),
+    ):
+        assert _adapters.holds_contents(name, np.zeros(shape), segments) == holds
+
+
+def test_positions_scores_are_summed_by_segment():
+    scores, segments = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, math.nan]]), np.array([[0, 0, 2], [2, -1, 1]])
+    np.testing.assert_array_equal(_adapters.summed_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
+    with pytest.raises(ValueError, match=r"^segments: expected shape \(n, t\) = \(2, 3\), got \(1, 3\)"):
+        _adapters.summed_by_segment(scores, segments[:1], 3)

@@ -14,6 +14,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, preconditioned, sketches
+from lai_core.mixtures import Mixture, update_mixture
 from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
 from lai_core.records._once import KEPT
@@ -73,7 +74,7 @@ def test_what_is_left_out_is_the_same_everywhere(function):
 def test_budgets_are_as_their_descriptions_say():
     assert DEFAULT_MEMORY_BUDGET == GIB
     assert _adapters.GRADIENT_BUDGET == 2 * GIB
-    assert Workspace(np, np.float64, 8).parts == 1
+    assert Workspace(np, np.float64, 8).parts == OuterGradient(np.ones((1, 1, 1)), ()).groups == 1
     assert (AHEAD, _maps.BUILT, _adapters.FORMS, KEPT) == (1024, 2**19, 64, 256)
 
 
@@ -110,3 +111,10 @@ def test_a_grouped_matrix_stays_no_factors():
     for groups in (1, 2):
         gradient = OuterGradient(np.ones((1, 1, 512)), (np.ones((1, 1, 512)),), groups=groups)
         assert (factored.factored(gradient, work) is None) == (groups > 1)
+
+
+def test_what_is_left_out_of_a_mixture():
+    usual = {"horizon": 10.0, "floor": 0.05, "confidence": 0.9999}
+    for made in (update_mixture, Mixture):
+        parameters = inspect.signature(made).parameters
+        assert {name: parameters[name].default for name in usual} == usual

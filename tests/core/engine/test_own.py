@@ -72,6 +72,12 @@ def test_where_no_id_is_on_both_sides_every_product_is_zero():
     assert kernel_of_equal_ids(XP, *columns).tolist() == [[0.0, 0.0]] * 3
 
 
+def test_maps_of_more_than_three_axes_have_no_convolutions_of_their_own():
+    for axes in (3, 4):
+        found = convolutions(torch, torch.ones((1, 1, *[2] * axes)), *[(1,) * axes] * 3, 1)
+        assert (found is None) == (axes == 4)
+
+
 def test_convolutions_keep_their_type_where_another_is_switched_on():
     maps, kernel = torch.full((1, 2, 5), 1.0 + 2**-12), torch.ones(3, 2, 2)
     own = convolutions(torch, maps, (1,), (0,), (1,), 1)

@@ -1,13 +1,13 @@
 """From which room on, and for which shapes, a gradient takes another way: by formulas of what it needs."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lai_core as lai
+from lai_core._engine import pairs
 from lai_core._engine.gradients import Workspace, inner_products
 from lai_core._engine.outer import OuterGradient
 from lai_core.records import _maps, _reads, _table
@@ -27,8 +27,10 @@ def begins(monkeypatch):
         low, high = 0, 2**20
         while high - low > 1:
             called.clear()
-            with suppress(ValueError):
+            try:
                 call(work(middle := (low + high) // 2))
+            except ValueError as error:
+                assert str(error).startswith("memory_budget: ")  # noqa: PT017
             low, high = (low, middle) if bool(called) != leaves else (middle, high)
         monkeypatch.setattr(owner, name, own)
         return high
@@ -36,7 +38,7 @@ def begins(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("rows", [7, 200, 2000])
+@pytest.mark.parametrize("rows", [7, 36, 2000])
 @pytest.mark.parametrize("width", [1, 9])
 def test_a_table_is_summed_by_what_fits(rows, width, begins, monkeypatch):
     """By equal ids, over the rows that validation reads, or at once; for few columns and many, rows too."""
@@ -133,3 +135,30 @@ def test_pairs_of_positions_are_summed_over_groups(positions, groups):
     one, two = (outer(samples, positions, 4, (6,), groups=groups) for samples in (3, 5))
     found = one[0]._pairs(slice(0, 3), two[0], slice(1, 5), work())
     np.testing.assert_allclose(found, one[1] @ two[1][1:].T, rtol=1e-12)
+
+
+def test_a_table_is_summed_in_as_few_parts_of_columns_as_fit(monkeypatch):
+    (validation, built), (training, other) = (table(n, (1,), (1,), 400, 6) for n in (3, 5))
+    parts, own = [], TableGradient.total
+    monkeypatch.setattr(TableGradient, "total", lambda *given: parts.append(1) or own(*given))
+    for room, count in ((2 * 4 * 400 * 6, 1), (2 * 4 * 400 * 6 - 1, 2), (2 * 4 * 400 * 3, 2)):
+        parts.clear()
+        np.testing.assert_allclose(training.scores(validation, work(room)), (built @ other.T).sum(0))
+        assert len(parts) == count
+
+
+def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
+    """Of three groups of five rows: five fit, for all pairs of one sample and for its own."""
+    one, two = (outer(1, 6, 15, (12,), groups=3) for _ in range(2))
+    factors, calls = 6 * (15 + 12), []
+    for name in ("matmul", "dots"):
+        own = getattr(pairs, name)
+        monkeypatch.setattr(pairs, name, lambda *given, own=own: calls.append(1) or own(*given))
+    for call, room in (
+        (lambda room: one[0]._built(slice(0, 1), two[0], slice(0, 1), room), 1 + 2 * factors + 5 * 2 * 12),
+        (lambda room: one[0].paired(two[0], room), 2 * factors + 5 * 3 * 12),
+    ):
+        for less, products in ((0, 1), (1, 2)):
+            calls.clear()
+            np.testing.assert_allclose(np.ravel(call(work(room - less))), np.ravel(one[1] @ two[1].T))
+            assert len(calls) == products

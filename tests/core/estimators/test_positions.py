@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core._engine.gradients import Workspace
+from lai_core.estimators.by_position import segment_sums
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 
@@ -166,6 +168,12 @@ def test_a_position_that_is_not_finite_spoils_its_own_segment_alone(backend, est
     )
     np.testing.assert_array_equal(np.isnan(found), [False, True, False])
     np.testing.assert_allclose(found[[0, 2]], usual[[0, 2]], rtol=1e-12)
+
+
+def test_one_number_that_is_not_finite_spoils_its_segments_whole_row():
+    values, work = np.array([[[1.0, math.nan], [2.0, 3.0]]]), Workspace(np, np.dtype(float), 2**10)
+    found = segment_sums(values, np.array([[0, 1]]), 2, work)
+    np.testing.assert_array_equal(found, [[math.nan, math.nan], [2.0, 3.0]])
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean"])

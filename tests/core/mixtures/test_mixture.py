@@ -1,6 +1,5 @@
 """Mixture weights: written out in numpy, on every namespace, still where there is no evidence, resumed."""
 
-import inspect
 import json
 import math
 
@@ -160,6 +159,17 @@ def test_an_update_without_an_observed_source_changes_nothing():
     assert mixture.state_dict() == before
 
 
+@pytest.mark.parametrize("unseen", [0, 1])
+@pytest.mark.parametrize("seen", [2, 3, 5])
+def test_weights_move_above_the_quantile_for_as_many_sources_as_were_seen(seen, unseen):
+    limit = scipy.stats.chi2.ppf(0.9, seen - 1)
+    for spread, moves in ((0.99 * limit, False), (1.01 * limit, True)):
+        means, errors = np.zeros(seen + unseen), np.array([1.0] * seen + [math.inf] * unseen)
+        means[:2] = math.sqrt(spread / 2) * np.array([1.0, -1.0])
+        weights = Mixture(seen + unseen, confidence=0.9).step(means, errors)
+        assert (weights[0] > weights[1]) == moves
+
+
 @pytest.mark.parametrize(("mean", "moves"), [(0.1 + 0.2, False), (0.3 + 1e-9, True)])
 def test_means_without_errors_differ_where_rounding_does_not_make_them(mean, moves):
     weights = Mixture(2).step(np.array([mean, 0.3]), np.zeros(2))
@@ -202,10 +212,3 @@ def test_bad_input_is_named(message):
     with pytest.raises((TypeError, ValueError)) as caught:
         BAD[message]()
     assert str(caught.value) == message
-
-
-def test_what_is_left_out_of_a_mixture():
-    usual = {"horizon": 10.0, "floor": 0.05, "confidence": 0.9999}
-    for made in (update_mixture, Mixture):
-        parameters = inspect.signature(made).parameters
-        assert {name: parameters[name].default for name in usual} == usual
