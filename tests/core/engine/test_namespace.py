@@ -99,7 +99,7 @@ def test_places_tell_devices_apart_where_a_namespace_has_several():
     assert [place_of(torch.ones(1, device=name)).type for name in ("cpu", "meta")] == ["cpu", "meta"]
 
 
-def test_nothing_compiles_where_torch_is_not_imported(monkeypatch):
+def test_nothing_compiles_where_its_compiler_is_not_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     assert is_compiling() is False
 
