@@ -10,9 +10,11 @@ import lai_core as lai
 from lai_core._engine import pairs
 from lai_core._engine.gradients import Workspace, inner_products
 from lai_core._engine.outer import OuterGradient
+from lai_core.estimators._parameters import ghost_gradients
 from lai_core.records import _maps, _reads, _table
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
+from lai_core.records.compatible import check_trace
 from tests.core.engine.test_budgets import convolution, outer, table, vector, work
 
 
@@ -38,22 +40,23 @@ def begins(monkeypatch):
     return found
 
 
+@pytest.mark.parametrize("uses", [(2, 4), (6,)])
 @pytest.mark.parametrize("rows", [7, 36, 2000])
 @pytest.mark.parametrize("width", [1, 9])
-def test_a_table_is_summed_by_what_fits(rows, width, begins, monkeypatch):
+def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
     """By equal ids, over the rows that validation reads, or at once; for few columns and many, rows too."""
-    (validation, built), (training, other) = (table(n, (2, 4), (), rows, width) for n in (3, 5))
+    (validation, built), (training, other) = (table(n, uses, (), rows, width) for n in (3, 5))
     entries = (3 + 5) * (2 + 4)
 
     def scores(room: Workspace) -> None:
         np.testing.assert_allclose(training.scores(validation, room), (built @ other.T).sum(0), atol=1e-12)
 
-    column = 13 * 3 * 4 + 8 * rows
+    column = 13 * 3 * uses[-1] + 8 * rows
     with monkeypatch.context() as alone:
         alone.setattr(TableGradient, "_renumbered", lambda *_: None)
         assert begins(ReadGradient, "with_sum", scores) == max(5 * entries * (width + 8), 2 * column)
-    read = validation.reads[1]
-    assert begins(_reads, "add_rows", read.total) == max((4 * 12 + rows) * width, column)
+    read = validation.reads[-1]
+    assert begins(_reads, "add_rows", read.total) == max((4 * 3 * uses[-1] + rows) * width, column)
     monkeypatch.setattr(_table, "is_numpy_array", lambda _: False)
     monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
     few = rows >= 2 * 3 * (2 + 4)
@@ -162,3 +165,15 @@ def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
             calls.clear()
             np.testing.assert_allclose(np.ravel(call(work(room - less))), np.ravel(one[1] @ two[1].T))
             assert len(calls) == products
+
+
+def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
+    uses = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), weight="one") for d in (4, 4)]
+    trace = lai.Trace(uses)
+    (found,) = ghost_gradients(trace, check_trace("trace", trace, "all", 2**20)).values()
+    assert [gradient.positions for gradient in found] == [2]
+
+
+def test_a_tables_gradient_meets_a_matrixs():
+    (read, built), (dense, other) = table(5, (2,), ()), outer(3, 2, 5, (3,))
+    np.testing.assert_allclose(read.scores(dense, work()), built @ other.sum(0), rtol=1e-12, atol=1e-12)

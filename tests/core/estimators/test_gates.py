@@ -254,7 +254,7 @@ def test_a_trace_without_gates_is_refused(place, role):
 def test_sides_that_do_not_fit_are_named_in_their_order():
     (validation, training), narrow = Gated(0).sides, np.ones((3, 1))
     last = replace(training.trace.layers[-1], activations=narrow)
-    with pytest.raises(ValueError, match=r"^training\.layers\[2\]"):
+    with pytest.raises(ValueError, match=r"^training\.layers\[2\]: .* 3 as in validation, got 1"):
         gate_lai_scores(validation, replace(training, trace=lai.Trace([*training.trace.layers[:-1], last])))
     with pytest.raises(ValueError, match=r"^exclude_self: .* got 2 validation and 3 training samples"):
         gate_lai_scores(validation, training, exclude_self=True)

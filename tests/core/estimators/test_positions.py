@@ -176,6 +176,13 @@ def test_one_number_that_is_not_finite_spoils_its_segments_whole_row():
     np.testing.assert_array_equal(found, [[math.nan, math.nan], [2.0, 3.0]])
 
 
+def test_segments_are_summed_in_as_many_parts_as_do_not_fit_at_once():
+    values, segments = np.arange(4.0).reshape(2, 2), np.array([[0, 3], [2, 3]])
+    for numbers in (4, 8, 12, 16):
+        found = segment_sums(values, segments, 4, Workspace(np, np.dtype(float), 8 * numbers))
+        assert found.tolist() == [0.0, 0.0, 2.0, 4.0]
+
+
 @pytest.mark.parametrize("positions", ["tokens", "mean"])
 def test_segments_are_summed_within_the_memory_budget(positions):
     """A batch of 4,000 segments of 8 positions: their table of 0 and 1 would take a GiB."""
