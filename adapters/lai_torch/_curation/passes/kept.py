@@ -88,7 +88,7 @@ class KeptPass(Pass):
 
         Rows whose loss is not finite are dropped, and their weight is spread over the others.
         """
-        positive = self.scorer.doubts.rows(weights > 0)
+        positive = self.scorer.deferred.rows(weights > 0)
         losses = torch.full_like(weights, torch.nan)
         kept, found = self._finite(batch, positive, losses, restore_buffers)
         used, dropped = weights, positive.numel() - kept.numel()
@@ -128,7 +128,7 @@ class KeptPass(Pass):
                 break
             values = found.losses.detach()
             losses[kept] = values.to(losses)
-            if self.scorer.doubts.finite(values):
+            if self.scorer.deferred.finite(values):
                 return kept, found
             kept = kept[torch.isfinite(values)]
             restore_buffers()

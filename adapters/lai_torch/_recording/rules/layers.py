@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._model.kinds import written
+from lai_torch._model.signatures import written
 from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
 from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
@@ -252,4 +252,4 @@ EVERYTHING: dict[Any, Rule] = {
 """Rules of all functions whose parameters Ghost explains."""
 
 READ_BY_LAI = ("dense", "convolution")
-"""Kinds of use that LAI has a virtual readout from."""
+"""Signatures of use that LAI has a virtual readout from."""
