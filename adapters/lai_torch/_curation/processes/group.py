@@ -100,13 +100,13 @@ class Agreed(Alone):
         self._collectives = self._bytes = 0
 
     def handed(self, tensor: Tensor) -> Tensor:
-        """Count it; what is pickled (`objects`) is rare, and aside."""
+        """Count a collective and its bytes; pickled objects are not counted."""
         self._collectives += 1
         self._bytes += tensor.nbytes
         return tensor
 
     def spent(self) -> tuple[int, int]:
-        """Begin anew."""
+        """Return the counts of collectives and bytes, and reset them."""
         found = self._collectives, self._bytes
         self._collectives = self._bytes = 0
         return found

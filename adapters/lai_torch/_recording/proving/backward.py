@@ -60,7 +60,7 @@ def check_gradients_apart(problem: Problem, parameters: Mapping[str, nn.Paramete
                     f"model: what some samples give to the gradient of {name!r} moves with the other samples "
                     "of the batch: they are coupled in the backward pass (by a hook, a custom function or "
                     "scale_grad_by_freq), so that no sample has a gradient of its own; leave that out, or "
-                    "score what is coupled as one sample (a group, with one loss)"
+                    "score what is coupled as one sample (the sum of its rows' losses)"
                 )
                 raise CoupledError(msg)
 

@@ -204,7 +204,7 @@ def check_uncoupled(
         f"model: the loss of sample {int(exchanged.index[moved])} is {float(expected[moved]):.6g} in this "
         f"batch and {float(losses[moved]):.6g} among other samples: samples are coupled ({where}), so that "
         "no sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
-        "what is coupled as one sample (a group, with one loss)"
+        "what is coupled as one sample (the sum of its rows' losses)"
     )
     raise CoupledError(msg)
 

@@ -73,7 +73,7 @@ class SampleAxes:
                     f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the "
                     "losses of others (samples are coupled, or lie on no axis of their own), so that no "
                     "per-sample gradient can be read off; call model.eval() where a normalisation couples "
-                    "them, or score what is coupled as one sample (a group, with one loss)"
+                    "them, or score what is coupled as one sample (the sum of its rows' losses)"
                 )
                 raise CoupledError(msg)
             self._keep(use, kept, telling=magnitude(first) > within)
