@@ -27,7 +27,7 @@ def weigh(
     own: dict[str, Tensor],
     deferred: DeferredChecks,
 ) -> Tensor:
-    """Return the weights of this process's samples, of which the policy sees the whole batch's.
+    """Return the weights of this process's samples; the policy reads those of all processes.
 
     So no policy needs another form on several processes: they gather n numbers, not what it is made of.
     Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample.

@@ -171,7 +171,7 @@ def _check_steps(optimizer: Any) -> None:
 
 
 def clip(gradients: list[Tensor], max_norm: float, group: Alone) -> None:
-    """Shorten gradients to a common norm, in place: that of whole gradients, where they lie in parts."""
+    """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
     norms = [
         torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
     ]

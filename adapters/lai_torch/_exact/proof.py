@@ -150,7 +150,7 @@ class Proof:
             self._compare(losses, part)
 
     def _check_apart(self, parts: list[Tensor], sides: list[_Side]) -> None:
-        """Raise if a part's gradient is another one beside the other samples than beside copies."""
+        """Raise if a part's gradient depends on the other samples of the batch."""
         for part, side in zip(parts, sides, strict=True):
             # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
             within = rounding_bound(self.eps, side.size)
@@ -178,10 +178,10 @@ class Proof:
         raise sized()
 
     def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
-        """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands.
+        """Compute the VJP of random weights of a part, on a batch of copies of that part.
 
-        Or `beside` all others, whose losses have no weight. With `powers` of two for weights a pass takes the
-        same roundings as that of one sample with weight 1.
+        With `beside`, on the batch itself, where the other losses have weight zero. With powers of two as
+        weights, a pass takes the same roundings as that of one sample with weight 1.
         """
         pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
@@ -196,7 +196,7 @@ class Proof:
         return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
 
     def _resampled_losses(self, part: Tensor, more: int = 0) -> Tensor:
-        """Return the losses where copies of a part's samples stand for all others."""
+        """Return the losses of a batch in which copies of a part replace all other samples."""
         if not more and bool(part.all()):
             return self.function(self.batch)
         try:

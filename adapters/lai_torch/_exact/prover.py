@@ -19,7 +19,7 @@ from lai_torch._model.walk import modules_of, named_buffers
 
 
 class Derivative(NamedTuple):
-    """Scores and losses `(n,)`, the way they were found, why not by an earlier one, how well it is proved."""
+    """Scores and losses, `(n,)`, the method, the reason why earlier methods failed, and the residual."""
 
     scores: Tensor
     losses: Tensor
@@ -114,7 +114,7 @@ class Prover:
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
 
     def _plain(self, batch: Batch) -> Plain:
-        """Run the model as it is, whose errors come up here."""
+        """Run the model once without changes, so that its own errors are raised as they are."""
         with self.function.preserved():
             streams = Streams(modules_of(self.function.model, self.function.loss))
             with OwnAutocast():

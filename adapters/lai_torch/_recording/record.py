@@ -108,7 +108,7 @@ def _recorded(
 
 
 def _check_masked(recording: Recording, *, asked: bool) -> None:
-    """Raise where a mask that was asked for fits no layer with positions; of one that was found, warn."""
+    """Raise if a given mask fits no layer with positions; warn if a detected one does not."""
     counts = {prod(use.leading) // recording.samples for use in recording.uses if use.kind == "dense"}
     several = sorted(counts - {1})
     lengths = " or ".join(map(str, several)) or "none, no layer has any"

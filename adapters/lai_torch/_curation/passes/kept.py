@@ -72,7 +72,7 @@ class KeptPass(Pass):
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
-        """Return the readings, each made as it is asked for, so that only one is there at a time."""
+        """Yield the readings one at a time, so that only one is in memory."""
         parts = chunks(batch, self.chunk or count(*batch))
         readings = map(functools.partial(self._read, summary), parts)
         return Forward("kept", readings, functools.partial(self._backward, batch))

@@ -136,7 +136,7 @@ class SynchronisedPass(KeptPass):
 
 
 class LocalPass(KeptPass):
-    """The pass `kept` beside one that goes around a wrapper: gradients are added up later."""
+    """The pass `kept` for a wrapped model whose gradients are all-reduced after the backward pass."""
 
     def _finite(
         self, batch: Batch, kept: Tensor, losses: Tensor, restore_buffers: Callable[[], None]

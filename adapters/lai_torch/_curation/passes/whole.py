@@ -13,7 +13,7 @@ from lai_torch._model.preserve import evaluating
 
 
 class WholePass(Pass):
-    """One forward pass of the whole batch in the model's own mode, and the backward pass of all of it.
+    """One forward pass in the model's own mode, and a weighted backward pass of the full batch.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Itself:
-    """In place of a summary: a batch is scored against its own summed gradient.
+    """Marker in place of a summary: a batch is scored against its own summed gradient.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ class SampleAxes:
 
 
 def cached_axes(recorder: Recorder, known: CachedProof) -> dict[Use, SampleAxis] | None:
-    """Return where the samples are by what is known of another batch; None where it does not tell."""
+    """Return the sample axes by the proof of another batch; None where it does not determine them."""
     if tuple(use.signature for use in recorder.uses) != known.signatures:
         return None
     found = {}

@@ -145,7 +145,7 @@ def _embedding(
 
 
 def _by_frequency(source: Source) -> ValueError:
-    """Build the error of a table whose gradients are divided by counts of the whole batch."""
+    """Build the error for an embedding whose gradients are divided by counts over the batch."""
     return ValueError(
         f"model: {source.name!r} is read with scale_grad_by_freq=True, which divides a sample's gradient by "
         "how often the batch has its ids: samples are coupled, and no sample has a gradient of its own"
