@@ -48,3 +48,7 @@ __all__ = [
     "trace",
     "trace_gates",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

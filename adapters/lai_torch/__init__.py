@@ -71,3 +71,7 @@ __all__ = [
     "trace",
     "trace_gates",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

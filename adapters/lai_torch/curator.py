@@ -19,8 +19,8 @@ from lai_torch._curation.checks import (
     checked_updater,
     counted,
 )
+from lai_torch._curation.deferred import deferrable
 from lai_torch._curation.devices import naming_devices
-from lai_torch._curation.doubts import granted
 from lai_torch._curation.outcome import gathered_groups, reported
 from lai_torch._curation.passes.kept import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
@@ -202,10 +202,10 @@ class Curator:
             backward=backward,
             training=training,
         )
-        self._doubts, self._updater = self._scoring.scorer.doubts, None
+        self._deferred, self._updater = self._scoring.scorer.deferred, None
         if optimizer is not None:
             self._updater = Updater(
-                optimizer, accumulate, max_norm, training.scaler, self._engine, self._doubts
+                optimizer, accumulate, max_norm, training.scaler, self._engine, self._deferred
             )
         self._group.spent()  # reports count what calls take
 
@@ -255,7 +255,7 @@ class Curator:
             Scores, weights, what was kept and dropped, the loss.
         """
         with self._step, self._undo() as undo:
-            self._doubts.begin(later=False)
+            self._deferred.begin(later=False)
             with self._group.agreed():
                 updater = checked_updater(self._updater)
                 batch, curated = paired(inputs, targets), self._curates()
@@ -270,9 +270,9 @@ class Curator:
                 weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
 
-            together, expected = granted(self.policy if curated else None, samples, self._validation)
+            together, expected = deferrable(self.policy if curated else None, samples, self._validation)
             together = together and not self._engine.spread  # each process would have to be taken back
-            scored, update, name = self._doubts.settled(attempt, undo, later=together, expected=expected)
+            scored, update, name = self._deferred.run(attempt, undo, later=together, expected=expected)
             report = self._report(scored, update, named, name)
             self._count(scored, report)
         return report
@@ -299,7 +299,7 @@ class Curator:
             The weights `(n,)` with which to train, and the report.
         """
         with self._step, self._undo():
-            self._doubts.begin(later=False)
+            self._deferred.begin(later=False)
             with self._group.agreed():
                 if self._updater is None:
                     check_uncounted(self.warmup, self.policy, self.estimator)
@@ -334,7 +334,7 @@ class Curator:
             all of this process's rows, one batch behind the other.
         """
         with self._step, self._undo():
-            self._doubts.begin(later=False)
+            self._deferred.begin(later=False)
             with self._group.agreed():
                 pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
@@ -447,7 +447,7 @@ class Curator:
         """Say what became of a batch."""
         age = 0 if scored is None else self._scoring.summaries.age
         told = {"step": self.steps, "backward": name, "age": age}
-        return reported(self._group, scored, update, groups, self._doubts, **told)
+        return reported(self._group, scored, update, groups, self._deferred, **told)
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""

@@ -20,7 +20,7 @@ from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.adding_up import signed_weights
+from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
 from lai_torch.exact import exact_scores
 from lai_torch.trace import check_explained

@@ -80,7 +80,7 @@ def test_a_recorded_pass_has_the_values_of_the_plain_one(name):
     for _ in range(3):
         model(inputs)  # for running statistics
     recording = record(model.eval(), LOSS, inputs, targets, every_layer=True)
-    assert not recording.leftovers
+    assert not recording.per_sample
     assert torch.equal(recording.losses, LOSS(model(inputs), targets).detach())
 
 

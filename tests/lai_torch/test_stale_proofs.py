@@ -20,7 +20,7 @@ DOUBLE = torch.float64
 
 
 class Net(nn.Module):
-    """Places between two layers, each with a way to go for every value of its flag."""
+    """SampleAxes between two layers, each with a way to go for every value of its flag."""
 
     def __init__(self, *places):
         super().__init__()

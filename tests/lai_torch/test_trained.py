@@ -17,7 +17,7 @@ import torch
 from lai_torch._exact import directional, prover
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording import proved
-from lai_torch._recording.proving.adding_up import wrongly_recorded
+from lai_torch._recording.proving.weighted_sums import wrongly_recorded
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -181,9 +181,9 @@ def changed(recording, change, pair):
         uses[use] = use.again(use.activations, probe)
     axes = {uses[use]: axis for use, axis in recording.sample_axes.items()}
     last = None if recording.last is None else uses[recording.last]
-    leftovers = {name: change(each, *pair) for name, each in recording.leftovers.items()}
+    per_sample = {name: change(each, *pair) for name, each in recording.per_sample.items()}
     return replace(
-        recording, uses=list(uses.values()), sample_axes=axes, last=last, leftovers=leftovers, alike=None
+        recording, uses=list(uses.values()), sample_axes=axes, last=last, per_sample=per_sample, alike=None
     )
 
 

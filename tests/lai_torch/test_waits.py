@@ -5,7 +5,7 @@ import functools
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.doubts import Doubted, Doubts
+from lai_torch._curation.deferred import CheckFailed, DeferredChecks
 from lai_torch._curation.processes.finite import all_finite
 from torch import nn
 
@@ -172,17 +172,17 @@ def test_a_mask_costs_no_wait(padded, backward):
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_taken_for_finite_is_looked_at_to_the_last_entry(bad, kind):
     """The largest numbers of a type are finite; one entry that is not is found wherever it stands."""
-    doubts = Doubts()
+    checks = DeferredChecks()
     large = torch.full((37,), -torch.finfo(kind).max, dtype=kind)
-    doubts.begin(later=True)
-    assert doubts.finite(large)
-    assert doubts.finite(torch.ones(3))
-    assert doubts.settle(torch.tensor(2.0)) == [2.0]
+    checks.begin(later=True)
+    assert checks.finite(large)
+    assert checks.finite(torch.ones(3))
+    assert checks.resolve(torch.tensor(2.0)) == [2.0]
     for place in (0, 17, 36):
         spoilt = large.clone()
         spoilt[place] = bad
-        doubts.begin(later=True)
-        assert doubts.finite(torch.ones(3, dtype=torch.float64))
-        assert doubts.finite(spoilt)
-        with pytest.raises(Doubted):
-            doubts.settle()
+        checks.begin(later=True)
+        assert checks.finite(torch.ones(3, dtype=torch.float64))
+        assert checks.finite(spoilt)
+        with pytest.raises(CheckFailed):
+            checks.resolve()

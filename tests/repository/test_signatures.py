@@ -9,6 +9,7 @@ from typing import Any
 
 import lai_jax
 import lai_torch
+import pytest
 from jaxtyping import Float
 
 import lai_core
@@ -84,3 +85,8 @@ def test_what_is_misplaced_is_named():
         "array z by keyword",
     ]
     assert misplaced("lai_torch.scores", scores) == ["lai_torch.scores: option normalize by position"]
+
+
+@pytest.mark.parametrize("package", [lai_torch, lai_jax])
+def test_an_adapter_lists_what_users_need_alone(package):
+    assert dir(package) == sorted(package.__all__)

@@ -82,7 +82,7 @@ def _leave_out(graph: fx.Graph) -> None:
 
 
 def _equal(node: fx.Node, source: fx.Node) -> fx.Node | None:
-    """Return the node whose value a node has, entry by entry; None where it makes one of its own."""
+    """Return the node that has the same values, entry by entry; None if a node computes new ones."""
     if node.target in _SAME:
         return source
     if node.target in _ORDERED and _shape(node) == _shape(source):

@@ -229,7 +229,7 @@ def _ordered(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[L
 
 
 def _behind(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-    """Return the nodes between the last layer and the outputs, in order, whose gradients are their own."""
+    """Return the nodes between the last layer and the outputs, in order, all of them differentiable."""
     found = tail(pair.forward.graph, [start], outputs)
     check_differentiable(found, name)
     return found

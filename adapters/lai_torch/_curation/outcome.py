@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
@@ -25,9 +25,9 @@ def weigh(
     policy: AnyPolicy,
     told: dict[str, Any],
     own: dict[str, Tensor],
-    doubts: Doubts,
+    deferred: DeferredChecks,
 ) -> Tensor:
-    """Return the weights of this process's samples, of which the policy sees the whole batch's.
+    """Return the weights of this process's samples; the policy reads those of all processes.
 
     So no policy needs another form on several processes: they gather n numbers, not what it is made of.
     Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample.
@@ -39,7 +39,7 @@ def weigh(
         seen["sizes"] = scored.sizes
     with group.agreed():
         found = ask(policy, scores if parts is None else parts, seen)
-        weights = checked_weights(found, scores, doubts)
+        weights = checked_weights(found, scores, deferred)
     if group.telling and not group.alike(digest([weights, weights.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
@@ -53,7 +53,7 @@ def _not_negative(least: float) -> bool:
     return least >= 0.0
 
 
-def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
+def checked_weights(weights: Any, scores: Tensor, deferred: DeferredChecks) -> Tensor:
     """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
     name = "policy: expected weights as a floating-point tensor"
     if not isinstance(weights, Tensor):
@@ -67,9 +67,9 @@ def checked_weights(weights: Any, scores: Tensor, doubts: Doubts) -> Tensor:
         msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
         raise ValueError(msg)
     weights = weights.detach().to(scores.device)
-    if not doubts.later:  # else all scores are finite
+    if not deferred.later:  # else all scores are finite
         weights = torch.where(torch.isfinite(scores), weights, 0.0)
-    if not (doubts.holds(weights.amin(), _not_negative) and doubts.finite(weights)):
+    if not (deferred.holds(weights.amin(), _not_negative) and deferred.finite(weights)):
         worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
         msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
         raise ValueError(msg)
@@ -89,14 +89,19 @@ def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
 
 
 def reported(
-    group: Alone, scored: Scored | None, update: Update, groups: Tensor | None, doubts: Doubts, **told: Any
+    group: Alone,
+    scored: Scored | None,
+    update: Update,
+    groups: Tensor | None,
+    deferred: DeferredChecks,
+    **told: Any,
 ) -> Report:
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
     dropped = update.dropped
     if scored is not None:
         found = {name: getattr(scored, name) for name in SHARED}
-        if not doubts.later:  # else all of them are finite
+        if not deferred.later:  # else all of them are finite
             dropped += int((~torch.isfinite(scored.scores)).sum())
     weights, kept, loss = update.weights, update.kept, None
     if group.size > 1:

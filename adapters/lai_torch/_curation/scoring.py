@@ -108,7 +108,9 @@ class Scoring:
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
         step = samples if steps else None
-        return self.summaries.get(min(samples, self._chunk or samples), step, again=self.scorer.doubts.again)
+        return self.summaries.get(
+            min(samples, self._chunk or samples), step, again=self.scorer.deferred.again
+        )
 
     def weigh(
         self,
@@ -134,7 +136,7 @@ class Scoring:
             with self._group.agreed():
                 own["measured"] = torch.cat([policy.measure(*batch) for batch in copies])  # type: ignore[attr-defined]
         told["validation_losses"] = self.summaries.losses
-        return weigh(self._group, scored, policy, told, own, self.scorer.doubts)
+        return weigh(self._group, scored, policy, told, own, self.scorer.deferred)
 
     def take(self, scored: Scored, share: float) -> None:
         """Take in a batch that was trained on, of which `share` was kept."""

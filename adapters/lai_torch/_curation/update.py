@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import Backward, Gradient
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.finite import witness
@@ -73,7 +73,7 @@ class Updater:
         A `torch.amp.GradScaler`, for half precision.
     engine
         Who adds gradients up.
-    doubts
+    deferred
         What the step asked about values: all is read before anything of the optimizer changes.
     """
 
@@ -84,10 +84,10 @@ class Updater:
         max_norm: float | None,
         scaler: Any,
         engine: Engine,
-        doubts: Doubts,
+        deferred: DeferredChecks,
     ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
-        self.engine, self.doubts, self.max_norm = engine, doubts, max_norm
+        self.engine, self.deferred, self.max_norm = engine, deferred, max_norm
         self.batches = self.contributions = 0
 
     def step(self, weights: Tensor, backward: Backward, undo: Undo) -> Update:
@@ -127,9 +127,9 @@ class Updater:
         asked = ask and self.scaler is None and not self.engine.spread
         number = witness(self._gradients()) if asked else None
         if number is None:
-            self.doubts.settle()
+            self.deferred.resolve()
             return None
-        return math.isfinite(self.doubts.settle(number)[0])
+        return math.isfinite(self.deferred.resolve(number)[0])
 
     def rates(self) -> list[float]:
         """Return the learning rates that are plain numbers, which the host knows."""
@@ -171,7 +171,7 @@ def _check_steps(optimizer: Any) -> None:
 
 
 def clip(gradients: list[Tensor], max_norm: float, group: Alone) -> None:
-    """Shorten gradients to a common norm, in place: that of whole gradients, where they lie in parts."""
+    """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
     norms = [
         torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
     ]

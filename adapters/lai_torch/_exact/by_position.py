@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from lai_core._adapters import tolerance
 from lai_torch._exact.directional import why
 from lai_torch._exact.graph import precision
-from lai_torch._exact.proof import Way, standing
+from lai_torch._exact.proof import Method, resampled
 from lai_torch._exact.prover import Derivative
 from lai_torch._model.batch import Loss, count, usable
 from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.standing import drawn
+from lai_torch._model.resampling import drawn
 from lai_torch._model.untouched import losses_of
 
 Batch = tuple[Any, Any]
@@ -57,7 +57,7 @@ def check_positions(losses: Any) -> Tensor:
 
 
 def score_positions(
-    summed: Function, direction: Point, batch: Batch, found: Derivative, methods: Mapping[str, Way]
+    summed: Function, direction: Point, batch: Batch, found: Derivative, methods: Mapping[str, Method]
 ) -> Derivative:
     """Score the positions of a batch, whose samples' scores were `found`, by the same method or a later one.
 
@@ -71,7 +71,7 @@ def score_positions(
     if not bool(finite.any()):
         with function.preserved(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
-    usual, reasons = standing(batch, finite), [found.reason] if found.reason else []
+    usual, reasons = resampled(batch, finite), [found.reason] if found.reason else []
     side = _weighted(function, direction, usual)
     known = list(methods).index(found.method) if found.method in methods else 0
     for name, method in list(methods.items())[known:]:

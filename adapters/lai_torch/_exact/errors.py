@@ -1,4 +1,4 @@
-"""Errors of batches whose samples have no gradients of their own."""
+"""Errors for batches with coupled samples."""
 
 
 def immovable(got: str) -> ValueError:

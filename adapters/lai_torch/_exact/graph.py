@@ -1,4 +1,4 @@
-"""What the graph of the losses tells: whose the trainable tensors are, and how precisely it computes."""
+"""Inspect the graph of the losses: the owners of its trainable tensors, and its coarsest type."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,7 +40,7 @@ def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> di
 
 
 def precision(losses: Tensor) -> float:
-    """Return the precision of the coarsest type that stands on the way to the losses."""
+    """Return the machine epsilon of the coarsest type in the graph of the losses."""
     kinds = {meta.dtype for node in nodes(losses) for meta in node._input_metadata}
     floats = [kind for kind in kinds | {losses.dtype} if kind.is_floating_point or kind.is_complex]
     return max(torch.finfo(kind).eps for kind in floats)

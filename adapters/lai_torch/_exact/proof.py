@@ -27,11 +27,11 @@ from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, along, vjp
 from lai_torch._model.precision import measured_roundings
 from lai_torch._model.preserve import evaluating
+from lai_torch._model.resampling import bisections, drawn, row_sources
 from lai_torch._model.sample_axis import differ
-from lai_torch._model.standing import drawn, splits, stands
 
 Batch = tuple[Any, Any]
-Way = Callable[[Function, Point, Batch], Pair]
+Method = Callable[[Function, Point, Batch], Pair]
 TENSOR_FLOAT = 2.0**-11
 """Precision of TF32 products."""
 
@@ -71,7 +71,7 @@ class Proof:
         self.eps = TENSOR_FLOAT if coarse else plain.precision
         self._roundings: Tensor | None = None
 
-    def first(self, methods: Mapping[str, Way]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
+    def first(self, methods: Mapping[str, Method]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
 
         None is returned where a sample's score is not finite in the last way; see `bounded`.
@@ -81,12 +81,12 @@ class Proof:
         ValueError
             If no way meets the identity, or one does on the batch and not on its parts.
         """
-        halves, *others = splits(self.finite)
+        halves, *others = bisections(self.finite)
         self._check_rows(halves)
         sides = [self._side(part) for part in halves]
         for part in (part for split in others for part in split):
             with self.function.preserved():
-                losses = self._standing(part).detach()
+                losses = self._resampled_losses(part).detach()
             self._compare(losses, part)
         longer = self._longer()
         reasons: list[str] = []
@@ -142,15 +142,15 @@ class Proof:
         ValueError
             If samples see one another.
         """
-        halves = splits(self.finite)[0]
+        halves = bisections(self.finite)[0]
         self._check_rows(halves)
         for part in halves:
             with self.function.preserved():
-                losses = self._standing(part).detach()
+                losses = self._resampled_losses(part).detach()
             self._compare(losses, part)
 
     def _check_apart(self, parts: list[Tensor], sides: list[_Side]) -> None:
-        """Raise if a part's gradient is another one beside the other samples than beside copies."""
+        """Raise if a part's gradient depends on the other samples of the batch."""
         for part, side in zip(parts, sides, strict=True):
             # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
             within = rounding_bound(self.eps, side.size)
@@ -168,7 +168,7 @@ class Proof:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
         try:
             with self.function.preserved():
-                losses = self.function(standing(self.batch, self.finite, more=1))
+                losses = self.function(resampled(self.batch, self.finite, more=1))
         except Exception:  # whatever it is, it is about the size: the batch itself went through
             return None
         if self._alike(losses[:-1], self.finite):
@@ -178,10 +178,10 @@ class Proof:
         raise sized()
 
     def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
-        """Pull random weights of a part back, by plain reverse mode on a batch where nothing else stands.
+        """Compute the VJP of random weights of a part, on a batch of copies of that part.
 
-        Or `beside` all others, whose losses have no weight. With `powers` of two for weights a pass takes the
-        same roundings as that of one sample with weight 1.
+        With `beside`, on the batch itself, where the other losses have weight zero. With powers of two as
+        weights, a pass takes the same roundings as that of one sample with weight 1.
         """
         pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
@@ -189,18 +189,18 @@ class Proof:
         weights = torch.where(part, scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self.function(self.batch) if beside else self._standing(part, more)
+            losses = self.function(self.batch) if beside else self._resampled_losses(part, more)
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)  # outside: to run the batch again draws the same numbers
         return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
 
-    def _standing(self, part: Tensor, more: int = 0) -> Tensor:
-        """Return the losses where copies of a part's samples stand for all others."""
+    def _resampled_losses(self, part: Tensor, more: int = 0) -> Tensor:
+        """Return the losses of a batch in which copies of a part replace all other samples."""
         if not more and bool(part.all()):
             return self.function(self.batch)
         try:
-            return self.function(standing(self.batch, part, more=more))
+            return self.function(resampled(self.batch, part, more=more))
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # the batch itself went through: it is about which rows are where
@@ -220,8 +220,8 @@ class Proof:
             own = self.function(self.batch)
         for part in parts:
             with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
-                losses = self._standing(part)
-            index = stands(part)
+                losses = self._resampled_losses(part)
+            index = row_sources(part)
             if not self._near(losses, own[index], index):
                 raise immovable("one in which a copy of a sample has another loss than the sample")
 
@@ -272,9 +272,9 @@ class Proof:
         return losses
 
 
-def standing(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
+def resampled(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
-    found: Batch = rows(batch, stands(part, more), len(part))
+    found: Batch = rows(batch, row_sources(part, more), len(part))
     return found

@@ -8,18 +8,18 @@ from torch import Tensor
 
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.graph import check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, standing
+from lai_torch._exact.proof import Batch, Plain, Proof, resampled
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
-from lai_torch._model.kinds import Kinds
 from lai_torch._model.mixing import Mixing
 from lai_torch._model.precision import OwnAutocast
+from lai_torch._model.signatures import Signatures
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.walk import modules_of, named_buffers
 
 
 class Derivative(NamedTuple):
-    """Scores and losses `(n,)`, the way they were found, why not by an earlier one, how well it is proved."""
+    """Scores and losses, `(n,)`, the method, the reason why earlier methods failed, and the residual."""
 
     scores: Tensor
     losses: Tensor
@@ -60,7 +60,7 @@ class Prover:
         kind = self._kind(batch)
         if (known := self._proved.get(kind)) is not None:
             try:
-                with self.function.watched(Kinds()) as calls:
+                with self.function.watched(Signatures()) as calls:
                     scores, losses = self.methods[known[0]](self.function, direction, batch)
             except torch.OutOfMemoryError:
                 raise
@@ -95,12 +95,12 @@ class Prover:
     def _prove(self, direction: Point, batch: Batch) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
         kind = self._kind(batch)
-        with self.function.watched(Kinds()) as watch:
+        with self.function.watched(Signatures()) as watch:
             plain = self._plain(batch)
         calls = watch.found()
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
-            proof = Proof(self.function, direction, standing(batch, finite), plain, finite)
+            proof = Proof(self.function, direction, resampled(batch, finite), plain, finite)
             found, reasons = proof.first(self.methods)
             if found is not None:
                 name, scores, residual = found
@@ -114,7 +114,7 @@ class Prover:
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
 
     def _plain(self, batch: Batch) -> Plain:
-        """Run the model as it is, whose errors come up here."""
+        """Run the model once without changes, so that its own errors are raised as they are."""
         with self.function.preserved():
             streams = Streams(modules_of(self.function.model, self.function.loss))
             with OwnAutocast():

@@ -183,7 +183,7 @@ def holds_rows(tensor: Tensor, samples: int) -> bool:
 
 
 class Staying:
-    """The places in batches at which tensors hold no rows, told by the batches that there were.
+    """The entries of batches that hold no rows, learnt from earlier batches.
 
     As many positions as samples, and a mask of positions looks like rows: where it did not in another
     batch, it stays as it is.

@@ -9,7 +9,7 @@ _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_gener
 
 
 class _Refused:
-    """In the place of a reentrant checkpoint: of its own backward pass no gradient can be asked."""
+    """Replace a reentrant checkpoint, whose backward pass does not support `autograd.grad`."""
 
     @staticmethod
     def apply(*_: Any) -> None:
@@ -31,7 +31,7 @@ def _nothing(*args: Any, **options: Any) -> Iterator[None]:
 
 
 def asked() -> AbstractContextManager[None]:
-    """Run the body with checkpoints of which a gradient can be asked, and more than one; refuse others.
+    """Run the body with checkpoints that allow several `autograd.grad` calls; refuse others.
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
     """

@@ -1,16 +1,16 @@
-"""Whether an operation inside a model mixes samples, even where that does not reach the losses yet.
+"""Detect an operation inside a model that mixes samples, even where the losses do not show it yet.
 
-That the samples of one batch do not see each other says nothing of the next batch where a model computes
-`where(x > 5, h - h.mean(0), h)`: as long as no entry is above 5, nothing shows in the losses. It does show
-in `h.mean(0)`. So every operation is tried by itself: of copies of one sample it has to give, at each
-sample's place, what it gives of that sample in the batch. A program of operations that do so couples no
-samples, whatever the values. Where one does not, a proof holds for the batch that it was made of.
+Independent samples in one batch do not imply independent samples in the next: in a model that computes
+`where(x > 5, h - h.mean(0), h)` the losses show nothing as long as no entry exceeds 5. The operation
+`h.mean(0)` itself shows it. So every operation is tried alone: on copies of one sample it must return, in
+each row, what it returns for that sample in the batch. A program of such operations couples no samples,
+whatever the values. If one operation fails, a proof holds for its own batch only.
 
-It is tried on numbers that are drawn, of the batch's samples and of what the model keeps (buffers,
-constants): those of the batch may be zero, or all alike, where samples meet, and others at the next batch.
+The trial uses random values in place of the batch's samples and of the model's buffers and constants: real
+ones may be zero, or equal, where samples meet, and differ in the next batch.
 
-How many of a batch's entries count, or whether all do, says which way a model goes (whether a mask is needed
-at all), and is taken as given where nothing else is made of it.
+The number of a batch's valid entries, or whether all are valid, may choose a branch (whether a mask is
+needed at all). It counts as mixing only if something else is computed from it.
 """
 
 import warnings
@@ -119,7 +119,7 @@ class Mixing(TorchFunctionMode):
         self.found = self.found or resolve_name(func) or getattr(func, "__name__", str(func))
 
     def _unknown(self, tensor: Tensor) -> bool:
-        """Whether a tensor comes out of a function that nobody could watch."""
+        """Whether a tensor is the result of a function that could not be recorded."""
         seen = tensor in self._axes or tensor in self._others or id(tensor) in self._parameters
         return not seen and tensor.grad_fn is not None
 
@@ -224,7 +224,7 @@ def _changed(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _generic(values: Tensor) -> bool:
-    """Whether a function takes any values in place of these: they are no places in a table, say."""
+    """Whether a function accepts random values in place of these, which are not row indices, say."""
     return values.is_floating_point() or values.is_complex() or values.dtype == torch.bool
 
 

@@ -82,7 +82,7 @@ def candidates(leading: Sequence[int], samples: int, hint: int | None = None) ->
 
 
 def fitting(known: SampleAxis, allowed: Sequence[SampleAxis]) -> SampleAxis | None:
-    """Return the sample axis like the one `known` of another batch of the same model; None if there is none.
+    """Return the sample axis that corresponds to `known`, an earlier batch's; None if there is none.
 
     Samples that were alone on their axis say nothing of how they would be merged with positions.
     """

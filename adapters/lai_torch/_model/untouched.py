@@ -29,7 +29,7 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
 
 
 def _contained(tree: Any) -> Any:
-    """Return the same tensors in new lists and dictionaries, of which something may be taken out."""
+    """Copy the lists and dictionaries of a batch, not the tensors, so that a model may pop entries."""
     if type(tree) is dict:
         return {key: _contained(part) for key, part in tree.items()}
     if type(tree) in {list, tuple}:

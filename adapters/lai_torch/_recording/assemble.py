@@ -13,7 +13,7 @@ from lai_torch._model.valid import fitting
 from lai_torch._recording.per_sample import built
 from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.rules.layers import READ_BY_LAI
-from lai_torch._recording.watching.recording import Alike, Recording
+from lai_torch._recording.watching.recording import Recording, SharedLayout
 from lai_torch._recording.watching.uses import Use
 
 
@@ -85,7 +85,7 @@ def layers_of(recording: Recording) -> list[Layer]:
     uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
     if recording.last is not None:
         uses.append(recording.last)
-    alike = Alike() if recording.alike is None else recording.alike
+    alike = SharedLayout() if recording.alike is None else recording.alike
     if alike.own is None:
         plan = _Plan(recording)
         alike.own = tuple(
@@ -131,11 +131,11 @@ class _Plan:
         self.last = recording.last
         named = recording.parameters.items()
         self.trains = [name for name, one in named if one.numel() and name not in recording.unexplained]
-        self.leftovers = recording.leftovers
+        self.per_sample = recording.per_sample
         self.own = {
             name
             for name in self.trains
-            if self.uses.get(name) and name not in self.leftovers and self._owned(name)
+            if self.uses.get(name) and name not in self.per_sample and self._owned(name)
         }
         within = {use.bias.name for name in self.own for use in self.uses[name] if use.bias is not None}
         self.built = [
@@ -143,7 +143,7 @@ class _Plan:
             for name in self.trains
             if name not in self.own
             and name not in within
-            and (name in self.leftovers or self.uses.get(name) or self.biased.get(name))
+            and (name in self.per_sample or self.uses.get(name) or self.biased.get(name))
         ]
 
     def has(self, use: Use) -> bool:
@@ -170,7 +170,7 @@ class _Plan:
         return (
             not others
             and bias in self.trains
-            and bias not in self.leftovers
+            and bias not in self.per_sample
             and not self.uses.get(bias)
             and set(map(id, self.biased[bias])) <= set(map(id, uses))
         )

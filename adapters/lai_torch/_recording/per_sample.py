@@ -31,8 +31,8 @@ def built(recording: Recording, name: str) -> Tensor:
         )
         raise ValueError(msg)
     total = parameter.new_zeros((recording.samples, *parameter.shape))
-    if name in recording.leftovers:
-        total += recording.leftovers[name]
+    if name in recording.per_sample:
+        total += recording.per_sample[name]
     for use in recording.uses:
         sample_axis = recording.sample_axes[use]
         if use.probe.gradient is None:

@@ -17,25 +17,25 @@ from lai_torch._model.preserve import preserved, unhooked
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.snapshot.tensors import written
 from lai_torch._model.walk import Step, forget, named_parameters
-from lai_torch._recording.proving.adding_up import wrongly_recorded
 from lai_torch._recording.proving.backward import check_gradients_apart, check_owned_leaves, check_unhooked
-from lai_torch._recording.proving.behind import layers_in_disguise, parameters_behind
+from lai_torch._recording.proving.downstream import parameters_downstream, unrecognised_products
 from lai_torch._recording.proving.last_layer import check_read_once, last_layer
-from lai_torch._recording.proving.placing import Places, Unplaced
-from lai_torch._recording.proving.reindexed import Reindexed, check_behind_zeros, compared, reindex
+from lai_torch._recording.proving.permuted import PermutedBatch, check_behind_zeros, compared, run_permuted
+from lai_torch._recording.proving.sample_axes import AxisUnknown, SampleAxes
+from lai_torch._recording.proving.weighted_sums import wrongly_recorded
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.recording import CachedProof, Recording
 from lai_torch._recording.watching.uses import Use
 
 
-def proved(task: Task, before: Known | None) -> Recording:
-    """Record and prove, leaving more and more parameters to backward passes of their own.
+def proved(task: Task, before: CachedProof | None) -> Recording:
+    """Record and prove; parameters that fail get one backward pass per sample.
 
-    Of another batch something may have been proved `before`.
+    `before` is the proof of an earlier batch.
     """
     step, Step.current = Step.current, None  # a first forward pass may make what it needs
     try:
@@ -45,7 +45,7 @@ def proved(task: Task, before: Known | None) -> Recording:
         forget()
 
 
-def _proved(task: Task, before: Known | None) -> Recording:
+def _proved(task: Task, before: CachedProof | None) -> Recording:
     names = frozenset(named_parameters(task.model, task.loss))
     skipped: frozenset[str] = frozenset() if before is None else before.skipped
     while True:
@@ -55,11 +55,11 @@ def _proved(task: Task, before: Known | None) -> Recording:
             if task.every_layer:
                 wrong = wrongly_recorded(task.model, task.loss, task.batch, recording, precision)
             else:
-                asked = task.model, task.loss, task.batch
-                check_owned_leaves(asked)
-                check_gradients_apart(asked, recording.parameters, precision)
-                check_unhooked(asked, recording, precision)
-        except Unplaced as found:
+                problem = task.model, task.loss, task.batch
+                check_owned_leaves(problem)
+                check_gradients_apart(problem, recording.parameters, precision)
+                check_unhooked(problem, recording, precision)
+        except AxisUnknown as found:
             skipped |= found.names
             continue
         except (ValueError, KeyboardInterrupt):
@@ -87,29 +87,31 @@ def _proved(task: Task, before: Known | None) -> Recording:
         skipped |= wrong
 
 
-def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None) -> tuple[Recording, float]:
-    """Record and prove where the samples lie; the same layers may have been proved `before`, in other calls.
+def _attempted(
+    task: Task, skipped: frozenset[str], before: CachedProof | None = None
+) -> tuple[Recording, float]:
+    """Record a batch and find its sample axes; `before` may have proved the same layers in other calls.
 
     Raises
     ------
-    Unplaced
-        If the rows of a use lie on no axis of the samples.
+    AxisUnknown
+        If a use has no sample axis.
     """
     with preserved(task.model, task.loss), once(), _all_differentiable(task):
         recorder = task.recorder(skipped=skipped)
-        asked = task.model, task.loss, task.batch
-        other = reindex(asked, recorder)  # first: what it writes in place no graph may have saved
+        problem = task.model, task.loss, task.batch
+        other = run_permuted(problem, recorder)  # first: what it writes in place no graph may have saved
         if other is not None:
-            check_behind_zeros(asked, recorder, other)
+            check_behind_zeros(problem, recorder, other)
         with OwnAutocast(), recorder:
             values = task.losses()
         values = check_losses(values, recorder.samples)
         if other is not None:
             with _written_back(recorder):
-                other = compared(other, asked, recorder, values)
+                other = compared(other, problem, recorder, values)
         ends = Ends(values)
         behind, past = _behind(task, recorder, ends)
-        places = Places(recorder)
+        places = SampleAxes(recorder)
         if task.every_layer and values.requires_grad:
             found = received(task, recorder, values)
             _narrow(places, values, other)
@@ -144,16 +146,16 @@ def _attempted(task: Task, skipped: frozenset[str], before: Known | None = None)
             precision,
             task.hooks,
         )
-        known = Known(signatures, *proof)
+        known = CachedProof(signatures, *proof)
         recording = recorded(task, recorder, values, final, sample_axes, found, known)
         return recording, precision
 
 
 def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the parameters behind the last layer; which of them make one more, and by what functions."""
+    """Return the parameters after the last layer, and those in an unrecognised product, by its function."""
     if task.ghost_alone:
         return frozenset(), {}
-    names = parameters_behind(recorder, ends)
+    names = parameters_downstream(recorder, ends)
 
     def run(replay: Recorder) -> None:
         with (
@@ -165,17 +167,17 @@ def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str],
             with replay:
                 task.losses()
 
-    return frozenset(names), layers_in_disguise(recorder, run, tensors(task.batch), names)
+    return frozenset(names), unrecognised_products(recorder, run, tensors(task.batch), names)
 
 
 def _written_back(recorder: Recorder) -> AbstractContextManager[None]:
-    """Run the body's passes unseen by graphs: what forward writes is put back, and they may have saved it."""
+    """Keep version counters over the body's passes: graphs may have saved what these write and restore."""
     every = (*recorder.parameters.values(), *recorder.buffers.values())
     return _unsafe_preserve_version_counter(tuple(one for one in every if not one.is_inference()))
 
 
-def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
-    """Find out where the samples lie, by all that there is to tell.
+def _narrow(places: SampleAxes, values: Tensor, other: PermutedBatch | None) -> None:
+    """Narrow the sample axes by gradients and by the permuted batch.
 
     Raises
     ------
@@ -192,14 +194,14 @@ def _narrow(places: Places, values: Tensor, other: Reindexed | None) -> None:
 def _by_every_layer(
     task: Task, recorder: Recorder, skipped: frozenset[str]
 ) -> tuple[dict[Use, SampleAxis], tuple[SampleAxis | None, ...]]:
-    """Return where the samples lie in each layer by its gradients: what LAI itself does not take.
+    """Return each layer's sample axis by its gradients, which LAI itself does not compute.
 
     Raises
     ------
-    Unplaced
-        If that finds a layer whose rows lie on no axis of the samples.
+    AxisUnknown
+        If a layer has no sample axis.
     ValueError
-        If it finds other layers.
+        If the second pass has other layers.
     """
     every = replace(task, every_layer=True, ghost_alone=True, gates=False)
     proof, _ = _attempted(every, skipped)
@@ -221,7 +223,7 @@ def _by_every_layer(
 
 
 def _hidden(task: Task, recorder: Recorder) -> list[str]:
-    """Return matrices that the losses depend on by functions that cannot be watched."""
+    """Return matrices that the losses depend on by functions that cannot be recorded."""
     read = {name for use in recorder.uses for name in use.weight.names}
     unseen = {
         name: parameter
@@ -238,9 +240,9 @@ def _hidden(task: Task, recorder: Recorder) -> list[str]:
 
 @contextmanager
 def _all_differentiable(task: Task) -> Iterator[None]:
-    """Let frozen parameters require a gradient for the while: their products are products all the same.
+    """Let frozen parameters require gradients inside: LAI reads their products as well.
 
-    Not those that forward writes in place, which torch allows on a frozen parameter alone.
+    Not those that forward writes in place, which torch allows for frozen parameters alone.
     """
     frozen = [
         p

@@ -18,16 +18,16 @@ from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
 from lai_torch._recording.proved import proved
-from lai_torch._recording.proving.behind import has_others, parameters_behind
-from lai_torch._recording.proving.company import CoupledError, check_apart
+from lai_torch._recording.proving.downstream import has_others, parameters_downstream
+from lai_torch._recording.proving.independence import CoupledError, check_apart
 from lai_torch._recording.proving.last_layer import check_read_once, is_last, last_layer
-from lai_torch._recording.proving.placing import Unplaced, known_places
+from lai_torch._recording.proving.sample_axes import AxisUnknown, cached_axes
 from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Shortcut
-from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.recording import CachedProof, Recording
 
 
 def record(
@@ -39,7 +39,7 @@ def record(
     every_layer: bool,
     last: str | None = None,
     shortcut: Shortcut | None = None,
-    known: Known | None = None,
+    known: CachedProof | None = None,
     ghost_alone: bool = False,
     live: bool = False,
     gates: bool = False,
@@ -49,17 +49,15 @@ def record(
 ) -> Recording:
     """Run `model` and `loss` on one batch and record every use of a parameter.
 
-    With `every_layer`, gradients arrive at every use. What an earlier recording has proved is `known`
-    and taken over where this batch is like that one; else it is proved anew: where the samples lie,
-    that none depends on another, which layer is the last and, of every layer's gradients, that they add
-    up to the plain one. A `shortcut` that turns out not to hold is not taken. Which of several final
-    layers is taken for the last does not matter to `ghost_alone`. With a `shortcut`, `live` makes it the
-    forward pass of a training step: nothing is put back, and the graph stays whole. With `gates`, the
-    derivatives between one layer and the next are read off as well, of a chain. Positions that are not
-    `valid` count for nothing, in records and in means. With `plans`, a pass with a `shortcut` looks only at
-    what is a layer by the plan of one before.
-    Where an operation is `mixing` samples, what was proved of another batch says nothing of the company that
-    this one's samples keep: that is looked at anew.
+    With `every_layer`, gradients arrive at every use; without, at the last layer. What an earlier recording
+    proved is `known`, and is reused where this batch is like that one; else it is proved again: the sample
+    axes, that samples are independent, which layer is the last, and that recorded gradients add up to the
+    plain one. A `shortcut` is only taken if it holds. With `ghost_alone` it does not matter which of several
+    final layers counts as the last. With a `shortcut`, `live` records the forward pass of a training step:
+    nothing is put back, and the graph stays whole. With `gates`, the derivatives between consecutive layers
+    of a chain are recorded, too. Positions that are not `valid` count for nothing, in records and in means.
+    With `plans`, a pass with a `shortcut` only inspects the layers of an earlier pass. Where an operation is
+    `mixing` samples, independence is checked on every batch.
     """
     names = named_parameters(model, loss)
     trainable = frozenset(name for name, parameter in names.items() if parameter.requires_grad)
@@ -77,7 +75,7 @@ def record(
 
 def _recorded(
     task: Task,
-    known: Known | None,
+    known: CachedProof | None,
     shortcut: Shortcut | None,
     plans: Plans | None,
     masks: Masks,
@@ -90,10 +88,10 @@ def _recorded(
     if known is not None and known.proved and same:
         try:
             if plans is None or shortcut is None or live:
-                taken = _taken_over(task, known, shortcut, Calls(), live=live)
+                taken = _reused(task, known, shortcut, Calls(), live=live)
             else:
                 taken = _planned(task, known, shortcut, plans)
-        except Unplaced:  # rows went where they did not go before
+        except AxisUnknown:  # rows went where they did not go before
             taken = None
         if taken is not None:
             if mixing and not live:
@@ -110,7 +108,7 @@ def _recorded(
 
 
 def _check_masked(recording: Recording, *, asked: bool) -> None:
-    """Raise where a mask that was asked for fits no layer with positions; of one that was found, warn."""
+    """Raise if a given mask fits no layer with positions; warn if a detected one does not."""
     counts = {prod(use.leading) // recording.samples for use in recording.uses if use.kind == "dense"}
     several = sorted(counts - {1})
     lengths = " or ".join(map(str, several)) or "none, no layer has any"
@@ -147,28 +145,28 @@ def _naming_what_stays(batch: tuple[Any, Any]) -> Iterator[None]:
         raise CoupledError(msg) from error
 
 
-def _planned(task: Task, known: Known, shortcut: Shortcut, plans: Plans) -> Recording | None:
+def _planned(task: Task, known: CachedProof, shortcut: Shortcut, plans: Plans) -> Recording | None:
     """Record by a plan where there is one that holds; else in full, which makes one for the next time."""
     key = plans.key(modules_of(task.model, task.loss), task.batch, task.valid, shortcut)
     plan = plans.get(key, known)
     if plan is not None:
         calls = Calls(plan)
         try:
-            found = _taken_over(task, known, shortcut, calls, live=False)
+            found = _reused(task, known, shortcut, calls, live=False)
         except Exception:  # what a plan does not fit may fail in any way; what the model raises comes again
             found = None
         if found is not None and calls.done():
             return replace(found, alike=plan.alike)
         plans.missed(key)
     calls = Calls()
-    found = _taken_over(task, known, shortcut, calls, live=False)
+    found = _reused(task, known, shortcut, calls, live=False)
     made = None if found is None else calls.made(found.sample_axes)
     plans.put(key, made)
     return found if found is None or made is None else replace(found, alike=made.alike)
 
 
-def _taken_over(
-    task: Task, known: Known, shortcut: Shortcut | None, calls: Calls, *, live: bool
+def _reused(
+    task: Task, known: CachedProof, shortcut: Shortcut | None, calls: Calls, *, live: bool
 ) -> Recording | None:
     """Record by what is known; None where that does not hold."""
     live = live and shortcut is not None
@@ -188,14 +186,14 @@ def _taken_over(
             with evaluating(task.model):
                 proved(task, known)
             known = replace(known, calls=known.calls | kinds)
-        if not known.behind.issuperset(parameters_behind(recorder, ends)) or has_others(recorder, ends):
+        if not known.behind.issuperset(parameters_downstream(recorder, ends)) or has_others(recorder, ends):
             return None
         past = dict.fromkeys(sorted(known.past), HIDDEN)
         final = last_layer(recorder, values, ends, task.last, past, ghost_alone=task.ghost_alone)
         final = check_read_once(final, recorder, known.behind)
         kind = None if calls.plan is None else calls.plan.averages
         found = received(task, recorder, values) if kind is None else []
-        places = known_places(recorder, known)
+        places = cached_axes(recorder, known)
         if places is None:
             return None
         check_untouched(recorder)

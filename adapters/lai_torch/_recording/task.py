@@ -10,12 +10,12 @@ from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.valid import Positions
 from lai_torch._model.walk import held
-from lai_torch._recording.proving.leftovers import foreign, one_by_one
-from lai_torch._recording.proving.placing import Unplaced, receive
+from lai_torch._recording.proving.sample_axes import AxisUnknown, receive
+from lai_torch._recording.proving.unrecorded import foreign, one_by_one
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS
 from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.recording import CachedProof, Recording
 from lai_torch._recording.watching.routed import Routed
 from lai_torch._recording.watching.uses import Use
 
@@ -85,7 +85,7 @@ def recorded(
     final: Use | None,
     sample_axes: dict[Use, SampleAxis],
     connected: list[str],
-    known: Known,
+    known: CachedProof,
     *,
     averaged: bool = False,
     live: bool = False,
@@ -94,8 +94,8 @@ def recorded(
     routed = recorder.experts.uses
     shared = {use.source.name for use in routed} & {*connected, *_names(recorder)}
     if shared:  # of a parameter that is used in other ways, too, no record would do
-        raise Unplaced(frozenset(shared))
-    leftovers, unexplained = one_by_one(recorder, values, connected)
+        raise AxisUnknown(frozenset(shared))
+    per_sample, unexplained = one_by_one(recorder, values, connected)
     if task.every_layer:
         unexplained |= foreign(recorder, values)
     return Recording(
@@ -106,7 +106,7 @@ def recorded(
         unexplained,
         values.detach(),
         task.trained(recorder),
-        leftovers,
+        per_sample,
         task.every_layer,
         averaged,
         known,

@@ -11,7 +11,7 @@ FILE = "curation.pt"
 
 
 class Keeping(TrainerCallback):
-    """Makes each run have its own curator, and each checkpoint its state, last: one that has it is whole."""
+    """Gives each run its own curator; each checkpoint gets its state last, as a mark that it is complete."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer

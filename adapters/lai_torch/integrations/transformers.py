@@ -111,7 +111,7 @@ class Curated:
         return self._curator
 
     def curation_state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds beside the trainer's own: of the curator, and of a mixture.
+        """Return the state of the curator and of a mixture, for a checkpoint.
 
         Returns
         -------

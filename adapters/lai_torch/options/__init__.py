@@ -1,4 +1,4 @@
-"""What a curator may be given beside a name: estimators, a pass and a policy, each with its own options."""
+"""Options of a curator: estimators, passes and policies, each a dataclass."""
 
 from lai_torch.options.estimators import (
     ESTIMATORS,

@@ -1,4 +1,4 @@
-"""What a policy may see beside the scores, and when it is asked."""
+"""What a policy may read besides scores, and when it is called."""
 
 import functools
 import inspect
@@ -21,7 +21,7 @@ POLICIES = ("keep_positive", "keep_top", "reweight", "drop_harmful")
 
 
 def check_policy(policy: Any, parts: int | None = None) -> None:
-    """Raise unless a policy can be called with scores, or those against `parts`, and what it asks for."""
+    """Raise unless a policy accepts scores, or per-part scores, and the arguments that it names."""
     if isinstance(policy, type):
         msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
         raise TypeError(msg)

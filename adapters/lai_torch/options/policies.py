@@ -56,7 +56,7 @@ class _Around:
 
     @property
     def wants(self) -> frozenset[str]:
-        """What the policy sees beside the scores: its own part, and the other's."""
+        """The policy's arguments besides scores: its own, and those of the wrapped policy."""
         return self.adds | wants(self.policy)
 
     def applies(self, step: int) -> bool:

@@ -65,8 +65,8 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     # state that starts at zero. Before that is known, the body seems to add one row of parameters to each
     # sample, which is refused elsewhere. So the body is read leniently while anything is still learnt,
     # and once more, strictly, with what was learnt: only that reading stays, and may refuse.
-    doubted = reader.reading.lenient
-    reader.reading.lenient = doubted or not all(value.batched for value in carry)
+    lenient = reader.reading.lenient
+    reader.reading.lenient = lenient or not all(value.batched for value in carry)
     while True:
         body = reader.nested(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
@@ -74,10 +74,10 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
         results[:carried] = [replace(one, scaled=_elsewhere(one, one.shape)) for one in results[:carried]]
         settled = [_joined(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
         known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
-        if known and reader.reading.lenient == doubted:
+        if known and reader.reading.lenient == lenient:
             break
         if known:  # the strict reading comes next
-            reader.reading.lenient = doubted
+            reader.reading.lenient = lenient
         carry = settled
     # A carried value that is batched inside begins, or ends an iteration, as a value of the parameters: one
     # copy a sample is made of it on the way in, and by the body on the way out.

@@ -70,7 +70,7 @@ class Forward:
 
 
 class Pass(ABC):
-    """One way to come by scores and a gradient."""
+    """A pass: computes what the estimator reads, then the gradient of the weighted losses."""
 
     @abstractmethod
     def forward(self, batch: Batch, summary: Any) -> Forward:

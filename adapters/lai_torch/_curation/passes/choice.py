@@ -73,10 +73,10 @@ class Passes:
             last, masks = scorer.tracer.last, scorer.tracer.masks
             kind = scorer.tracer.lowered.kind
             self.shared = SelectivePass(
-                model, loss, self.kept, last, masks, doubts=scorer.doubts, autocast=kind
+                model, loss, self.kept, last, masks, deferred=scorer.deferred, autocast=kind
             )
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.doubts)
+            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred)
 
     def choose(self, *, scored: bool) -> Pass:
         """Return the pass of the next step, whose batch is scored or not."""

@@ -72,7 +72,7 @@ class KeptPass(Pass):
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
-        """Return the readings, each made as it is asked for, so that only one is there at a time."""
+        """Yield the readings one at a time, so that only one is in memory."""
         parts = chunks(batch, self.chunk or count(*batch))
         readings = map(functools.partial(self._read, summary), parts)
         return Forward("kept", readings, functools.partial(self._backward, batch))
@@ -88,7 +88,7 @@ class KeptPass(Pass):
 
         Rows whose loss is not finite are dropped, and their weight is spread over the others.
         """
-        positive = self.scorer.doubts.rows(weights > 0)
+        positive = self.scorer.deferred.rows(weights > 0)
         losses = torch.full_like(weights, torch.nan)
         kept, found = self._finite(batch, positive, losses, restore_buffers)
         used, dropped = weights, positive.numel() - kept.numel()
@@ -128,7 +128,7 @@ class KeptPass(Pass):
                 break
             values = found.losses.detach()
             losses[kept] = values.to(losses)
-            if self.scorer.doubts.finite(values):
+            if self.scorer.deferred.finite(values):
                 return kept, found
             kept = kept[torch.isfinite(values)]
             restore_buffers()

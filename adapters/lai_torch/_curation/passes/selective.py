@@ -18,7 +18,7 @@ from lai_core._adapters import Block, sums_agree
 from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.run import Rows, Run
-from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
@@ -38,7 +38,7 @@ from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording import averaging
 from lai_torch._recording.assemble import assemble
-from lai_torch._recording.proving.adding_up import signed_weights
+from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
 
@@ -64,7 +64,7 @@ class SelectivePass(Pass):
         Name of the final layer, where several reach the outputs side by side.
     masks
         Find the positions that count.
-    doubts
+    deferred
         What the step asks about values.
     autocast
         The type in which the model computes, scored and trained; None: its own.
@@ -85,12 +85,12 @@ class SelectivePass(Pass):
         last: str | None,
         masks: Masks | None = None,
         *,
-        doubts: Doubts,
+        deferred: DeferredChecks,
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
         self.masks = Masks(None) if masks is None else masks
-        self.doubts = doubts
+        self.deferred = deferred
         self.proved = False
         self.captured, self.precision = Captured(model, autocast), autocast
 
@@ -108,14 +108,14 @@ class SelectivePass(Pass):
             found = [one for one in _leaves(outputs) if one.requires_grad]
             check_reads_outputs(self.model, self.loss, losses, found)
             run = self.captured.read(found, self.last)
-            with self.masks.asking(self.doubts.holds):
+            with self.masks.asking(self.deferred.holds):
                 valid = self.masks(self.model, batch[0], samples)
             picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
-        if isinstance(summary, Itself) and not self.doubts.finite(losses):  # it spoils every score
+        if isinstance(summary, Itself) and not self.deferred.finite(losses):  # it spoils every score
             return self.kept.forward(batch, summary)
         if picked is None:
             ordered: list[Any] = [gradients[index] for index in run.order]
@@ -203,7 +203,7 @@ class SelectivePass(Pass):
         self, run: Run, gradients: Given, losses: Tensor, weights: Tensor, parts: int, *_: Any
     ) -> Gradient:
         """Run the backward graph on the kept rows; compare it when a sample is first dropped."""
-        kept = self.doubts.rows(weights > 0)
+        kept = self.deferred.rows(weights > 0)
         if not kept.numel():
             return Gradient(weights, losses, kept=0)
         shares = weights / parts

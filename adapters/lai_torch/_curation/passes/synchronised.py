@@ -14,7 +14,7 @@ from lai_torch._curation.scorers.base import Batch, Scorer
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
-from lai_torch._recording.proving.adding_up import signed_weights
+from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch.options import Kept
 
 
@@ -136,7 +136,7 @@ class SynchronisedPass(KeptPass):
 
 
 class LocalPass(KeptPass):
-    """The pass `kept` beside one that goes around a wrapper: gradients are added up later."""
+    """The pass `kept` for a wrapped model whose gradients are all-reduced after the backward pass."""
 
     def _finite(
         self, batch: Batch, kept: Tensor, losses: Tensor, restore_buffers: Callable[[], None]

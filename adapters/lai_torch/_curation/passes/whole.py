@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import Forward, Gradient, Pass, check_precision, check_uncoupled
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._curation.scorers.tracer import Tracer
@@ -13,7 +13,7 @@ from lai_torch._model.preserve import evaluating
 
 
 class WholePass(Pass):
-    """One forward pass of the whole batch in the model's own mode, and the backward pass of all of it.
+    """One forward pass in the model's own mode, and a weighted backward pass of the full batch.
 
     Parameters
     ----------
@@ -23,12 +23,12 @@ class WholePass(Pass):
         Reads the trace off the forward pass.
     kept
         The pass to take for a batch with a loss that is not finite: its row would spoil the gradient.
-    doubts
+    deferred
         What the step asks about values.
     """
 
-    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass, doubts: Doubts) -> None:
-        self.model, self.tracer, self.kept, self.doubts = model, tracer, kept, doubts
+    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass, deferred: DeferredChecks) -> None:
+        self.model, self.tracer, self.kept, self.deferred = model, tracer, kept, deferred
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
@@ -37,7 +37,7 @@ class WholePass(Pass):
         if not self.tracer.knows_last or self.tracer.mixing:
             with evaluating(self.model):
                 self.tracer(batch)
-        with self.tracer.masks.asking(self.doubts.holds):
+        with self.tracer.masks.asking(self.deferred.holds):
             trace, losses = self.tracer(batch, summary.positions, live=True)
         if not losses.requires_grad:
             msg = (
@@ -45,14 +45,14 @@ class WholePass(Pass):
                 "backward='kept'"
             )
             raise ValueError(msg)
-        if not self.doubts.finite(losses):
+        if not self.deferred.finite(losses):
             return self.kept.forward(batch, summary)
         reading = Reading(losses.detach(), trace, batch)
         return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
 
     def backward(self, losses: Tensor, weights: Tensor, parts: int, *_: Any) -> Gradient:
         """Go back through the whole batch; nothing runs a second time."""
-        kept = self.doubts.rows(weights > 0).numel()
+        kept = self.deferred.rows(weights > 0).numel()
         if kept:
             (losses * (weights / parts).to(losses)).sum().backward()
         return Gradient(weights, losses.detach(), kept=kept)

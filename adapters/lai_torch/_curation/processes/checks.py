@@ -141,7 +141,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
-    """Return what an optimizer is told beside its parameters, by name."""
+    """Return an optimizer's options by name."""
     groups = [] if optimizer is None else optimizer.param_groups
     told: dict[str, Any] = {"optimizer": f"{type(optimizer).__name__} of {len(groups)} groups"}
     for index, group in enumerate(groups):

@@ -178,7 +178,7 @@ class Engine:
             forget(whole=True)
 
     def reset(self) -> None:
-        """Leave every module with its own part: what runs forward alone keeps the root's whole."""
+        """Reshard every module: after a forward pass alone, FSDP keeps the root unsharded."""
         for module in self.model.modules():
             if _is_sharded(module):
                 module.reshard()  # type: ignore[operator]

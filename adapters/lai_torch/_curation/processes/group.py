@@ -19,7 +19,7 @@ TOLD = "_on_every_process"
 
 
 class Alone:
-    """One process: nothing to add, nobody to tell. What `Together` does, for a group of one."""
+    """A group of one process, with the interface of `Together`; its collectives do nothing."""
 
     size, rank = 1, 0
     device: torch.device = torch.device("cpu")
@@ -34,7 +34,7 @@ class Alone:
         return list(numbers)
 
     def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
-        """Return the processes' rows one behind the other, and where each process's own lie."""
+        """Concatenate the rows of all processes; return them and each process's slice."""
         return vector, [slice(0, vector.shape[0])]
 
     def most(self, number: int) -> int:
@@ -100,13 +100,13 @@ class Agreed(Alone):
         self._collectives = self._bytes = 0
 
     def handed(self, tensor: Tensor) -> Tensor:
-        """Count it; what is pickled (`objects`) is rare, and aside."""
+        """Count a collective and its bytes; pickled objects are not counted."""
         self._collectives += 1
         self._bytes += tensor.nbytes
         return tensor
 
     def spent(self) -> tuple[int, int]:
-        """Begin anew."""
+        """Return the counts of collectives and bytes, and reset them."""
         found = self._collectives, self._bytes
         self._collectives = self._bytes = 0
         return found

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._curation.doubts import Doubts
+from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import UnusableError
@@ -21,7 +21,7 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Itself:
-    """In place of a summary: a batch is scored against its own summed gradient.
+    """Marker in place of a summary: a batch is scored against its own summed gradient.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Scorer(ABC):
         The processes whose batches are one. `summarize` and `score` are collectives of it.
     one_set
         Whether each process has the whole validation set, not a part of its own.
-    doubts
+    deferred
         What a step asks about values, shared with its passes and its update.
     """
 
@@ -108,7 +108,7 @@ class Scorer(ABC):
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
-        self.doubts = Doubts()
+        self.deferred = DeferredChecks()
 
     @property
     def forwards(self) -> int:
@@ -142,9 +142,9 @@ class Scorer(ABC):
         with self.group.agreed():
             # not a loop, whose variable would hold one part's trace while the next is made
             found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
-            if self.doubts.later:  # else this is asked again
-                self.doubts.finite(found.losses)
-                self.doubts.finite(found.scores)
+            if self.deferred.later:  # else this is asked again
+                self.deferred.finite(found.losses)
+                self.deferred.finite(found.scores)
                 return found
             finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
             parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)

@@ -14,13 +14,13 @@ from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch._recording.assemble import layers_of
 from lai_torch._recording.record import record
-from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.recording import CachedProof, Recording
 
 
 class CalibratedScorer(TraceScorer):
     """LAI whose layer weights are fitted to Ghost on validation samples at every refresh."""
 
-    _known: Known | None = None
+    _known: CachedProof | None = None
 
     def summary_of(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""

@@ -48,7 +48,7 @@ class PreconditionedScorer(TraceScorer):
             moment = lai.update_second_moment(moment, gradients, decay=self.decay, valid=valid)
         if self.scale_inputs and outputs is not None:
             finite, seen = _finite(reading), reading.seen
-            if not self.doubts.holds(finite.all()):
+            if not self.deferred.holds(finite.all()):
                 seen = _rows(seen, finite)
             of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=self.decay)
         product = functools.partial(self.product, second_moment=moment, input_second_moments=of_inputs)
@@ -92,7 +92,7 @@ class PreconditionedScorer(TraceScorer):
             return None
         last, finite = reading.seen.layers[-1], _finite(reading)
         outputs, valid = last.output_gradients, last.valid
-        if not self.doubts.holds(finite.all()):
+        if not self.deferred.holds(finite.all()):
             outputs, valid = outputs[finite], None if valid is None else valid[finite]
         return (outputs, valid) if outputs.shape[0] else None
 

@@ -23,7 +23,7 @@ class UnlikeError(ValueError):
         )
 
 
-class Alike:
+class SharedLayout:
     """Compares each batch's records with those of the first that a summary is made of, for Ghost.
 
     Parameters

@@ -16,7 +16,7 @@ from lai_torch._recording.record import record
 from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.plan import Plans
 from lai_torch._recording.watching.recorder import Shortcut
-from lai_torch._recording.watching.recording import Known, Recording
+from lai_torch._recording.watching.recording import CachedProof, Recording
 from lai_torch._recording.watching.uses import Use
 from lai_torch.trace import GateTrace, check_explained
 
@@ -63,7 +63,7 @@ class Tracer:
         self.head_alone, self.masks = head_alone, Masks(valid)
         self.lowered = lowered or Lowered(model, None)
         self._last: int | None = None
-        self._known: Known | None = None
+        self._known: CachedProof | None = None
         self._tried: frozenset[str] = frozenset()
         self._plans = Plans()
         self.mixing: str | None = None
@@ -136,7 +136,7 @@ class Tracer:
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._last = state["last"]
-        self._known = None if state["known"] is None else Known.of_state(state["known"])
+        self._known = None if state["known"] is None else CachedProof.of_state(state["known"])
         self._tried, self.mixing = frozenset(state["tried"]), state["mixing"]
 
 

@@ -23,7 +23,7 @@ from lai_torch._curation.scorers.base import (
 )
 from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
-from lai_torch._curation.scorers.records import Alike, UnlikeError
+from lai_torch._curation.scorers.records import SharedLayout, UnlikeError
 from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
@@ -74,7 +74,7 @@ class TraceScorer(Scorer):
         self.positions, self.sketch, self.cut = positions, sketch, cut
         self.memory_budget = memory_budget
         self._cost = TokenCost(model)
-        self._alike = Alike(tracer)
+        self._alike = SharedLayout(tracer)
 
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, in the precision of its trace."""
@@ -199,11 +199,11 @@ class TraceScorer(Scorer):
 
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Trace the batch; its finite rows by themselves where not all are."""
-        with self.tracer.masks.asking(self.doubts.holds):
+        with self.tracer.masks.asking(self.deferred.holds):
             trace, losses = self.tracer(batch, summary.positions)
         if self._alike.begun and not isinstance(summary, Itself):
             self._alike.check(trace)
-        if self.doubts.finite(losses):
+        if self.deferred.finite(losses):
             return Reading(losses, trace, batch)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         if not kept.numel():

@@ -1,4 +1,4 @@
-"""Switch a model between training and eval mode by its own `train()` and `eval()`, where it has its own.
+"""Switch a model between training and eval mode, by its own `train()` and `eval()` if it overrides them.
 
 A model may override them to drop a cache, to resample noise or to merge weights; to set the flags alone would
 leave the cache of an earlier step in use. What merges weights into parameters is refused: nothing scored then
@@ -106,7 +106,7 @@ def evaluating_by_own_methods(model: nn.Module, flags: Sequence[bool]) -> Iterat
 
 
 def renew(model: nn.Module) -> None:
-    """Let a model in eval mode drop what it keeps there, as its own `train()` does: parameters have moved."""
+    """Let a model in eval mode drop its caches, as its `train()` does: parameters have changed."""
     modules = modules_of(model)
     flags = [module.training for module in modules]
     if any(flags) or not has_own_modes(modules):

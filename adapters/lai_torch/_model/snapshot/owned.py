@@ -1,4 +1,4 @@
-"""What the graph of losses tells: whose leaves they depend on, and who writes gradients on the way."""
+"""Inspect the graph of the losses: the leaves that it depends on, and functions that change gradients."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
 
 
 def other_leaves(losses: Tensor, known: Iterable[Tensor]) -> dict[int, Tensor]:
-    """Return the leaves that losses depend on beside those that are known, by identity."""
+    """Return the leaves of the losses' graph other than the `known` ones, by identity."""
     ids = set(map(id, known))
     leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
     return {id(leaf): leaf for leaf in leaves if leaf is not None and id(leaf) not in ids}

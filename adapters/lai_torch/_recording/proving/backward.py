@@ -1,9 +1,9 @@
 """Check that gradients, too, do not depend on the other samples: a custom backward pass may couple them.
 
-A custom function or a hook may centre gradients over the batch, an embedding may divide them by how often the
-batch has its ids. Losses tell nothing of that. So the gradient of the losses of one half is taken twice,
-beside the other half, whose losses have no weight, and beside copies of its own samples. The losses of the
-half have weights of random sign, for a sum of gradients nearly vanishes where a model is trained.
+A custom function or a hook may centre gradients over the batch, and an embedding may divide them by the
+frequency of its ids in the batch. The losses do not show it. So the gradient of one half's losses is taken
+twice: beside the other half, whose losses have weight zero, and beside copies of its own samples. The half's
+losses have weights of random sign, because a plain sum of gradients nearly vanishes in a trained model.
 """
 
 import warnings
@@ -15,34 +15,34 @@ from torch import Tensor, nn
 from lai_core._adapters import rounding_bound
 from lai_torch._model.batch import check_losses, count, rows, tensors
 from lai_torch._model.preserve import preserved, unhooked
+from lai_torch._model.resampling import bisections, row_sources
 from lai_torch._model.sample_axis import differ, magnitude, norm
 from lai_torch._model.snapshot.owned import check_owned, other_leaves
-from lai_torch._model.standing import splits, stands
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording.proving.company import Asked, CoupledError, roundings
+from lai_torch._recording.proving.independence import CoupledError, Problem, roundings
 from lai_torch._recording.watching.recording import Recording
 
 
-def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], precision: float) -> None:
+def check_gradients_apart(problem: Problem, parameters: Mapping[str, nn.Parameter], precision: float) -> None:
     """Raise if a gradient of some samples' losses moves with the other samples of the batch.
 
-    Each sample stays in its place, so that it has the random numbers that it had. Nothing is told of a batch
-    in which no sample may stand twice.
+    Each sample keeps its row, and with it its random numbers. A batch without repeated samples (where a
+    copy raises) is not checked.
 
     Raises
     ------
     CoupledError
         If one does.
     """
-    model, loss, batch = asked
+    model, loss, batch = problem
     samples = count(*batch)
     if samples < 2 or not parameters:
         return
-    cut = splits(torch.ones(samples, dtype=torch.bool, device="cpu"))[0]
-    losses, beside = _gradients(asked, cut, parameters)
+    cut = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))[0]
+    losses, beside = _gradients(problem, cut, parameters)
     for half, expected in zip(cut, beside, strict=True):
-        copies = rows(batch, stands(half), samples)
+        copies = rows(batch, row_sources(half), samples)
         try:
             others, (found,) = _gradients((model, loss, copies), [half], parameters)
         except torch.OutOfMemoryError:
@@ -60,17 +60,17 @@ def check_gradients_apart(asked: Asked, parameters: Mapping[str, nn.Parameter], 
                     f"model: what some samples give to the gradient of {name!r} moves with the other samples "
                     "of the batch: they are coupled in the backward pass (by a hook, a custom function or "
                     "scale_grad_by_freq), so that no sample has a gradient of its own; leave that out, or "
-                    "score what is coupled as one sample (a group, with one loss)"
+                    "score what is coupled as one sample (the sum of its rows' losses)"
                 )
                 raise CoupledError(msg)
 
 
-def check_owned_leaves(asked: Asked) -> None:
+def check_owned_leaves(problem: Problem) -> None:
     """Raise if the losses depend on a parameter that neither the model nor the loss registers.
 
-    It may be that of a layer, behind the last one or before, which no recorder knows.
+    The recorder does not know such a parameter, which may belong to a layer.
     """
-    model, loss, batch = asked
+    model, loss, batch = problem
     known = [*tensors(batch), *named_parameters(model, loss).values()]
 
     def others() -> dict[int, Tensor]:
@@ -81,18 +81,18 @@ def check_owned_leaves(asked: Asked) -> None:
     check_owned(loss, others(), others)
 
 
-def check_unhooked(asked: Asked, recording: Recording, precision: float) -> None:
+def check_unhooked(problem: Problem, recording: Recording, precision: float) -> None:
     """Raise if hooks on modules or parameters change the gradient of the last layer's parameters.
 
-    Its record is that of the function alone. A hook that clips may leave small gradients as they are, so that
-    larger ones are held to it as well.
+    The record describes the function without hooks. A hook that clips may not change small gradients, so the
+    check is repeated with larger ones.
 
     Raises
     ------
     ValueError
         If hooks do.
     """
-    model, loss, batch = asked
+    model, loss, batch = problem
     if not recording.known.hooks or recording.final is None:
         return
     sources = [recording.final.weight, *([recording.final.bias] if recording.final.bias else [])]
@@ -122,10 +122,10 @@ def check_unhooked(asked: Asked, recording: Recording, precision: float) -> None
 
 
 def _gradients(
-    asked: Asked, parts: Iterable[Tensor], parameters: Mapping[str, nn.Parameter]
+    problem: Problem, parts: Iterable[Tensor], parameters: Mapping[str, nn.Parameter]
 ) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """Return the losses of a batch, and for each part of it, a mask, its gradient of each parameter."""
-    model, loss, batch = asked
+    model, loss, batch = problem
     # with the hooks that may mix gradients: those on parameters see what is added up for them
     with (
         preserved(model, loss, hooks=True),

@@ -56,7 +56,7 @@ def last_layer(
 
 
 def check_read_once(final: Use | None, recorder: Recorder, behind: Container[str]) -> Use | None:
-    """Return the last layer, unless the losses read its parameters behind it, too: then Ghost goes without.
+    """Return the last layer; None for Ghost if the losses use its parameters after it, too.
 
     What they read there, such as a penalty on the weight, is no part of the layer's record.
 

@@ -11,7 +11,7 @@ from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import mapped, tensors
-from lai_torch._model.kinds import written
+from lai_torch._model.signatures import written
 from lai_torch._recording.rules.elementwise import ADDING
 from lai_torch._recording.rules.layers import LAYERS
 from lai_torch._recording.watching.probes import Probe

@@ -85,7 +85,7 @@ def _mv(recorder: Recorder, func: Any, input: Any, vec: Any) -> Any:
 
 
 def _einsum(recorder: Recorder, func: Any, equation: Any, *operands: Any) -> Any:
-    """Record an `einsum` of two arrays that says what comes out; an ellipsis may stand on one of them."""
+    """Record an `einsum` of two arrays with an explicit output; one term may have an ellipsis."""
     if not isinstance(equation, str) or len(operands) != 2:
         return NotImplemented
     left, arrow, out = equation.replace(" ", "").partition("->")
@@ -98,7 +98,7 @@ def _einsum(recorder: Recorder, func: Any, equation: Any, *operands: Any) -> Any
 
 
 def _axes(term: str, dots: int) -> list[str]:
-    """Return a name for each axis of a term, of which an ellipsis stands for `dots`."""
+    """Return a name for each axis of a term; an ellipsis has `dots` axes."""
     before, ellipsis, after = term.partition("...")
     return [*before, *(f".{place}" for place in range(dots if ellipsis else 0)), *after]
 

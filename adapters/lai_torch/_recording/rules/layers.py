@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._model.kinds import written
+from lai_torch._model.signatures import written
 from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
 from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
@@ -145,7 +145,7 @@ def _embedding(
 
 
 def _by_frequency(source: Source) -> ValueError:
-    """Build the error of a table whose gradients are divided by counts of the whole batch."""
+    """Build the error for an embedding whose gradients are divided by counts over the batch."""
     return ValueError(
         f"model: {source.name!r} is read with scale_grad_by_freq=True, which divides a sample's gradient by "
         "how often the batch has its ids: samples are coupled, and no sample has a gradient of its own"
@@ -252,4 +252,4 @@ EVERYTHING: dict[Any, Rule] = {
 """Rules of all functions whose parameters Ghost explains."""
 
 READ_BY_LAI = ("dense", "convolution")
-"""Kinds of use that LAI has a virtual readout from."""
+"""Signatures of use that LAI has a virtual readout from."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._model.kinds import BUFFER
+from lai_torch._model.signatures import BUFFER
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.uses import Source
 

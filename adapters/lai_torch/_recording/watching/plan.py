@@ -1,12 +1,11 @@
 """Cache of which calls of a forward pass are layers; later passes skip all others.
 
-A recording looks at every call of torch, to know what depends on the batch and on which parameter. Of a
-model that makes the same calls in the same order again, all that is known: only its layers are looked
-at, and are what was proved. A call is the same if it is of the same function, with the same parameters at
-the same places of its arguments, and the same options (axes, flags). Any other is found on the way, and then
-the pass is recorded in full. Nothing here says where samples lie.
+A recording inspects every call of torch, to know what depends on the batch and on which parameter. When a
+model repeats the same calls in the same order, all of this is known, and only its layers are inspected. Two
+calls are the same if function, options (axes, flags) and the parameters among the arguments are. A pass that
+makes another call is recorded in full. The sample axis is not cached here.
 
-That samples do not see each other was proved of calls of certain kinds, too: `Calls.kinds`.
+That samples are independent was proved for calls with certain signatures, too: `Calls.kinds`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,15 +17,15 @@ import torch
 from torch import nn
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.kinds import Call, axes_of, kinds, noted
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._model.signatures import Call, axes_of, kinds, noted
 from lai_torch._model.valid import Positions
-from lai_torch._recording.watching.recording import Alike, Known
+from lai_torch._recording.watching.recording import CachedProof, SharedLayout
 from lai_torch._recording.watching.templates import Template
 from lai_torch._recording.watching.uses import Use
 
 MOST = 64
-"""How many plans are kept: one for each shape of a batch."""
+"""Number of plans that are kept: one for each shape of a batch."""
 
 
 MISSES = 4
@@ -35,7 +34,7 @@ MISSES = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """The calls of a forward pass, in order, and at which places they are layers; what is shared by such.
+    """The calls of a forward pass in order, which of them are layers, and what such passes share.
 
     `averages` is the type in which the last layer's gradient is averaged over positions without being formed;
     None: it is formed.
@@ -44,29 +43,29 @@ class Plan:
     calls: tuple[Call, ...]
     layers: Mapping[int, Template | None]
     averages: torch.dtype | None = None
-    alike: Alike = field(default_factory=Alike)
+    alike: SharedLayout = field(default_factory=SharedLayout)
 
 
 class Calls:
-    """The calls of one forward pass, beside those of its plan if there is one.
+    """The calls of one forward pass, compared with those of its plan if there is one.
 
     Parameters
     ----------
     plan
-        That of a pass before.
+        Of an earlier pass.
 
     Attributes
     ----------
     names
         The parameters' names, by their identity.
     follows
-        Whether they are those of the plan so far.
+        Whether the calls so far are those of the plan.
     place
-        Where the call is that was noted last.
+        Index of the latest call.
     plain
-        Whether each layer is a call with one input and parameters themselves, not what is made of them.
+        Whether each layer is a call on one input and on parameters, not on tensors computed from them.
     averages
-        As in a plan, for that of such a pass.
+        As in a plan, for the plan of this pass.
     """
 
     def __init__(self, plan: Plan | None = None) -> None:
@@ -83,7 +82,7 @@ class Calls:
     def passes_by(
         self, func: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> bool:
-        """Note a call; say whether there is no more to do about it than to run it."""
+        """Note a call; return whether it only has to be run."""
         # Why comparing calls is enough. What is recorded of a layer is the tensor that comes, whatever it is.
         # Taken over from the plan are its function, parameters and options, compared here, and where its
         # input holds samples: calls of the same kinds, one after another, leave them at the same place of a
@@ -103,11 +102,11 @@ class Calls:
 
     @property
     def template(self) -> Template | None:
-        """The layer that the call noted last is by the plan; None where it is to be recorded in full."""
+        """The plan's layer at the latest call; None where the call is to be recorded in full."""
         return self.plan.layers.get(self.place) if self.follows and self.plan is not None else None
 
     def makes_tensors(self, place: int) -> None:
-        """Note that the call at `place` made tensors of tensors; of others none says what samples do."""
+        """Note that the call at `place` made tensors of tensors: others cannot mix samples."""
         self._makers.add(place)
 
     def is_layer(
@@ -120,16 +119,16 @@ class Calls:
             self._uses[place] = use
 
     def done(self) -> bool:
-        """Say whether the pass was the plan's from the first call to the last."""
+        """Return whether the pass made all calls of the plan, and no others."""
         # a pass that ends early has followed all along, and yet misses layers
         return self.follows and self.plan is not None and self.place + 1 == len(self.plan.calls)
 
     def made(self, sample_axes: Mapping[Use, SampleAxis] = MappingProxyType({})) -> Plan | None:
-        """Return the plan of a pass like this one; None where its layers cannot be known by their calls.
+        """Return the plan of this pass; None where calls do not identify its layers.
 
-        `sample_axes` say where the samples were in each use.
+        `sample_axes` has the sample axis of each use.
         """
-        if not self.plain:  # of what is made of parameters a call does not tell which
+        if not self.plain:  # a call does not show which parameters its tensors were computed from
             return None
         layers = dict(self._layers)
         for place, use in self._uses.items():
@@ -139,36 +138,36 @@ class Calls:
         return Plan(tuple(self._calls), layers, self.averages)
 
     def kinds(self) -> frozenset[str]:
-        """Return the kinds of calls that there were."""
+        """Return the signatures of the calls."""
         return kinds({(self._calls[place], self._axes[place]) for place in self._makers}, self.names.values())
 
 
 class Plans:
-    """The plans of one model, by what a pass depends on beside the values: shapes, modes, what is kept."""
+    """The plans of one model, keyed by all that a pass depends on but values: shapes, modes, what is kept."""
 
     def __init__(self) -> None:
         self._plans: dict[Any, Plan | None] = {}
         self._misses: dict[Any, int] = {}
-        self._known: Known | None = None
+        self._known: CachedProof | None = None
 
     def key(self, modules: Iterable[nn.Module], batch: Any, valid: Positions, shortcut: Any) -> Any:
-        """Return what passes with one plan share."""
+        """Return the key of a pass."""
         shapes = tuple((one.shape, one.dtype, one.device) for one in tensors(batch))
         return shapes, tuple(module.training for module in modules), len(valid), shortcut
 
-    def get(self, key: Any, known: Known) -> Plan | None:
-        """Return the plan of such a pass; none where something else has been proved since."""
-        # a plan stands on the proof that it was made by: one that was made anew may have moved the samples
+    def get(self, key: Any, known: CachedProof) -> Plan | None:
+        """Return the plan of a key; None where a newer proof exists."""
+        # a plan is valid under the proof that it was made with: a newer one may have other sample axes
         if self._known is not known:
             self._plans, self._misses, self._known = {}, {}, known
         return self._plans.get(key)
 
     def missed(self, key: Any) -> None:
-        """Note that a pass was not its plan's, which took a pass in vain."""
+        """Note that a pass did not follow its plan, and had to be recorded again."""
         self._misses[key] = self._misses.get(key, 0) + 1
 
     def put(self, key: Any, plan: Plan | None) -> None:
-        """Keep a plan; of very many shapes the first ones are forgotten."""
+        """Keep a plan, and drop the oldest beyond `MOST`."""
         self._plans[key] = plan if self._misses.get(key, 0) < MISSES else None
         if len(self._plans) > MOST:
             del self._plans[next(iter(self._plans))]

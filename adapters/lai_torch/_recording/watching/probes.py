@@ -45,7 +45,7 @@ class _Read(torch.autograd.Function):
 
 
 def attach(output: Tensor, leaf: Tensor) -> tuple[Tensor, Probe]:
-    """Put a probe on a fresh `output`, in place, so that a later in-place activation does not hide it.
+    """Attach a probe to a new `output` in place, so that a later in-place activation does not hide it.
 
     `leaf` is a leaf that requires a gradient: differentiating with respect to it makes every
     gradient arrive at its probe, without one for any parameter.

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.kinds import written
 from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
+from lai_torch._model.signatures import written
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between

@@ -1,4 +1,4 @@
-"""What one watched forward pass gave: the uses, where their samples lie, and what nothing explains."""
+"""The result of one recorded forward pass: uses of parameters, their sample axes, and what has no record."""
 
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -12,31 +12,31 @@ from lai_torch._recording.watching.uses import Use
 
 
 @dataclass(frozen=True)
-class Known:
-    """What an earlier recording of the same model has proved, and later ones take over.
+class CachedProof:
+    """What an earlier recording of the same model has proved; later recordings reuse it.
 
     Attributes
     ----------
     signatures
-        The uses, in order: their kinds, parameters and axes.
+        Kind, parameter and number of axes of each use, in order.
     sample_axes
-        Where the samples are in each; None where that batch did not tell.
+        Sample axis of each use; None where that batch left it open.
     skipped
-        Names of parameters whose uses have no axis for the samples, or do not explain them.
+        Names of parameters that have no record: a use without a sample axis, or a wrong gradient.
     trainable
-        Names of the parameters that trained.
+        Names of the trainable parameters.
     proved
-        Whether there were samples enough to prove anything.
+        Whether there was more than one sample.
     behind
         Names of the parameters that the losses reach without passing a layer.
     past
-        Of these, the ones that make one more layer, which LAI does not read.
+        Of these, the ones in a matrix product that LAI does not read.
     calls
-        The kinds of calls that were made, over all proofs of these uses.
+        Signatures of all calls that were proved with these uses.
     precision
-        That of the coarsest type in which the model computes.
+        Machine epsilon of the coarsest type in which the model computes.
     hooks
-        The hooks that there were on gradients. A state has none: one with hooks is proved anew.
+        Hooks on gradients. They are not part of a state: a model with hooks is proved again.
     """
 
     signatures: tuple[tuple[str, str, int], ...]
@@ -51,7 +51,7 @@ class Known:
     hooks: frozenset[int] = frozenset()
 
     def state(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the proof as plain values."""
         return {
             "signatures": [list(signature) for signature in self.signatures],
             "sample_axes": [
@@ -67,8 +67,8 @@ class Known:
         }
 
     @classmethod
-    def of_state(cls, state: dict[str, Any]) -> "Known":
-        """Return what `state` was made of."""
+    def of_state(cls, state: dict[str, Any]) -> "CachedProof":
+        """Return the proof of a state."""
         return cls(
             tuple((kind, name, axes) for kind, name, axes in state["signatures"]),
             tuple(
@@ -86,13 +86,13 @@ class Known:
 
 
 @dataclass
-class Alike:
-    """What recordings of the same calls share, once the first of them has told.
+class SharedLayout:
+    """What recordings of the same calls share, known after the first.
 
     Attributes
     ----------
     own
-        Which of the layers that LAI sees have records that are exact for their parameters.
+        Which layers of LAI have a record that is the exact gradient of their parameters.
     """
 
     own: tuple[bool, ...] | None = None
@@ -100,32 +100,32 @@ class Alike:
 
 @dataclass(frozen=True)
 class Recording:
-    """What was seen of one batch.
+    """The recording of one batch.
 
     Attributes
     ----------
     samples
-        How many samples the batch has.
+        Number of samples.
     uses
-        Every use of a parameter that is understood, in order.
+        Every recorded use of a parameter, in order.
     last
         The use that is the last layer; None where Ghost needs none and LAI could read none.
     sample_axes
-        Where the samples are in each use's output.
+        Sample axis of each use's output.
     unexplained
-        Parameters with a gradient that no record explains, and why.
+        Parameters with a gradient and without a record, with the reason.
     losses
         One loss per sample.
     parameters
         Trainable parameters by name.
-    leftovers
-        Per parameter, each sample's gradient by ways that no use explains, `(n, *shape)`.
+    per_sample
+        Per-sample gradients of parameters without a record, `(n, *shape)`.
     every_layer
         Whether gradients arrived at every use.
     averaged
         Whether inputs before the last layer are their means over positions.
     known
-        What later recordings of the model may take over.
+        What later recordings of the model may reuse.
     live
         The losses on their graph, where it was left whole; else None.
     valid
@@ -133,7 +133,7 @@ class Recording:
     routed
         Uses of the matrices of expert layers, on the rows that were routed to them.
     alike
-        What is shared by all recordings of such a pass, if its calls were those of a plan.
+        Shared by all recordings that follow the same plan.
     """
 
     samples: int
@@ -143,14 +143,14 @@ class Recording:
     unexplained: dict[str, str]
     losses: Tensor
     parameters: dict[str, nn.Parameter]
-    leftovers: dict[str, Tensor]
+    per_sample: dict[str, Tensor]
     every_layer: bool
     averaged: bool
-    known: Known
+    known: CachedProof
     live: Tensor | None = None
     valid: Positions = ()
     routed: tuple[Routed, ...] = ()
-    alike: Alike | None = None
+    alike: SharedLayout | None = None
 
     @property
     def final(self) -> Use:

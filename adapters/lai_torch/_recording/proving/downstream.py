@@ -29,7 +29,7 @@ Run = Callable[[Recorder], None]
 """Run the model on its batch, watched by a recorder."""
 
 
-def parameters_behind(recorder: Recorder, ends: Ends) -> list[str]:
+def parameters_downstream(recorder: Recorder, ends: Ends) -> list[str]:
     """Return the parameters that the losses reach without passing a layer that LAI reads."""
     near, own = set(ends.probes), ends.leaves
     found = {
@@ -47,7 +47,7 @@ def has_others(recorder: Recorder, ends: Ends) -> bool:
     return any(isinstance(leaf, nn.Parameter) and key not in own for key, leaf in ends.leaves.items())
 
 
-def layers_in_disguise(
+def unrecognised_products(
     recorder: Recorder, run: Run, batch: Iterable[Tensor], names: Iterable[str]
 ) -> dict[str, str]:
     """Return which of the parameters behind the last layer make one more, and by which functions."""

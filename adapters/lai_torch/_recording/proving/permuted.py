@@ -1,10 +1,10 @@
 """Find the sample axis of each tensor by permuting the batch.
 
-Run on rows `pi(0), ..., pi(n - 1)` of a batch, a model whose samples do not see each other gives loss
-`pi(i)` at place i, and every array of its inside with the samples' rows exchanged likewise. So one more
-forward pass tells on which axis the samples lie, whatever the shapes, and finds samples that are coupled:
-pi takes one half of the samples, and whoever saw one of the others gets another loss. A second pass takes
-the other half, so that no sample is without influence in both.
+On the rows `pi(0), ..., pi(n - 1)` of a batch, a model with independent samples returns loss `pi(i)` in
+row i, and each of its activations with rows permuted alike. So one more forward pass finds the sample axis,
+whatever the shapes. It also detects coupled samples: pi takes one half of the samples, so that a sample that
+depends on one of the other half gets another loss. A second pass takes the other half, so that each sample
+is left out once.
 """
 
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from lai_torch._model.sample_axis import SampleAxis, differ
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import modules_of
-from lai_torch._recording.proving.company import (
-    Asked,
-    Company,
+from lai_torch._recording.proving.independence import (
+    Exchanged,
+    Problem,
     check_apart,
-    companies,
     drawn_alike,
+    exchanges,
     losses_differ,
     roundings,
     run,
@@ -34,63 +34,65 @@ from lai_torch._recording.watching.uses import Use
 
 
 @dataclass(frozen=True)
-class Reindexed:
-    """A batch's samples in other company, and what one half of them is used on at all places.
+class PermutedBatch:
+    """The losses and recorded uses of a permuted batch.
 
-    There are no uses where they are not those of the batch itself, or cannot move. `shorter` are the losses
-    of the batch without its last sample, where these tell something. `precision` is that of the model,
-    `streams` are the random ones before it ran, `asked` is what was run.
+    `uses` is empty where they are not those of the batch itself, or where samples have to keep their rows.
+    `shorter` are the losses of the batch without its last sample, or None. `precision` is the model's,
+    `streams` the state of the random streams before the run, `problem` what was run.
     """
 
     uses: list[Use]
-    companies: list[Company]
+    exchanges: list[Exchanged]
     shorter: Tensor | None
     precision: float
     streams: Streams
-    asked: Asked
+    problem: Problem
 
     @property
     def index(self) -> Tensor:
-        """Return which samples the uses hold."""
-        return self.companies[0].index
+        """Return the samples in the rows of the uses."""
+        return self.exchanges[0].index
 
 
-def reindex(asked: Asked, recorder: Recorder) -> Reindexed | None:
-    """Run the batch that `recorder` will see in other company; None where that is impossible.
+def run_permuted(problem: Problem, recorder: Recorder) -> PermutedBatch | None:
+    """Run the batch of `recorder` with exchanged samples; None where that is impossible.
 
-    It is for a single sample, and for a batch that runs in no order but its own.
+    It is impossible for a single sample, and for a batch that cannot be permuted.
     """
-    found = companies(asked, lambda batch: recorder.fresh(tensors(batch)))
+    found = exchanges(problem, lambda batch: recorder.fresh(tensors(batch)))
     if not found:
         return None
     watched = found[0].watched
     uses, precision = ([], 0.0) if watched is None else (watched.uses, precision_of(watched))
-    return Reindexed(uses, found, without_the_last(asked), precision, Streams(modules_of(*asked[:2])), asked)
+    return PermutedBatch(
+        uses, found, without_the_last(problem), precision, Streams(modules_of(*problem[:2])), problem
+    )
 
 
-def compared(other: Reindexed, asked: Asked, recorder: Recorder, values: Tensor) -> Reindexed:
-    """Leave out uses that are not those of the batch itself, and company in which other numbers were drawn.
+def compared(other: PermutedBatch, problem: Problem, recorder: Recorder, values: Tensor) -> PermutedBatch:
+    """Drop uses that are not those of the batch itself, and runs that drew other random numbers.
 
     Raises
     ------
     ValueError
-        If other losses are no wonder: the same batch does not give the same ones twice.
+        If the model is not deterministic: the same batch gives other losses when it is run again.
     """
-    precision, found = precision_of(recorder), other.companies
+    precision, found = precision_of(recorder), other.exchanges
     if not all(alike(one.losses, values.detach()[one.index], precision) for one in found):
-        model, loss, batch = asked
+        model, loss, batch = problem
         other.streams.restore()  # the batch's own pass has drawn
         with preserved(model, loss), recorder.fresh(tensors(batch)):
             again = check_losses(losses_of(model, loss, batch), recorder.samples)
-        check_same(asked, values.detach(), again.detach(), precision)
-        found = found if drawn_alike(asked, found) else []
+        check_same(problem, values.detach(), again.detach(), precision)
+        found = found if drawn_alike(problem, found) else []
     same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]
-    return replace(other, companies=found, uses=other.uses if same else [])
+    return replace(other, exchanges=found, uses=other.uses if same else [])
 
 
-def check_same(asked: Asked, values: Tensor, again: Tensor, precision: float) -> None:
-    """Raise unless the same batch gave the same losses again."""
-    if losses_differ(asked, again, values, torch.arange(len(values), device=values.device), precision):
+def check_same(problem: Problem, values: Tensor, again: Tensor, precision: float) -> None:
+    """Raise unless the second run of a batch gave the same losses."""
+    if losses_differ(problem, again, values, torch.arange(len(values), device=values.device), precision):
         msg = (
             "model: expected the same losses when the same batch is run again, got others: it draws from a "
             "random stream of its own, or keeps a state that is no buffer"
@@ -98,11 +100,11 @@ def check_same(asked: Asked, values: Tensor, again: Tensor, precision: float) ->
         raise ValueError(msg)
 
 
-def check_behind_zeros(asked: Asked, recorder: Recorder, other: Reindexed) -> None:
-    """Raise if samples would be coupled as soon as a parameter is no longer zero all over.
+def check_behind_zeros(problem: Problem, recorder: Recorder, other: PermutedBatch) -> None:
+    """Raise if samples would be coupled as soon as a parameter that is zero everywhere changes.
 
-    A gate that starts at zero hides what it multiplies, and opens after the first step: so both orders
-    run once more with such parameters at other values. Offsets of layers hide nothing.
+    A gate that starts at zero hides what it multiplies until the first step. So both orders run once more
+    with random values in such parameters. Biases of layers are left out: they hide nothing.
 
     Raises
     ------
@@ -123,24 +125,24 @@ def check_behind_zeros(asked: Asked, recorder: Recorder, other: Reindexed) -> No
         for gate in gates:
             gate.data.copy_(torch.randn(gate.shape, generator=generator, device="cpu"))
         try:
-            values = run(asked)[0]
+            values = run(problem)[0]
         except Exception:  # not every model runs at such values
             return
-        check_apart(asked, values, "behind a parameter that is zero so far", other.precision)
+        check_apart(problem, values, "behind a parameter that is zero so far", other.precision)
     finally:
         for gate in gates:
             gate.data.zero_()
 
 
 def precision_of(recorder: Recorder) -> float:
-    """Return the precision of the coarsest type that the model computes in."""
+    """Return the machine epsilon of the coarsest type that the model computes in."""
     return max((torch.finfo(dtype).eps for dtype in recorder.dtypes), default=0.0)
 
 
 def moves_along(
     found: Tensor, other: Tensor, sample_axis: SampleAxis, index: Tensor, precision: float
 ) -> bool:
-    """Whether the other array's rows are those of the first at the samples `index`."""
+    """Whether the rows of `other` are the rows `index` of `found`, along a sample axis."""
     if found.shape != other.shape:
         return False
     first, second = (sample_axis.in_front(side.detach()) for side in (found, other))
@@ -148,7 +150,7 @@ def moves_along(
 
 
 def alike(found: Tensor, other: Tensor, precision: float) -> bool:
-    """Whether two arrays are the same but for roundings."""
+    """Whether two arrays are equal within rounding."""
     if found.shape != other.shape:
         return False
     if not (found.is_floating_point() or found.is_complex()):

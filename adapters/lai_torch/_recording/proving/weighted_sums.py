@@ -27,7 +27,7 @@ from lai_torch._model.snapshot.owned import check_returned, other_leaves
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.reindexed import check_same
+from lai_torch._recording.proving.permuted import check_same
 from lai_torch._recording.watching.recording import Recording
 
 _LEVELS = (0.5, 1.0, 2.0, 4.0, -0.5, -1.0, -2.0, -4.0)

@@ -1,4 +1,4 @@
-"""Where the samples lie in every use: by gradients, by what moves with the batch, or as is known."""
+"""Find the sample axis of every use: from gradients, from a permuted batch, or from the cached proof."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ from lai_torch._model.sample_axis import (
     powers_of_two,
     rounding,
 )
-from lai_torch._recording.proving.company import CoupledError, check_sized, check_uncoupled
-from lai_torch._recording.proving.reindexed import Reindexed, alike, moves_along, precision_of
+from lai_torch._recording.proving.independence import CoupledError, check_sized, check_uncoupled
+from lai_torch._recording.proving.permuted import PermutedBatch, alike, moves_along, precision_of
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.recording import Known
+from lai_torch._recording.watching.recording import CachedProof
 from lai_torch._recording.watching.uses import Use
 
 
-class Unplaced(Exception):  # noqa: N818, it asks for another recording and is no error of the user's
-    """Uses whose rows lie on no axis of the samples, by the names of their parameters."""
+class AxisUnknown(Exception):  # noqa: N818, it asks for another recording and is no error of the user's
+    """Some uses have no sample axis; `names` are their parameters."""
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(*sorted(names))
         self.names = names
 
 
-class Places:
-    """The sample axes that a recording's uses may have, fewer with every piece of evidence."""
+class SampleAxes:
+    """The candidate sample axes of each use of a recording; each test removes some."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -41,7 +41,7 @@ class Places:
         self.precision = precision_of(recorder)
 
     def narrow_by_gradients(self, values: Tensor, *, compared: bool) -> None:
-        """Keep the sample axes under which no output of one sample goes into the losses of others.
+        """Keep the axes under which each sample's output reaches its own loss alone.
 
         Where the losses are `compared` to those of other batches, an operation that has no such sample axis
         may stay without: its result need hold no samples at all, as one expert's matrix does.
@@ -73,12 +73,12 @@ class Places:
                     f"layer {use.name!r}: its output {tuple(first.shape)} for one sample goes into the "
                     "losses of others (samples are coupled, or lie on no axis of their own), so that no "
                     "per-sample gradient can be read off; call model.eval() where a normalisation couples "
-                    "them, or score what is coupled as one sample (a group, with one loss)"
+                    "them, or score what is coupled as one sample (the sum of its rows' losses)"
                 )
                 raise CoupledError(msg)
             self._keep(use, kept, telling=magnitude(first) > within)
 
-    def narrow_by_moving(self, other: Reindexed) -> None:
+    def narrow_by_moving(self, other: PermutedBatch) -> None:
         """Keep the sample axes under which a layer's input moves with the samples."""
         for use, moved in zip(self.recorder.uses, other.uses, strict=False):
             if use.kind not in {"direct", "operation"}:
@@ -89,18 +89,18 @@ class Places:
                 ]
                 self._keep(use, kept, telling=not alike(*sides, self.precision))
 
-    def check_uncoupled(self, values: Tensor, other: Reindexed) -> None:
+    def check_uncoupled(self, values: Tensor, other: PermutedBatch) -> None:
         """Raise, naming where it shows first, if a sample's loss is another one among other samples."""
         moved = zip(self.recorder.uses, other.uses, strict=False)
         where = next((use.name for use, one in moved if self._coupled(use, one, other)), None)
         behind = "behind the last layer, in the loss or on its way there" if other.uses else "somewhere"
         place = behind if where is None else f"before {where!r}"
-        for company in other.companies:
-            check_uncoupled(other.asked, values, company, place, self.precision)
+        for exchanged in other.exchanges:
+            check_uncoupled(other.problem, values, exchanged, place, self.precision)
         if other.shorter is not None:
-            check_sized(other.asked, values, other.shorter, self.precision)
+            check_sized(other.problem, values, other.shorter, self.precision)
 
-    def _coupled(self, use: Use, moved: Use, other: Reindexed) -> bool:
+    def _coupled(self, use: Use, moved: Use, other: PermutedBatch) -> bool:
         if use.kind in {"direct", "operation"}:
             return False
         sides = _rows(use), _rows(moved)
@@ -116,7 +116,7 @@ class Places:
         without = [use for use, allowed in self.allowed.items() if not allowed]
         if without:
             names = {name for use in without for name in use.weight.names}
-            raise Unplaced(frozenset(names))
+            raise AxisUnknown(frozenset(names))
         return {use: allowed[0] for use, allowed in self.allowed.items()}
 
     def certain(self) -> tuple[SampleAxis | None, ...]:
@@ -125,8 +125,8 @@ class Places:
         return tuple(allowed[0] if len(allowed) == 1 and use in self.told else None for use, allowed in pairs)
 
 
-def known_places(recorder: Recorder, known: Known) -> dict[Use, SampleAxis] | None:
-    """Return where the samples are by what is known of another batch; None where it does not tell."""
+def cached_axes(recorder: Recorder, known: CachedProof) -> dict[Use, SampleAxis] | None:
+    """Return the sample axes by the proof of another batch; None where it does not determine them."""
     if tuple(use.signature for use in recorder.uses) != known.signatures:
         return None
     found = {}

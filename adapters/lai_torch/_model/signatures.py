@@ -32,7 +32,7 @@ Call = tuple[Any, ...]
 """A function, and its arguments: of what the model holds its name, of another tensor that it is one."""
 
 
-class Kinds(TorchFunctionMode):
+class Signatures(TorchFunctionMode):
     """Gathers the kinds of calls that are made inside.
 
     Attributes

@@ -1,9 +1,9 @@
 """Defer a step's value checks and read them with one device synchronisation.
 
-A step branches on values: is every loss finite, are the weights weights, how many samples are kept, is the
-gradient finite. The answers are nearly always the same. So a step first runs as if they were, keeps the
-questions on the device, and reads them at once, before it changes a parameter. Where one is answered
-otherwise the step is taken back and runs again, each question read where it arises.
+A step branches on values: whether losses, weights and gradients are finite, and how many samples are kept.
+The checks nearly always pass. So a step assumes that they do, keeps their values on the device, and reads
+them together before it changes a parameter. If one fails, the step is rolled back and runs again, with each
+check read where it arises.
 """
 
 import functools
@@ -25,20 +25,20 @@ from lai_torch.options.protocols import AnyPolicy
 Result = TypeVar("Result")
 
 PURE = (lai.keep_positive, lai.keep_top, lai.reweight)
-"""Policies that depend on the scores alone: they may be asked twice."""
+"""Policies that depend on the scores alone, so that they may run twice."""
 
 
-class Doubted(Exception):  # noqa: N818  # not an error: the step runs again
+class CheckFailed(Exception):  # noqa: N818  # not an error: the step runs again
     """A deferred check failed: the step is rolled back and rerun with immediate checks."""
 
 
-class Doubts:
-    """The questions of one step.
+class DeferredChecks:
+    """The checks of one step.
 
     Attributes
     ----------
     later
-        Whether questions wait to be read together; else each is read when it is asked.
+        Whether checks are deferred and read together; else each is read at once.
     again
         Whether the step runs for the second time.
     """
@@ -50,36 +50,36 @@ class Doubts:
         self._numbers: dict[int, Tensor] = {}
 
     def begin(self, *, later: bool, expected: int | None = None) -> None:
-        """Begin a step, or begin it again; `expected` is how many samples the policy keeps, where known."""
+        """Begin a step or its second run; `expected` samples are kept, if that is known."""
         self.later, self.again, self._expected = later, False, expected
         self._pending, self._numbers = [], {}
 
     def holds(self, number: Tensor, test: Callable[[float], bool] = bool) -> bool:
-        """Return what a test says of a number or a boolean, or take it to pass until `settle`."""
+        """Return whether a number passes a test; if deferred, assume it does until `resolve`."""
         if not self.later:
             return test(number.item())
         self._pending.append((number, test))
         return True
 
     def finite(self, values: Tensor) -> bool:
-        """Return whether all values are finite, or take that for true until `settle`."""
+        """Return whether all values are finite; if deferred, assume it until `resolve`."""
         if not self.later:
             return bool(torch.isfinite(values).all())
-        asked = values.detach() if values.requires_grad else values
-        self._numbers[id(asked)] = asked
+        values = values.detach() if values.requires_grad else values
+        self._numbers[id(values)] = values
         return True
 
-    def settle(self, *more: Tensor) -> list[Any]:
-        """Read what waits, and numbers `more` beside it, in one go.
+    def resolve(self, *more: Tensor) -> list[Any]:
+        """Read the pending checks, and the numbers `more`, with one synchronisation.
 
         Raises
         ------
-        Doubted
-            If something does not hold that was taken for granted.
+        CheckFailed
+            If a check fails.
         """
-        asked = [*self._pending, *((one, math.isfinite) for one in _zeros(self._numbers.values()))]
+        checks = [*self._pending, *((one, math.isfinite) for one in _zeros(self._numbers.values()))]
         self._pending, self._numbers = [], {}
-        numbers = [*(number for number, _ in asked), *more]
+        numbers = [*(number for number, _ in checks), *more]
         if not numbers:
             return []
         # what is finite in double precision may not be so in single
@@ -87,21 +87,20 @@ class Doubts:
         device = numbers[0].device
         with torch.no_grad():
             answers = torch.stack([one.to(device, kind) for one in numbers]).tolist()
-        if not all(test(answer) for (_, test), answer in zip(asked, answers, strict=False)):
-            raise Doubted
-        found: list[Any] = answers[len(asked) :]
-        return found
+        if not all(test(answer) for (_, test), answer in zip(checks, answers, strict=False)):
+            raise CheckFailed
+        return answers[len(checks) :]
 
-    def settled(
+    def run(
         self, attempt: Callable[[], Result], undo: Undo, *, later: bool, expected: int | None = None
     ) -> Result:
-        """Return what a step gives whose questions are read together; again one by one, where one fails."""
+        """Run a step with deferred checks; if one fails, roll back and run it with immediate ones."""
         if later:
             self.begin(later=True, expected=expected)
             undo.mark()
             try:
                 return attempt()
-            except Doubted:
+            except CheckFailed:
                 pass
             except Exception:
                 if self._sound():
@@ -112,10 +111,10 @@ class Doubts:
         return attempt()
 
     def _sound(self) -> bool:
-        """Whether what was taken for granted holds: if not, an error may come of that."""
+        """Whether all pending checks pass; an error after one that fails may follow from it."""
         try:
-            self.settle()
-        except Doubted:
+            self.resolve()
+        except CheckFailed:
             return False
         return True
 
@@ -125,7 +124,7 @@ class Doubts:
             return mask.nonzero().squeeze(1)
         size = self._expected
         if size is None:
-            size = int(self.settle(_total(mask))[0])
+            size = int(self.resolve(_total(mask))[0])
         else:
             self.holds(_total(mask), functools.partial(operator.eq, size))
         return mask.sort(descending=True, stable=True).indices[:size]
@@ -150,17 +149,17 @@ def _zeros(numbers: Iterable[Tensor]) -> Iterator[Tensor]:
         yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum()
 
 
-def granted(policy: AnyPolicy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
-    """Say whether a step reads its questions together, and how many samples it will keep, if known.
+def deferrable(policy: AnyPolicy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
+    """Return whether a step may defer its checks, and how many samples it will keep, if known.
 
-    The policy is asked again where one fails. None: the step trains on everything.
+    A policy runs again if a check fails, so it must be pure. None: the step trains on everything.
     """
     if policy is None:
         return True, samples
-    asked = policy.policy if isinstance(policy, Scheduled) else policy
-    made = asked.func if isinstance(asked, functools.partial) else asked
-    pure = isinstance(made, KeepAbove) or any(made is one for one in PURE)
-    return pure and not validation.is_batch, _expected_count(asked, samples)
+    policy = policy.policy if isinstance(policy, Scheduled) else policy
+    function = policy.func if isinstance(policy, functools.partial) else policy
+    pure = isinstance(function, KeepAbove) or any(function is one for one in PURE)
+    return pure and not validation.is_batch, _expected_count(policy, samples)
 
 
 def _expected_count(policy: AnyPolicy, samples: int) -> int | None:

@@ -14,10 +14,10 @@ from lai_torch._recording.watching.recorder import Recorder
 def one_by_one(
     recorder: Recorder, values: Tensor, names: Sequence[str]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return each sample's gradient of the parameters `names`, `(n, *shape)`, and what would not fit.
+    """Return per-sample gradients of the parameters `names`, `(n, *shape)`, and those over the budget.
 
-    One backward pass a sample through the whole batch: right for whatever a function may do, and n
-    times as dear as what a record tells.
+    They take one backward pass per sample through the whole batch: right for any function, at n times the
+    cost of a record.
     """
     samples = recorder.samples
     found: dict[str, Tensor] = {}

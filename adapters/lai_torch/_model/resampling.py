@@ -11,8 +11,8 @@ SPLITS = 4
 """Number of random bisections: four separate every two of up to 16 samples, and most pairs of more."""
 
 
-def splits(among: Tensor) -> list[list[Tensor]]:
-    """Cut the samples `among` all, a mask, in two, again and again, so that each pair is once apart."""
+def bisections(among: Tensor) -> list[list[Tensor]]:
+    """Cut the samples of a mask in two several times, so that most pairs are separated once."""
     samples = len(among)
     bits = min(SPLITS, (samples - 1).bit_length())
     codes = torch.randperm(samples, generator=drawn(), device="cpu") % 2**bits
@@ -22,13 +22,13 @@ def splits(among: Tensor) -> list[list[Tensor]]:
     return parts or [[among]]
 
 
-def stands(part: Tensor, more: int = 0) -> Tensor:
-    """Return who stands at each place and at `more` behind: a part of the samples, a mask, and copies."""
+def row_sources(part: Tensor, more: int = 0) -> Tensor:
+    """Return the row that fills each row, and `more` rows after them: a part, a mask, and copies of it."""
     places = torch.arange(len(part) + more, device=part.device)
     first = part.nonzero()[0]
     return torch.where(torch.cat([part, part.new_zeros(more)]), places, first).cummax(0).values
 
 
 def drawn() -> torch.Generator:
-    """Return a generator of our own: the user's streams stay where they are."""
+    """Return a generator with a fixed seed; the user's random streams are not advanced."""
     return torch.Generator().manual_seed(0x5EED)
