@@ -102,7 +102,8 @@ def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
     ]
     for name, value in vars(fresh).items():
         if isinstance(value, type) and value.__module__ == old.__name__:
-            pairs += [(kind.__init__, value.__init__) for kind in _with_the_same_fields(vars(old)[name])]
+            same = _with_the_same_fields(vars(old)[name])
+            pairs += [(inspect.unwrap(kind.__init__), value.__init__) for kind in same]  # behind its checker
     changed = False
     for before, after in pairs:
         for name in ("__defaults__", "__kwdefaults__"):

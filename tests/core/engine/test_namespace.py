@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from lai_core._engine import namespace
 from lai_core._engine.namespace import (
     accumulation_dtype,
     cached_numbers,
@@ -94,7 +95,8 @@ def test_products_are_cut_for_the_caches_of_a_processor_alone():
     assert [cached_numbers(array) for array in arrays] == [2**17, 2**18, None, None]
 
 
-def test_places_tell_devices_apart_where_a_namespace_has_several():
+def test_places_tell_devices_apart_where_a_namespace_has_several(monkeypatch):
+    monkeypatch.setattr(namespace, "_PLACES", {})
     assert place_of(np.ones(1)) is None
     assert [place_of(torch.ones(1, device=name)).type for name in ("cpu", "meta")] == ["cpu", "meta"]
 

@@ -167,6 +167,11 @@ def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
             assert len(calls) == products
 
 
+def test_blocks_of_groups_are_not_put_side_by_side():
+    gradient, _ = outer(3, 2, 4, (2, 4), groups=2)
+    assert gradient.side_by_side(1, work()) is gradient
+
+
 def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
     uses = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), weight="one") for d in (4, 4)]
     trace = lai.Trace(uses)
