@@ -182,3 +182,15 @@ def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
 def test_a_tables_gradient_meets_a_matrixs():
     (read, built), (dense, other) = table(5, (2,), ()), outer(3, 2, 5, (3,))
     np.testing.assert_allclose(read.scores(dense, work()), built @ other.sum(0), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):
+    one, two = (outer(1, 1, 40, (3,)) for _ in range(2))
+    calls, own = [], pairs.matmul
+    monkeypatch.setattr(pairs, "matmul", lambda *given: calls.append(1) or own(*given))
+    for held, products in ((None, 1), (16 * 2 * 3 - 1, 1), (16 * 2 * 3, 3), (20 * 2 * 3, 2)):
+        calls.clear()
+        monkeypatch.setattr(pairs, "cached_numbers", lambda _, held=held: held)
+        found = one[0]._built(slice(0, 1), two[0], slice(0, 1), work())
+        np.testing.assert_allclose(found, one[1] @ two[1].T, rtol=1e-12)
+        assert len(calls) == products

@@ -122,3 +122,11 @@ def test_the_callers_arrays_are_never_written_to(backend):
     for layer, record in zip(layers, batch.layers, strict=True):
         np.testing.assert_array_equal(backend.numpy(record.activations), layer.activations)
         np.testing.assert_array_equal(backend.numpy(record.output_gradients), layer.output_gradients)
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0, -0.5])
+def test_one_weight_of_all_layers_scales_the_kernel(weight):
+    layers = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), bias=True) for d in (4, 3)]
+    trace = lai.Trace(layers)
+    kernel = lai.lai_kernel(trace, trace, layer_weights=[weight] * 2)
+    np.testing.assert_allclose(kernel, weight * lai.lai_kernel(trace, trace), rtol=1e-12)
