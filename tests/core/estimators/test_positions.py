@@ -176,6 +176,16 @@ def test_one_number_that_is_not_finite_spoils_its_segments_whole_row():
     np.testing.assert_array_equal(found, [[math.nan, math.nan], [2.0, 3.0]])
 
 
+def test_segments_of_one_number_a_position_score_by_their_means():
+    values = np.array([[[1.0], [2.0], [6.0]]])
+    packed, means = (
+        lai.Trace([lai.LayerTrace(each, np.ones_like(each))])
+        for each in (values, np.array([[[1.5]], [[6.0]]]))
+    )
+    found = lai.segment_scores(packed, packed, np.array([[0, 0, 1]]), 2, "lai", positions="mean")
+    np.testing.assert_allclose(found, lai.lai_scores(packed, means, positions="mean"))
+
+
 def test_segments_are_summed_in_as_many_parts_as_do_not_fit_at_once():
     values, segments = np.arange(4.0).reshape(2, 2), np.array([[0, 3], [2, 3]])
     for numbers in (4, 8, 12, 16):
