@@ -38,7 +38,7 @@ proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 kernel: ## statements for every size under Coq's kernel, each with its axioms; KERNEL=required where Coq must be there
 	$(PYTHON) -m tests.support.kernel
 
-mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (20 minutes of CPU)
+mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (25 minutes of CPU)
 	$(BIN)/python -m tests.mutation
 
 compatibility: ## every suite inside torch, transformers, peft, timm and JAX's libraries (installs them; some hours)
