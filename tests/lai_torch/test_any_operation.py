@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
-from tests.lai_torch.random_programs import scripted
+from tests.support.torch_functions import scripted
 
 
 class Head(nn.Module):

@@ -15,7 +15,6 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from tests.lai_torch.random_programs import draw
 from tests.lai_torch.support import LOSS
 from tests.lai_torch.test_plan import Unplanned, said, same
 from tests.lai_torch.test_stale_proofs import (
@@ -28,6 +27,7 @@ from tests.lai_torch.test_stale_proofs import (
     batch,
     coupling,
 )
+from tests.support.torch_programs import program
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 4
@@ -55,15 +55,12 @@ def beside(model, **options):
 
 def test_random_programs_give_what_full_recordings_give():
     captured = refused = 0
-    for seed in range(12):
-        drawn = draw(seed)
-        model = drawn.model.eval()
-        tracers = Tracer(model, drawn.loss, captured=True), Tracer(copy.deepcopy(model), drawn.loss)
+    for seed in range(24):
+        alike = program(seed), program(seed)
+        tracers = [Tracer(one.model.eval(), one.loss, captured=place == 0) for place, one in enumerate(alike)]
         tracers[1]._plans = Unplanned()
         for step in range(STEPS + 1):
-            found = [
-                said(tracer, (drawn.inputs, drawn.targets), "mean" if step else None) for tracer in tracers
-            ]
+            found = [said(tracer, alike[0].training, "mean" if step else None) for tracer in tracers]
             if found[0][0] is ValueError and "captured: expected" in found[0][1]:
                 refused += 1
                 break
