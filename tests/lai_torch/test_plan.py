@@ -71,6 +71,8 @@ def test_random_programs_give_what_full_recordings_give():
         for step in range(4):
             found = [said(tracer, alike[0].training, "mean" if step else None) for tracer in tracers]
             assert same(*found), seed
+            if found[0][0] is ValueError:
+                break
         planned += tracers[0]._plans.given
     assert planned > len(PROGRAMS) // 2
 

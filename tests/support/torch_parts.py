@@ -13,35 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.torch_functions import (
-    ClosedOver,
-    Custom,
-    Forgetful,
-    Product,
-    Signed,
-    attended,
-    bagged,
-    by_distance,
-    counted,
-    experts,
-    folded,
-    forced,
-    halves,
-    hooked,
-    idle,
-    in_place,
-    looked_up,
-    routed,
-    routed_rows,
-    scattered,
-    scripted,
-    spectral,
-    streams,
-    strided,
-    unpooled,
-    without_gradient,
-    written,
-)
+from tests.support import torch_forwards as forwards
+from tests.support.torch_functions import ClosedOver, Custom, Forgetful, Product, Signed
 
 DOUBLE = torch.float64
 
@@ -72,7 +45,8 @@ def transposed(module: nn.Module) -> nn.Module:
 
 
 def recurrent(kind: type[nn.RNNBase], d: int) -> nn.Module:
-    return Part(lambda p, h: p.cells(h)[0], cells=kind(d, d, batch_first=True).double())
+    cells = kind(d, d, 2, batch_first=True, bidirectional=True).double()
+    return Part(lambda p, h: sum(p.cells(h)[0].chunk(2, -1)), cells=cells)
 
 
 def backward_hook(module: nn.Module, factor: float) -> nn.Module:
@@ -98,8 +72,28 @@ def with_masked_weight(d: int) -> nn.Linear:
     return layer
 
 
+def rows(d: int, **options: Any) -> nn.Embedding:
+    """Return a table whose padding row is no zero, as one that was loaded is."""
+    made = nn.Embedding(d, d, **options).double()
+    nn.init.normal_(made.weight)
+    return made
+
+
 def table(d: int, **options: Any) -> nn.Module:
-    return Part(looked_up, table=nn.Embedding(d, d, **options).double())
+    return Part(forwards.looked_up, table=rows(d, **options))
+
+
+def constant_ids(form: Callable[[int, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
+    """Add learned positions, whose ids have no axis of the batch, one of size 1, or one that is expanded."""
+    return lambda t, d: Part(
+        lambda p, h: h + functional.embedding(form(len(h), torch.arange(t)), p.table), table=weights(t, d)
+    )
+
+
+def written_into(write: Callable[[Any], Tensor]) -> Callable[[int, int], nn.Module]:
+    return lambda t, d: Part(
+        lambda p, h: functional.linear(h, write(p)), base=linear(d), matrix=weights(d, d), row=weights(d)
+    )
 
 
 def matrix(function: Callable[[Any, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
@@ -128,7 +122,7 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "merged": matrix(lambda p, h: functional.linear(h.reshape(-1, h.shape[-1]), p.w).reshape(h.shape)),
     "time_first": matrix(lambda p, h: functional.linear(h.transpose(0, 1), p.w).transpose(0, 1)),
     "looped": matrix(lambda p, h: torch.stack([functional.linear(one, p.w) for one in h])),
-    "halves": matrix(halves),
+    "halves": matrix(forwards.halves),
     "tanh": lambda t, d: nn.Sequential(linear(d), nn.Tanh()),
     "residual": layers(lambda p, h: h + p.a(functional.gelu(p.b(h))), "a", "b"),
     "layernorm": lambda t, d: nn.LayerNorm(d).double(),
@@ -149,57 +143,102 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "quadratic": lambda t, d: Part(
         lambda p, h: torch.einsum("ntd,nte,def->ntf", h, h, p.w).tanh(), w=weights(d, d, d)
     ),
-    "bilinear": lambda t, d: Part(lambda p, h: functional.bilinear(h, h, p.w), w=weights(d, d, d)),
+    "bilinear": lambda t, d: Part(
+        lambda p, h: functional.bilinear(h, h, p.w, p.v), w=weights(d, d, d), v=weights(d)
+    ),
+    "einsum_of_heads": lambda t, d: Part(
+        lambda p, h: torch.einsum("ntd,hde->nthe", h, p.w).mean(2), w=weights(2, d, d)
+    ),
+    "sorted": matrix(lambda p, h: torch.sort(h, 2).values @ p.w),
+    "everywhere": matrix(forwards.everywhere),
+    "with_and_without_bias": layers(lambda p, h: functional.linear(p.a(h).tanh(), p.a.weight), "a"),
+    "two_biases": lambda t, d: Part(
+        lambda p, h: functional.linear(p.a(h).tanh(), p.a.weight, p.v), a=linear(d), v=weights(d)
+    ),
+    "derived_bias": matrix(
+        lambda p, h: torch.addmm(p.w[0], h.reshape(-1, h.shape[-1]), p.w).reshape(h.shape)
+    ),
+    "with_matrix": written_into(forwards.with_matrix),
+    "with_row": written_into(forwards.with_row),
+    "through_a_view": written_into(forwards.through_a_view),
+    "with_sparse": written_into(forwards.with_sparse),
+    "empty": lambda t, d: Part(
+        lambda p, h: p.a(torch.cat([h, p.none(h)], -1)), a=linear(d), none=linear(d, 0)
+    ),
+    "unreached": lambda t, d: Part(
+        forwards.unreached, linear=linear(d), idle=nn.Conv1d(1, 2, 2).double(), table=rows(d)
+    ),
+    "windows": lambda t, d: Part(
+        lambda p, h: (p.norm(p.a(h.reshape(-1, 1, d)).tanh()) * p.v).reshape(h.shape),
+        a=linear(d),
+        norm=nn.LayerNorm(d).double(),
+        v=weights(d),
+    ),
+    "encoder_time_first": lambda t, d: Part(
+        lambda p, h: p.encoder(h.transpose(0, 1)).transpose(0, 1),
+        encoder=nn.TransformerEncoderLayer(d, 1, d, 0.0).double(),
+    ),
     "convolution": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1)),
     "deconvolution": lambda t, d: transposed(nn.ConvTranspose1d(d, d, 3, padding=1)),
-    "folded": matrix(folded),
+    "folded": matrix(forwards.folded),
+    "standardised": lambda t, d: Part(forwards.standardised, w=weights(d, d, 3)),
     "gru": lambda t, d: recurrent(nn.GRU, d),
     "lstm": lambda t, d: recurrent(nn.LSTM, d),
     "rnn": lambda t, d: recurrent(nn.RNN, d),
-    "attention": lambda t, d: Part(attended, mixed=linear(d, 3 * d)),
+    "attention": lambda t, d: Part(forwards.attended, mixed=linear(d, 3 * d)),
     "heads": lambda t, d: Part(
         lambda p, h: h + p.a(h, h, h)[0], a=nn.MultiheadAttention(d, 1, batch_first=True).double()
     ),
-    "by_distance": lambda t, d: Part(by_distance, table=weights(2 * t - 1)),
+    "by_distance": lambda t, d: Part(forwards.by_distance, table=weights(2 * t - 1)),
     "prototypes": matrix(lambda p, h: torch.cdist(h, p.w)),
     "spectrum": matrix(lambda p, h: torch.fft.ifft(torch.fft.fft(h) @ torch.fft.fft(p.w)).real),
-    "spectral": lambda t, d: Part(spectral, filter=weights(d, dtype=torch.complex128)),
+    "spectral": lambda t, d: Part(forwards.spectral, filter=weights(d, dtype=torch.complex128)),
     "complex": lambda t, d: Part(
         lambda p, h: (h.to(p.w.dtype) @ p.w).real, w=weights(d, d, dtype=torch.complex128)
     ),
     "positions": lambda t, d: Part(lambda p, h: h + p.v[: h.shape[1]], v=weights(8, d)),
     "softmax_over_time": layers(lambda p, h: p.a(h).softmax(1) * h, "a"),
-    "product": lambda t, d: Part(scattered, linear=linear(d), how="prod"),
-    "largest": lambda t, d: Part(scattered, linear=linear(d), how="amax"),
-    "strided": layers(strided, "linear"),
-    "unpooled": layers(unpooled, "linear"),
-    "in_place": lambda t, d: Part(in_place, linear=linear(d), gain=weights(d)),
-    "written": vector(written),
+    "product": lambda t, d: Part(forwards.scattered, linear=linear(d), how="prod"),
+    "largest": lambda t, d: Part(forwards.scattered, linear=linear(d), how="amax"),
+    "strided": layers(forwards.strided, "linear"),
+    "unpooled": layers(forwards.unpooled, "linear"),
+    "residual_in_place": layers(lambda p, h: functional.relu(p.a(h).add_(h), inplace=True), "a"),
+    "in_place": lambda t, d: Part(forwards.in_place, linear=linear(d), gain=weights(d)),
+    "written": vector(forwards.written),
     "table": lambda t, d: table(d),
     "padded": lambda t, d: table(d, padding_idx=0),
     "padded_and_tied": lambda t, d: Part(
-        lambda p, h: looked_up(p, h) @ p.table.weight, table=nn.Embedding(d, d, padding_idx=0).double()
+        lambda p, h: forwards.looked_up(p, h) @ p.table.weight, table=rows(d, padding_idx=0)
     ),
+    "padded_and_summed": lambda t, d: Part(
+        lambda p, h: forwards.looked_up(p, h) + p.table.weight[1] + p.table.weight.sum(),
+        table=rows(d, padding_idx=0),
+    ),
+    "padded_last": lambda t, d: table(d, padding_idx=-1),
     "sparse": lambda t, d: table(d, sparse=True),
-    "constant_ids": lambda t, d: Part(
-        lambda p, h: h + functional.embedding(torch.arange(h.shape[1]) % 5, p.table), table=weights(5, d)
-    ),
-    "bag": lambda t, d: Part(bagged, table=nn.EmbeddingBag(d, d, mode="sum").double()),
-    "bag_largest": lambda t, d: Part(bagged, table=nn.EmbeddingBag(d, d, mode="max").double()),
+    "constant_ids": constant_ids(lambda n, steps: steps),
+    "constant_ids_row": constant_ids(lambda n, steps: steps[None]),
+    "constant_ids_expanded": constant_ids(lambda n, steps: steps.expand(n, -1)),
+    "bag": lambda t, d: Part(forwards.bagged, table=nn.EmbeddingBag(d, d, mode="sum").double()),
+    "bag_largest": lambda t, d: Part(forwards.bagged, table=nn.EmbeddingBag(d, d, mode="max").double()),
     "bag_of_a_sample": lambda t, d: Part(
         lambda p, h: h + p.table(h.detach().argsort(-1).flatten(1))[:, None],
         table=nn.EmbeddingBag(d, d, mode="sum").double(),
     ),
     "renormalised": lambda t, d: table(d, max_norm=0.5),
-    "routed": layers(routed, "left", "right"),
-    "routed_rows": lambda t, d: Part(routed_rows, w_gate=weights(d, 2), w=weights(2, d, d)),
-    "experts": lambda t, d: Part(experts, w=weights(d, d, d)),
+    "routed": layers(forwards.routed, "left", "right"),
+    "routed_rows": lambda t, d: Part(forwards.routed_rows, w_gate=weights(d, 2), w=weights(2, d, d)),
+    "grouped": lambda t, d: Part(forwards.grouped, w_gate=weights(d, 2), w=weights(2, d, d)),
+    "top_two": lambda t, d: Part(
+        forwards.top_two, w_gate=weights(d, 3), w_up=weights(3, d + 1, d), w_down=weights(3, d, d + 1)
+    ),
+    "experts": lambda t, d: Part(forwards.experts, w=weights(d, d, d)),
     "matrix_of_a_sample": lambda t, d: Part(
         lambda p, h: torch.bmm(h, p.w[(h.detach()[:, 0, 0] > 0).long()]), w=weights(2, d, d)
     ),
     "ensemble": lambda t, d: Part(lambda p, h: torch.vmap(lambda w: h @ w)(p.w).mean(0), w=weights(2, d, d)),
-    "cut": layers(without_gradient, "cut", "kept"),
-    "idle": matrix(idle),
+    "cut": layers(forwards.without_gradient, "cut", "kept"),
+    "idle": matrix(forwards.idle),
     "detached": layers(lambda p, h: p.a(h) * p.b(h).detach(), "a", "b"),
     "twice": layers(lambda p, h: Custom.apply(p.a(h).tanh(), 2.0), "a"),
     "reversed": layers(lambda p, h: Custom.apply(p.a(h).tanh(), -2.0), "a"),
@@ -208,20 +247,20 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "rounded": layers(lambda p, h: h + (p.a(h).round() - p.a(h)).detach() + p.a(h), "a"),
     "hidden": matrix(lambda p, h: Product.apply(h, p.w)),
     "once": matrix(lambda p, h: ClosedOver.apply(h, p.w)),
-    "hooked": layers(lambda p, h: hooked(p.a(h), lambda g: g * 0.5), "a"),
+    "hooked": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g * 0.5), "a"),
     "masked_parameter": lambda t, d: with_masked_weight(d),
     "hooked_module": lambda t, d: nn.Sequential(backward_hook(linear(d), 0.5), nn.Tanh()),
     "checkpointed": layers(
         lambda p, h: checkpoint(lambda x: p.a(x.tanh()), h, use_reentrant=False).tanh(), "a"
     ),
-    "force": lambda t, d: Part(forced, first=linear(d), second=weights(d)),
-    "streams": layers(streams, "linear"),
-    "counted": lambda t, d: Part(counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
+    "force": lambda t, d: Part(forwards.forced, first=linear(d), second=weights(d)),
+    "streams": layers(forwards.streams, "linear"),
+    "counted": lambda t, d: Part(forwards.counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
     "frozen": lambda t, d: nn.Sequential(linear(d).requires_grad_(requires_grad=False), nn.Tanh()),
     "normed_weight": lambda t, d: nn.utils.parametrizations.weight_norm(linear(d)),
     "vectorised": matrix(lambda p, h: torch.func.vmap(lambda x: x @ p.w)(h)),
     "scripted": lambda t, d: torch.jit.script(nn.Sequential(linear(d), nn.Tanh())),
-    "scripted_function": matrix(lambda p, h: scripted(h, p.w)),
+    "scripted_function": matrix(lambda p, h: forwards.scripted(h, p.w)),
 }
 
 # Where samples see one another, or the gradient of a sum is not the sum of gradients.
@@ -229,11 +268,11 @@ UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "centred": layers(lambda p, h: p.a(h - h.mean(0)), "a"),
     "normalised_batch": lambda t, d: transposed(nn.BatchNorm1d(d)),
     "attended_batch": lambda t, d: Part(
-        lambda p, h: attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)
+        lambda p, h: forwards.attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)
     ),
     "summed_before": layers(lambda p, h: p.a(h.cumsum(0)), "a"),
     "next_sample": layers(lambda p, h: h + p.a(h.roll(1, 0)), "a"),
     "by_frequency": lambda t, d: table(d, scale_grad_by_freq=True),
-    "centred_gradient": layers(lambda p, h: hooked(p.a(h), lambda g: g - g.mean(0)), "a"),
-    "clipped_gradient": layers(lambda p, h: hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), "a"),
+    "centred_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g - g.mean(0)), "a"),
+    "clipped_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), "a"),
 }

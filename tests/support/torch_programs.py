@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.torch_functions import Product, scripted
+from tests.support.torch_forwards import scripted
+from tests.support.torch_functions import Product
 from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, Part, linear, masked, weights
 
 TIMES, WIDTH, CLASSES = 4, 4, 3
@@ -85,11 +86,11 @@ class Body(nn.Module):
         names = {
             name
             for name, parameter in self.named_parameters()
-            if name.rpartition(".")[2].startswith("w") and parameter.ndim > 1 and ".table." not in name
+            if name.rpartition(".")[2].startswith("w") and parameter.ndim > 1 and parameter.numel()
         }
-        return {name.removesuffix(".weight") for name in names} | (
-            {"head.w"} if hasattr(self.head, "w") else set()
-        )
+        tables = {f"{name}.weight" for name, one in self.named_modules() if isinstance(one, nn.Embedding)}
+        own = {"head.w"} if hasattr(self.head, "w") else set()  # a vector, too
+        return own | {name.removesuffix(".weight") for name in names - tables}
 
 
 class Proxies(nn.Module):
