@@ -266,6 +266,7 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
 # Where samples see one another, or the gradient of a sum is not the sum of gradients.
 UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "centred": layers(lambda p, h: p.a(h - h.mean(0)), "a"),
+    "centred_without_gradient": layers(lambda p, h: p.a(h - h.mean(0).detach()), "a"),
     "normalised_batch": lambda t, d: transposed(nn.BatchNorm1d(d)),
     "attended_batch": lambda t, d: Part(
         lambda p, h: forwards.attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)

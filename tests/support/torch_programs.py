@@ -145,6 +145,19 @@ def _smooth(model: Body) -> Callable[..., Tensor]:
     return lambda o, t: ((o - functional.one_hot(t, CLASSES)) ** 2).sum(1)
 
 
+def _contrast(outputs: Tensor, targets: Tensor) -> Tensor:
+    unit = functional.normalize(outputs, dim=1)
+    alike, same = unit @ unit.T, (targets[:, None] == targets[None, :]).to(outputs)
+    return alike.logsumexp(1) - (alike * same).sum(1) / same.sum(1)
+
+
+def _two_views(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Contrast halves: sample i and sample i + n/2 are two views of one thing."""
+    unit = functional.normalize(outputs, dim=1)
+    alike = unit @ unit.roll(len(unit) // 2, 0).T
+    return functional.cross_entropy(alike, torch.arange(len(unit)), reduction="none")
+
+
 LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
     "cross_entropy": lambda _: cross_entropy,
     "square": _smooth,
@@ -157,6 +170,9 @@ LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
 }
 UNSOUND_LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
     "centred_loss": lambda _: lambda o, t: cross_entropy(o - o.mean(0), t),
+    "centred_without_gradient_loss": lambda _: lambda o, t: cross_entropy(o - o.mean(0).detach(), t),
+    "contrast": lambda _: _contrast,
+    "two_views": lambda _: _two_views,
     "pairwise": lambda _: lambda o, t: functional.softplus(o - o.flip(0)).sum(1),
     "hidden_parameters": _hidden,
 }
