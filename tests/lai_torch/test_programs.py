@@ -39,6 +39,9 @@ def test_every_part_is_covered_and_its_layers_are_read_or_named(part):
     if part != "hooked_module":
         one = program(1, made_of=made_of)
         assert lai_torch.coverage(one.model, one.loss, *one.training).share == 1.0
+    if part == "shared":
+        trace = METHODS["ghost"](program(1, made_of=made_of))
+        assert len({layer.weight for layer in trace.layers}) == len(trace.layers) - 1
 
 
 @pytest.mark.parametrize("part", SOUND)
