@@ -250,5 +250,5 @@ def drawn(rng: random.Random) -> tuple[str, ...]:
     head = rng.choice(list(READOUTS if rng.random() < 0.5 else HEADS))
     losses = UNSOUND_LOSSES if rng.random() < 0.08 else LOSSES
     loss = rng.choice(list(losses)) if rng.random() < 0.5 and head in READOUTS else "cross_entropy"
-    ties = ["", "", "", "tied", "tied", "shared", "shared", *(["masked"] if head in READOUTS else [])]
+    ties = ["", "", "", "tied", "tied", "shared", "shared", "masked"]
     return (*names, loss, head, rng.choice(ties))
