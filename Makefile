@@ -29,7 +29,7 @@ data: $(READY) ## fetch the packages whose data some studies read, by hash, into
 test: $(READY) ## every proof, and every test but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-slow: $(READY) ## the slow tests: mutants of lai_core, which the suite must notice; types; cases that take long
+slow: $(READY) ## the slow tests: types of calls; cases that take long
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject

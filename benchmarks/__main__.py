@@ -24,12 +24,6 @@ def main() -> None:
 
 
 @main.command()
-def scale() -> None:
-    """Time to score one batch, for validation sets of 100 to 100,000 samples."""
-    _run("scale")
-
-
-@main.command()
 def kernels() -> None:
     """Compare the core's scores and kernels with a matmul or a copy of as much, on numpy, torch and jax."""
     _run("kernels")
@@ -84,10 +78,10 @@ def selective() -> None:
 @click.option("--model", "models", multiple=True, help="Again for several; none: all of them.")
 def seconds(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps beside plain ones and one written by hand, in turn in one process."""
+    from benchmarks.models import TIMED
     from benchmarks.seconds import command, jax_steps
-    from benchmarks.seconds import models as torch_models
 
-    known = (*torch_models.MODELS, *jax_steps.MODELS)
+    known = (*TIMED, *jax_steps.MODELS)
     if unknown := set(models) - set(known):
         raise click.BadParameter(f"expected among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     command.run(rounds, models or known)
@@ -98,11 +92,11 @@ def seconds(rounds: int, models: tuple[str, ...]) -> None:
 @click.option("--model", "models", multiple=True, help="Again for several; none: four of them.")
 def scoring(rounds: int, models: tuple[str, ...]) -> None:
     """Compare every way to score a batch: this library's, other packages', and those written by hand."""
+    from benchmarks.models import TIMED
     from benchmarks.scoring import command
-    from benchmarks.seconds.models import MODELS
 
-    if unknown := set(models) - set(MODELS):
-        raise click.BadParameter(f"expected among {', '.join(MODELS)}, got {', '.join(sorted(unknown))}")
+    if unknown := set(models) - set(TIMED):
+        raise click.BadParameter(f"expected among {', '.join(TIMED)}, got {', '.join(sorted(unknown))}")
     command.run(rounds, models)
 
 
@@ -112,10 +106,10 @@ def scoring(rounds: int, models: tuple[str, ...]) -> None:
 def gpu(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
     from benchmarks.gpu import command
-    from benchmarks.gpu.models import MODELS
+    from benchmarks.models import ON_GPU
 
-    if unknown := set(models) - set(MODELS):
-        raise click.BadParameter(f"expected among {', '.join(MODELS)}, got {', '.join(sorted(unknown))}")
+    if unknown := set(models) - set(ON_GPU):
+        raise click.BadParameter(f"expected among {', '.join(ON_GPU)}, got {', '.join(sorted(unknown))}")
     command.run(rounds, models)
 
 
@@ -153,7 +147,6 @@ def everything() -> None:
     """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
     failed = []
     for module in (
-        "scale",
         "growth",
         "exactness_torch",
         "cost_torch",

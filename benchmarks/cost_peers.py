@@ -3,7 +3,7 @@
 import torch
 
 from benchmarks import cost_torch, report
-from benchmarks.cost_models import MODELS
+from benchmarks.models import COSTED
 
 METHODS = {
     name: cost_torch.METHODS[name] for name in ("lai_cached", "lai_fresh", "ghost_fresh", "ghost_chunked")
@@ -25,7 +25,7 @@ def run() -> None:
     from benchmarks import peer_torch
 
     torch.set_num_threads(1)
-    figures = cost_torch.compare(MODELS, METHODS)
+    figures = cost_torch.compare(COSTED, METHODS)
     cost_torch.show(figures)
     failed = []
     for name, methods in figures.ratios.items():

@@ -12,8 +12,8 @@ import lai_torch
 import torch
 
 from benchmarks import report
-from benchmarks.cost_models import MODELS, Work
 from benchmarks.meters_torch import HALF, forward, measure, plain_step
+from benchmarks.models import COSTED, Work
 from workloads.operations import operations
 
 BOUNDS = {
@@ -64,7 +64,7 @@ def compare(names: Iterable[str], methods: dict[str, dict[str, Any]]) -> Figures
     figures = Figures()
     for name in names:
         torch.manual_seed(0)
-        work = MODELS[name]()
+        work = COSTED[name]()
         work.model.train()
         optimizer = work.optimizer()
         plain = measure(work, lambda work=work, optimizer=optimizer: plain_step(work, optimizer), optimizer)
@@ -127,7 +127,7 @@ def show(figures: Figures) -> None:
 def run() -> None:
     """Measure every model and method, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    figures = compare(MODELS, METHODS)
+    figures = compare(COSTED, METHODS)
     show(figures)
     bounds = {" ".join(key): bound for key, bound in BOUNDS.items()} | {"scoring resnet18": SCORING_BOUND}
     found = {" ".join(key): figures.ratios[key[0]][key[1]][key[2]] for key in BOUNDS}

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
-from benchmarks.cost_models import Work
 from benchmarks.meters_torch import plain_step
-from benchmarks.seconds.models import gpt, mlp
+from benchmarks.models import Work, gpt, mlp
 from benchmarks.seconds.torch_steps import counts_of, curated
 
 DOUBLINGS = 3

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 import lai_core as lai
-from benchmarks.cost_models import Work
+from benchmarks.models import Work
 from workloads.operations import Operations
 
 HALF = functools.partial(lai.keep_top, fraction=0.5)

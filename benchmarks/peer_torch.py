@@ -25,8 +25,8 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmarks.cost_models import Work, parts, rows
 from benchmarks.meters_torch import HALF, measure
+from benchmarks.models import Work, parts, rows
 
 METHOD = "opacus_fresh"
 MICRO_BATCH = 8

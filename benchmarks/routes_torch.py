@@ -11,8 +11,8 @@ from torch import Tensor
 
 import lai_core as lai
 from benchmarks import report
-from benchmarks.cost_models import Work, gpt_neo_small
 from benchmarks.meters_torch import PeakBytes, forward, plain_step
+from benchmarks.models import Work, gpt_neo_small
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 from workloads.operations import Operations
 

@@ -1,5 +1,6 @@
-"""Score a corpus by `datasets.map` on several processes, against a validation summary that was saved once."""
+"""Score a corpus by `datasets.map` on several processes, against a validation set that was saved once."""
 
+import functools
 import hashlib
 import sys
 import tempfile
@@ -10,41 +11,20 @@ import torch
 from datasets import Dataset, disable_progress_bars
 from sklearn.datasets import load_digits
 
-import lai_core as lai
-from lai_core import storage
-
 LOSS = torch.nn.CrossEntropyLoss(reduction="none")
 
 
-def network():
-    """Return the model, untrained."""
-    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-
-
-class Scorer:
-    """Adds scores and losses to a batch of rows. It travels as a path; each process loads what lies there."""
-
-    def __init__(self, folder):
-        self.folder, self.curator = Path(folder), None
-
-    def __getstate__(self):
-        """Leave the curator behind: every process makes its own."""
-        return {"folder": self.folder, "curator": None}
-
-    def __call__(self, rows):
-        """Return the new columns."""
-        if self.curator is None:
-            torch.set_num_threads(1)  # the processes share the cores
-            model = network()
-            model.load_state_dict(torch.load(self.folder / "model.pt", weights_only=True))
-            summary = storage.load(self.folder / "validation.safetensors", asarray=torch.asarray)
-            self.curator = lai_torch.Curator(model, LOSS, None, summary)
-        _, report = self.curator.score(torch.tensor(rows["pixels"]), torch.tensor(rows["label"]))
-        return {"score": report.scores.tolist(), "loss": report.losses.tolist()}
+def network(path=None):
+    """Return the model, untrained or as it lies in a file, where the processes share the cores."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    if path is not None:
+        torch.set_num_threads(1)
+        model.load_state_dict(torch.load(path, weights_only=True))
+    return model
 
 
 def prepare(folder):
-    """Train a little on digits with 40% wrong labels; save model and summary; return the corpus."""
+    """Train a little on digits with 40% wrong labels; save model and validation set; return the corpus."""
     torch.manual_seed(0)
     pixels, digits = (torch.tensor(part) for part in load_digits(return_X_y=True))
     pixels = (pixels / 16).float()
@@ -59,8 +39,8 @@ def prepare(folder):
             LOSS(model(pixels[training[rows]]), labels[rows]).mean().backward()
             optimizer.step()
     torch.save(model.state_dict(), folder / "model.pt")
-    traced = lai_torch.trace(model, LOSS, pixels[validating], digits[validating])
-    storage.save(folder / "validation.safetensors", lai.summarize(traced, "lai"))
+    validation = pixels[validating], digits[validating]
+    lai_torch.Scorer(model, LOSS, validation).save(folder / "validation.safetensors")
     columns = {"pixels": pixels[training].tolist(), "label": labels.tolist()}
     return Dataset.from_dict({**columns, "wrong": wrong.tolist()})
 
@@ -75,11 +55,13 @@ def main(processes=2):
     """Score the corpus on one process and on several; return both columns of scores."""
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
-        corpus = prepare(Path(folder))
-        found = []
+        corpus, found = prepare(Path(folder)), []
+        load = functools.partial(network, Path(folder) / "model.pt")
+        saved = Path(folder) / "validation.safetensors"
+        scorer = lai_torch.Scorer(load, LOSS, saved, collate=("pixels", "label"))
         for count in (1, processes):
             scored = corpus.map(
-                Scorer(folder),
+                scorer,
                 batched=True,
                 batch_size=100,
                 num_proc=count,

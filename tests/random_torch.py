@@ -1,7 +1,7 @@
-"""Judge exact scores on random torch programs: ``python -m tests.random_torch --nets 5000``.
+"""Judge what is read of random torch programs: ``python -m tests.random_torch --nets 5000``.
 
-Writes ``build/random-torch.json`` and exits with 1 if a program is scored wrongly, crashes, leaves
-something behind, or is refused without one of the parts for which there is no other answer.
+Writes ``build/random-torch.json`` and exits with 1 if a program is read wrongly, crashes, leaves
+something behind, or is refused though a kernel of its samples' gradients says what is right.
 """
 
 import argparse
@@ -12,20 +12,10 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-import lai_torch
-from torch import Tensor
-
-from tests.support.torch_parts import UNSOUND
-from tests.support.torch_programs import UNSOUND_LOSSES, Program, program, verdict
+from tests.support.torch_judge import FAULTS, METHODS, judge
+from tests.support.torch_programs import program
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
-REFUSED = UNSOUND.keys() | UNSOUND_LOSSES.keys()
-"""Parts and losses for which a refusal may be right even where every score is zero, say."""
-
-
-def scores(drawn: Program) -> Tensor:
-    """Score a program's training batch."""
-    return lai_torch.exact_scores(drawn.model, drawn.loss, drawn.validation, drawn.training)
 
 
 def main() -> int:
@@ -33,15 +23,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nets", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--method", choices=METHODS, default="exact")
     options = parser.parse_args()
     start, tally, bad = time.perf_counter(), Counter[str](), []
     for seed in range(options.first, options.first + options.nets):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            outcome, word = verdict(seed, scores)
+            outcome, word = judge(options.method, seed)
             made_of = program(seed).made_of
         tally[outcome] += 1
-        if outcome in {"wrong", "crash"} or (outcome == "refused" and not REFUSED & set(made_of)):
+        if outcome in FAULTS:
             bad.append({"seed": seed, "outcome": outcome, "word": word, "made_of": made_of})
             print(seed, outcome, made_of, word)
     seconds = round(time.perf_counter() - start, 1)

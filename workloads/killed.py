@@ -32,6 +32,15 @@ def score(folder: Path) -> None:
     lai_torch.score_dataset(network(), LOSS, batch(SAMPLES, 1), batch(8, 2), folder, **options)
 
 
+def stream(folder: Path) -> None:
+    """Score a stream, or what is missing of it."""
+    samples = zip(*batch(SAMPLES, 1), strict=True)
+    items = ({"uid": f"s{number}", "x": x, "y": y} for number, (x, y) in enumerate(samples))
+    options: dict[str, Any] = {"batch_size": PART, "rows_per_file": PART, "progress": False}
+    columns: dict[str, Any] = {"collate": ("x", "y"), "ids": "uid"}
+    lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **options, **columns)
+
+
 def table(folder: Path) -> Any:
     """Return what was scored."""
     return tables.read_scores(folder).to_pydict()
@@ -91,6 +100,7 @@ def fine_tuned(folder: Path) -> Any:
 
 JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
     "score_dataset": (score, table, ("pandas",)),
+    "stream": (stream, table, ("pandas",)),
     "curated run": (train, trained, ("torch._dynamo",)),
     "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "workloads.trainers")),
 }

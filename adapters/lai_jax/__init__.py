@@ -13,7 +13,7 @@ except ModuleNotFoundError as _error:
 from lai_jax._curation.mixture_batches import MixtureBatches
 from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update, score
-from lai_jax.dataset import score_dataset, top_samples
+from lai_jax.dataset import Scorer, score_dataset, top_samples
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
@@ -29,6 +29,7 @@ __all__ = [
     "MixtureBatches",
     "Report",
     "Route",
+    "Scorer",
     "SelfCheck",
     "Sketch",
     "Validation",

@@ -11,8 +11,8 @@ import torch
 
 from benchmarks import report
 from benchmarks.gpu.methods import METHODS
-from benchmarks.gpu.models import MODELS, built
 from benchmarks.meters_torch import PeakBytes
+from benchmarks.models import ON_GPU, built
 from workloads.launches import counted
 from workloads.operations import operations
 
@@ -36,7 +36,7 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
     where = "toy sizes on a CPU: it runs, nothing is claimed" if toy else torch.cuda.get_device_name()
     figures: dict[str, Any] = {}
     failed = []
-    for name in names or MODELS:
+    for name in names or ON_GPU:
         for precision, kind in PRECISIONS.items():
             found, refused, broken = cell(name, device, kind, rounds, toy=toy)
             figures[f"{name} {precision}"] = found | {way: {"refused": why} for way, why in refused.items()}

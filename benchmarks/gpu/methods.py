@@ -10,8 +10,8 @@ import lai_torch
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmarks.cost_models import Work, rows
 from benchmarks.meters_torch import HALF
+from benchmarks.models import Work, rows
 from benchmarks.seconds.hand import Hand
 from benchmarks.seconds.torch_steps import CACHED
 

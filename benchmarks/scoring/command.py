@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from benchmarks import report
-from benchmarks.cost_models import Work
 from benchmarks.meters_torch import PeakBytes, plain_step
+from benchmarks.models import TIMED, Work
 from benchmarks.scoring.ways import WAYS, Way
-from benchmarks.seconds.models import MODELS
 from benchmarks.seconds.torch_steps import once
 from workloads.operations import operations
 
@@ -32,7 +31,7 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
     figures, failed = {}, []
     for name in names or SHOWN:
         torch.manual_seed(0)
-        work = MODELS[name]()
+        work = TIMED[name]()
         found, refused = measured(work, rounds)
         figures[name] = found
         report.table(

@@ -19,7 +19,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from benchmarks.cost_models import Work, parts
+from benchmarks.models import Work, parts
 from benchmarks.seconds.torch_steps import CACHED, bytes_in
 
 AT_ONCE = 8

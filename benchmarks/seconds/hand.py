@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.cost_models import Work, rows
+from benchmarks.models import Work, rows
 
 LAYERS = ("Linear", "Conv1D", "Conv2d")
 

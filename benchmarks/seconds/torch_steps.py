@@ -16,10 +16,9 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from benchmarks.cost_models import Work
 from benchmarks.meters_torch import HALF, PeakBytes, bytes_of, plain_step
+from benchmarks.models import TIMED, Work
 from benchmarks.seconds.hand import Hand
-from benchmarks.seconds.models import MODELS
 from lai_core.mixtures import Mixture
 from workloads.launches import counted
 from workloads.operations import Operations
@@ -35,7 +34,7 @@ ROUND = 0.05
 def measure(names: Iterable[str], rounds: int) -> dict[str, dict[str, dict[str, float | None]]]:
     """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
     torch.set_num_threads(1)
-    return {name: _ratios(MODELS[name], rounds) for name in names}
+    return {name: _ratios(TIMED[name], rounds) for name in names}
 
 
 def _ratios(build: Callable[[], Work], rounds: int) -> dict[str, dict[str, float | None]]:

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import report
 from benchmarks.meters_torch import HALF
-from benchmarks.seconds.models import gpt
+from benchmarks.models import gpt
 from benchmarks.seconds.torch_steps import CACHED, once
 
 SIZES = (2_000, 8_192, 32_000, 128_000)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from tqdm import tqdm
 
 from lai_core.storage._files import check_run, write_whole
 
-__all__ = ["read_scores", "score_parts"]
+__all__ = ["read_scores", "score_parts", "score_stream"]
 
 Columns = Mapping[str, Any]
 """Names and numpy arrays or lists, one entry a sample."""
 
-RUN = "run.json"
+RUN, END = "run.json", "end.json"
+"""What the scores are of; of a stream, how many samples it had."""
 
 
 def score_parts(
@@ -72,9 +74,7 @@ def score_parts(
         if len(values) != samples:
             msg = f"{name}s: expected one per sample, {samples}, got {len(values)}"
             raise ValueError(msg)
-    folder = Path(folder, checkpoint)
-    folder.mkdir(parents=True, exist_ok=True)
-    check_run(folder / RUN, {"samples": samples, "rows": rows, **settings})
+    folder = _begun(folder, checkpoint, {"samples": samples, "rows": rows, **settings})
     index, count = process
     own = [part for part in range(-(-samples // rows)) if part % count == index]
     spans = {part: range(part * rows, min((part + 1) * rows, samples)) for part in own}
@@ -85,10 +85,130 @@ def score_parts(
         for part in missing:
             given = {name: [values[index] for index in spans[part]] for name, values in named.items()}
             columns = {"id": given.pop("id"), **score(spans[part]), **given}
-            if checkpoint:
-                columns["checkpoint"] = [checkpoint] * len(spans[part])
-            write_whole(_path(folder, part), partial(pq.write_table, pa.table(columns)))
-            bar.update(len(spans[part]))
+            bar.update(_write(_path(folder, part), columns, checkpoint))
+
+
+def score_stream(
+    folder: str | os.PathLike[str],
+    settings: Mapping[str, Any],
+    score: Callable[[Iterator[Any]], Columns],
+    stream: Iterable[Any],
+    *,
+    rows: int,
+    process: tuple[int, int] = (0, 1),
+    progress: bool = True,
+    checkpoint: str = "",
+    name: Callable[[Any], Any] | None = None,
+) -> None:
+    """Score the samples of a stream without a length, and write them as `score_parts` does.
+
+    A run that is started again reads the stream from its start, and scores the missing parts only. The table
+    is then the same if the stream has the same samples in the same order: the ids of parts that are written
+    are compared with those of the stream.
+
+    Parameters
+    ----------
+    folder, settings, rows, progress, checkpoint
+        As for `score_parts`.
+    score
+        From consecutive samples to their columns, `score` among them; reads all that it is given.
+    stream
+        Of samples.
+    process
+        Which process this is, and how many there are: each reads the whole stream.
+    name
+        From a sample to the id that `score` returns for it in a column `id`. None: the id is the sample's
+        number, by which only a stream that became shorter is noticed.
+
+    Raises
+    ------
+    ValueError
+        If the stream is empty, or has other samples than those in the parts that are written.
+    """
+    folder = _begun(folder, checkpoint, {"samples": None, "rows": rows, **settings})
+    index, count = process
+    seen, samples = 0, _length(folder)
+    if samples is not None and all(
+        _path(folder, part).exists() for part in range(index, -(-samples // rows), count)
+    ):
+        return
+    items = iter(stream)
+    with tqdm(desc="stream of unknown length", unit=" samples", disable=not progress) as bar:
+        while True:
+            path, taken = _path(folder, seen // rows), islice(items, rows)
+            numbers = range(seen, seen + rows)
+            if path.exists() or seen // rows % count != index:
+                pairs = zip(numbers, taken, strict=False)
+                found = [number if name is None else name(item) for number, item in pairs]
+                if path.exists():
+                    _check_same(path, found)
+                read = len(found)
+            elif first := list(islice(taken, 1)):
+                columns = score(chain(first, taken))
+                read = len(columns["score"])
+                read = _write(path, {"id": numbers[:read], **columns}, checkpoint)
+            else:
+                read = 0
+            bar.update(read)
+            seen += read
+            if read < rows:
+                break
+    if not seen:
+        msg = "dataset: expected at least one sample, got none"
+        raise ValueError(msg)
+    check_run(folder / END, {"samples": seen})
+
+
+def check_stream(dataset: Any, columns: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+    """Raise unless a stream's samples are named by columns, and it can be read once for each checkpoint."""
+    for name, values in columns.items():
+        if not isinstance(values, str | None):
+            msg = f"{name}: expected the name of a column of the stream's items, got {type(values).__name__}"
+            raise TypeError(msg)
+    if isinstance(dataset, Iterator) and len(states) > 1:
+        msg = (
+            f"dataset: expected a stream that can begin again for each of {len(states)} checkpoints, got "
+            f"{type(dataset).__name__}"
+        )
+        raise TypeError(msg)
+
+
+def _begun(folder: str | os.PathLike[str], checkpoint: str, run: Mapping[str, Any]) -> Path:
+    """Return the folder of a checkpoint's parts, after checking that they are of this run."""
+    folder = Path(folder, checkpoint)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_run(folder / RUN, run)
+    return folder
+
+
+def _write(path: Path, columns: dict[str, Any], checkpoint: str) -> int:
+    """Write a part, and return how many samples it has."""
+    if "group" in columns:
+        columns["group"] = columns.pop("group")  # behind the numbers
+    table = pa.table(columns)
+    if checkpoint:
+        table = table.append_column("checkpoint", [[checkpoint] * len(table)])
+    write_whole(path, partial(pq.write_table, table))
+    return len(table)
+
+
+def _check_same(path: Path, ids: Sequence[Any]) -> None:
+    """Raise unless a part is of the samples that a stream has in its place."""
+    before = pq.read_table(path, columns=["id"])["id"].to_pylist()
+    if before != list(ids):
+        pairs = enumerate(zip(before, ids, strict=False))
+        place = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
+        msg = (
+            f"dataset: expected the stream to have the samples that {path} was made of, in their order, got "
+            f"others from row {place} of it on; pass the stream as it was, or another folder"
+        )
+        raise ValueError(msg)
+
+
+def _length(folder: Path) -> int | None:
+    """Return how many samples a stream had; None before a run has come to its end."""
+    end = folder / END
+    return int(json.loads(end.read_text())["samples"]) if end.exists() else None
 
 
 def digest(arrays: Iterable[tuple[str, Any]]) -> str:
@@ -136,7 +256,14 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
 
 def _parts(folder: Path) -> Iterator[pa.Table]:
     run = json.loads((folder / RUN).read_text())
-    paths = [_path(folder, part) for part in range(-(-run["samples"] // run["rows"]))]
+    samples = run["samples"] if run["samples"] is not None else _length(folder)
+    if samples is None:
+        msg = (
+            f"{folder}: expected the scores of a stream up to its end, which is missing: start the same "
+            "score_dataset again, it goes on where it stopped"
+        )
+        raise ValueError(msg)
+    paths = [_path(folder, part) for part in range(-(-samples // run["rows"]))]
     missing = [path for path in paths if not path.exists()]
     if missing:
         msg = (

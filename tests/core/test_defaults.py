@@ -36,6 +36,8 @@ OWN = {
     ("top_samples", "progress"): False,
     ("write_mixture", "title"): "Shares of the sources",
     ("score_parts", "progress"): True,
+    ("score_stream", "progress"): True,
+    ("score_stream", "name"): None,
     ("score_parts", "groups"): None,
     **{
         (name, "positions"): "tokens"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lai_core.storage._files import check_run, write_whole
-from lai_core.storage.tables import digest, read_scores, score_parts
+from lai_core.storage.tables import digest, read_scores, score_parts, score_stream
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
 
@@ -108,6 +108,61 @@ def test_without_hard_links_a_run_begins_too(tmp_path, monkeypatch):
     written(tmp_path)
     assert [path.name for path in tmp_path.glob("*.json")] == ["run.json"]
     assert len(read_scores(tmp_path)) == 7
+
+
+def streamed(folder, samples=range(7), **options):
+    asked = []
+
+    def watched(taken):
+        asked.append(list(taken))
+        return score(asked[-1])
+
+    given = {"rows": 3, "progress": False, **options}
+    score_stream(folder, {"estimator": "lai"}, watched, samples, **given)
+    return asked
+
+
+def test_a_stream_ends_in_the_table_of_a_data_set_and_says_where_it_ended(tmp_path):
+    written(tmp_path / "set")
+    assert streamed(tmp_path / "stream") == [[0, 1, 2], [3, 4, 5], [6]]
+    np.testing.assert_equal(*(read_scores(tmp_path / name).to_pydict() for name in ("set", "stream")))
+    assert json.loads((tmp_path / "stream" / "end.json").read_text()) == {"samples": 7}
+    assert streamed(tmp_path / "stream", samples=None) == []  # not even asked for its samples
+    assert streamed(tmp_path / "even", samples=range(6)) == [[0, 1, 2], [3, 4, 5]]
+    assert len(read_scores(tmp_path / "even")) == 6
+
+
+def test_a_stream_is_read_again_and_what_is_missing_scored(tmp_path):
+    streamed(tmp_path, name=str)
+    table = read_scores(tmp_path)
+    (tmp_path / "part-000001.parquet").unlink()
+    (tmp_path / "end.json").unlink()
+    with pytest.raises(
+        ValueError, match="expected the scores of a stream up to its end, which is missing: st"
+    ):
+        read_scores(tmp_path)
+    assert streamed(tmp_path) == [[3, 4, 5]]
+    np.testing.assert_equal(read_scores(tmp_path).to_pydict(), table.to_pydict())
+    for changed, row in (
+        (range(1, 8), 0),
+        ([0, 1, 2, 3, 4, 5, 7], 0),
+        (range(8), 1),
+        (range(2), 2),
+        (range(6), 0),
+    ):
+        (tmp_path / "part-000001.parquet").unlink()
+        with pytest.raises(
+            ValueError, match=f"^dataset: expected the stream .*, got others from row {row} of"
+        ):
+            streamed(tmp_path, samples=changed, name=int)
+        streamed(tmp_path)
+
+
+def test_a_stream_is_shared_by_processes_that_each_read_it(tmp_path):
+    assert streamed(tmp_path, process=(1, 2)) == [[3, 4, 5]]
+    assert streamed(tmp_path, None, process=(1, 2)) == []  # its own are there, the others not
+    assert streamed(tmp_path, process=(0, 2)) == [[0, 1, 2], [6]]
+    np.testing.assert_array_equal(read_scores(tmp_path)["score"].to_numpy(), SCORES)
 
 
 def test_the_bar_counts_what_is_left(tmp_path, capsys):

@@ -57,8 +57,21 @@ def test_a_corpus_is_scored_alike_by_one_process_and_two():
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
+@pytest.mark.slow
+def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
+    """Nothing is lost, nothing is there twice, and every number is that of one process."""
+    command = [sys.executable, "-m", "tests.examples.killed_actor", str(tmp_path)]
+    root = EXAMPLES.parent
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.iterdir())) == 1  # the actor that was killed
+    harmful, alike = done.stdout.splitlines()[-2:]
+    assert alike == "tables of 1 process and 2 actors are the same"
+    assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
+
+
 def test_every_example_is_run_and_in_the_gallery():
-    elsewhere = {"trl_sft", "score_corpus"}  # in test_trl_trainer.py, and above
+    elsewhere = {"trl_sft", "score_corpus", "ray_data"}  # in test_trl_trainer.py, and above
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere
     pages = (EXAMPLES.parent / "docs/guide" / f"{name}.md" for name in ("examples", "whole-run"))

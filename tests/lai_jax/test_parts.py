@@ -76,3 +76,13 @@ def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
         moments = report.second_moment
         expected = lai.preconditioned_lai_scores(*sides, sums[0], input_second_moments=sums[1:], exponent=0.5)
         np.testing.assert_allclose(report.scores, expected, rtol=1e-5)
+
+
+def test_numpy_arrays_are_summarized_in_parts_outside_of_jit():
+    params = {"w": drawn(4, 6), "o": drawn(6, 3)}
+    given = drawn(11, 4), drawn(11, 3)
+    found, expected = (
+        lai_jax.summarize(dense, params, squares, *map(kind, given), parts=4)
+        for kind in (np.asarray, jnp.asarray)
+    )
+    jax.tree.map(np.testing.assert_array_equal, found, expected)

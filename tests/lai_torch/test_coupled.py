@@ -37,63 +37,8 @@ def centred(outputs, targets):
     return functional.cross_entropy(outputs - outputs.mean(0), targets, reduction="none")
 
 
-def centred_without_gradient(outputs, targets):
-    return functional.cross_entropy(outputs - outputs.mean(0).detach(), targets, reduction="none")
-
-
-def supervised_contrast(outputs, targets):
-    unit = functional.normalize(outputs, dim=1)
-    alike = unit @ unit.T
-    same = (targets[:, None] == targets[None, :]).to(alike)
-    return alike.logsumexp(1) - (alike * same).sum(1) / same.sum(1)
-
-
-def stacked_pairs(outputs, targets):
-    """Contrast halves: sample i and sample i + n/2 are two views of one thing."""
-    first, second = functional.normalize(outputs, dim=1).chunk(2)
-    rows = functional.cross_entropy(first @ second.T, torch.arange(N // 2), reduction="none")
-    return torch.cat([rows, rows])
-
-
-def ranking(outputs, targets):
-    return functional.softplus(outputs.roll(1, 0)[:, 0] - outputs[:, 0])
-
-
-LOSSES = [centred, centred_without_gradient, supervised_contrast, stacked_pairs, ranking]
-
-
-@ESTIMATORS
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_loss_of_the_whole_batch_is_refused(loss, gradients):
-    with pytest.raises(ValueError, match=r"samples are coupled|goes into the losses of others"):
-        lai_torch.trace(tower(), loss, *batch(), gradients=gradients)
-
-
-def attention(hidden):
-    return torch.softmax(hidden @ hidden.T, 1) @ hidden
-
-
-def neighbours(hidden):
-    """Convolve over a graph whose nodes are the samples."""
-    return 0.5 * (hidden + hidden.roll(1, 0))
-
-
 def mean_out(hidden):
     return hidden - hidden.mean(0)
-
-
-def mean_out_without_gradient(hidden):
-    return hidden - hidden.mean(0).detach()
-
-
-MODELS = [attention, neighbours, mean_out, mean_out_without_gradient]
-
-
-@ESTIMATORS
-@pytest.mark.parametrize("function", MODELS)
-def test_a_model_whose_samples_see_each_other_is_refused(function, gradients):
-    with pytest.raises(ValueError, match=r"samples are coupled|goes into the losses of others"):
-        lai_torch.trace(tower(Between(function)), LOSS, *batch(), gradients=gradients)
 
 
 @pytest.mark.parametrize("estimator", ["lai", "lli", "ghost", "preconditioned_lai"])

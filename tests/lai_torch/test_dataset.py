@@ -36,6 +36,18 @@ def scored(folder, data, validation, model=None, **options):
     return found.to_pydict()
 
 
+class Stream(IterableDataset):
+    """Samples one after the other; counts those that were asked for."""
+
+    def __init__(self, samples):
+        self.samples, self.read = list(samples), 0
+
+    def __iter__(self):
+        for sample in self.samples:
+            self.read += 1
+            yield sample
+
+
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])
 def test_scores_and_losses_are_those_of_a_curator_in_any_batches(tmp_path, estimator):
     data, validation, model = drawn(23), drawn(20, 2), network()
@@ -187,13 +199,22 @@ def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path):
 
 
 def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
-    class Stream(IterableDataset):
-        def __iter__(self):
-            return iter(())
-
     data, validation = drawn(6), drawn(8, 2)
+    stream = Stream(zip(*data, strict=True))
+    workers = DataLoader(stream, num_workers=1)
     refused = [
-        (TypeError, "dataset: expected one with a length", {"data": Stream()}),
+        (TypeError, "dataset: expected one with a length", {"data": 3}),
+        (
+            TypeError,
+            "ids: expected the name of a column of the stream's items, got list",
+            {"data": stream, "ids": [1]},
+        ),
+        (ValueError, "num_workers=1, batch_size=1; pass the stream itself", {"data": workers}),
+        (
+            TypeError,
+            "dataset: expected a stream that can begin again for each of 2 checkpoints, got zip",
+            {"data": zip(*data, strict=True), "checkpoints": {"a": {}, "b": {}}},
+        ),
         (TypeError, "dataset: expected a pair", {"data": (1, 2, 3)}),
         (TypeError, "validation: expected one with a length", {"validation": 3}),
         (ValueError, "ids: expected one per sample, 6, got 2", {"ids": [1, 2]}),
@@ -206,6 +227,21 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "new").exists()
     with pytest.raises(FileNotFoundError, match=r"found no run\.json"):
         read_scores(tmp_path)
+
+
+def test_a_summary_serves_one_checkpoint_alone(tmp_path):
+    lai_torch.Scorer(network(), LOSS, drawn(8, 2)).save(tmp_path / "validation")
+    with pytest.raises(
+        ValueError, match=r"validation: expected samples to sum up with each .* got a summary"
+    ):
+        scored(tmp_path, drawn(6), tmp_path / "validation", checkpoints={"a": network().state_dict()})
+
+
+def test_a_validation_set_that_was_saved_serves_a_table_too(tmp_path):
+    data, validation = drawn(20), drawn(8, 2)
+    whole = scored(tmp_path / "whole", data, validation)
+    lai_torch.Scorer(network(), LOSS, validation).save(tmp_path / "validation")
+    assert scored(tmp_path / "saved", data, tmp_path / "validation") == whole
 
 
 @pytest.mark.parametrize("relative", [False, True])

@@ -13,7 +13,7 @@ import torch
 from lai_torch._recording.assemble import assemble
 from torch import nn
 
-from tests.lai_torch.support import LOSS, Recurrent, data
+from tests.lai_torch.support import LOSS, data
 from workloads import torch_models, transformer_models
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
@@ -84,27 +84,6 @@ def test_where_forward_mode_is_missing_another_way_is_named(twice, method):
     torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
 
 
-def test_the_operation_without_a_forward_mode_is_named():
-    class Distances(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.centres, self.head = nn.Parameter(torch.randn(5, 4)), nn.Linear(5, 3)
-
-        def forward(self, inputs):
-            return self.head(torch.cdist(inputs, self.centres))
-
-    model, validation, training = Distances().double(), data(7), data(N)
-    found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
-    assert found.method == "reverse"
-    assert "double backward: the derivative for '_cdist_backward' is not implemented" in found.reason
-    assert "forward: Trying to use forward AD with _cdist_forward that does not support it" in found.reason
-    assert "\n" not in found.reason
-
-
 class Choosy(nn.Module):
     """Fails by itself on the training batch; a custom function without forward mode stands before."""
 
@@ -132,15 +111,6 @@ def test_an_error_of_the_models_own_comes_up_with_its_own_traceback(error, late)
         lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
     assert "fail" in [entry.name for entry in raised.traceback]
     assert raised.value.__context__ is None
-
-
-def test_a_recurrent_net_that_trace_refuses_is_scored():
-
-    model = Recurrent().double()
-    sides = [(torch.randn(n, 3, 4, dtype=torch.float64), torch.randint(3, (n,))) for n in (6, N)]
-    of_validation, of_training = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
-    found = lai_torch.exact_scores(model, LOSS, *sides)
-    torch.testing.assert_close(found, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
 
 
 OPTIMIZERS = {

@@ -23,29 +23,6 @@ def network():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
 
 
-@pytest.mark.parametrize("backward", PASSES)
-def test_a_step_walks_the_models_modules_once(backward, monkeypatch):
-    model = network()
-    curator, batch = curated(model, backward=backward), data(6)
-    for _ in range(3):
-        curator.step(*batch)
-    walks, looks = [], []
-    for owner in (walk, nn.Module):
-        found = owner.named_modules
-        monkeypatch.setattr(
-            owner,
-            "named_modules",
-            lambda root, *given, found=found, **more: walks.append(root) or found(root, *given, **more),
-        )
-    contents = walk._contents
-    monkeypatch.setattr(
-        walk, "_contents", lambda table, modules: looks.append(modules[0]) or contents(table, modules)
-    )
-    curator.step(*batch)
-    assert not {id(model), id(LOSS)} & set(map(id, walks))
-    assert [looks.count(root) for root in (model, LOSS)] == [3, 3]  # modules, parameters, buffers
-
-
 CHANGES = {
     "a module": lambda model: setattr(model, "0", nn.Linear(4, 8).double()),
     "a parameter": lambda model: setattr(model[2], "weight", nn.Parameter(torch.randn(3, 8).double())),

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import lai_core as lai
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
-from tests.lai_torch.random_programs import scripted
+from tests.support.torch_forwards import scripted
 
 WIDTH = 6
 

@@ -61,39 +61,6 @@ def test_a_scored_summary_of_chunks_is_the_kernel_summed():
     torch.testing.assert_close(scores, lai.ghost_kernel(trace, trace).sum(0), rtol=1e-9, atol=1e-9)
 
 
-class Positions(nn.Module):
-    """Learned positions without a batch axis, as many as there are samples."""
-
-    def __init__(self, form):
-        super().__init__()
-        self.words, self.places, self.head = nn.Embedding(7, 5), nn.Embedding(N, 5), nn.Linear(5, 3)
-        self.form = form
-
-    def forward(self, ids):
-        steps = torch.arange(ids.shape[1])
-        steps = {"vector": steps, "row": steps[None], "every sample": steps.expand(len(ids), -1)}[self.form]
-        return self.head(torch.tanh(self.words(ids) + self.places(steps)).mean(1))
-
-
-@pytest.mark.parametrize("form", ["vector", "row", "every sample"])
-def test_positions_without_a_batch_axis(form):
-    check_exact(Positions(form).double(), torch.randint(7, (N, N)))
-
-
-def test_one_sample_explains_everything():
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.memory, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
-            self.token = nn.Parameter(torch.randn(1, 1, 3))
-
-        def forward(self, inputs):
-            inputs = torch.cat([self.token.expand(len(inputs), -1, -1), inputs], 1)
-            return self.head(self.memory(inputs)[0][:, -1])
-
-    check_exact(Recurrent().double(), randn(1, 5, 3), samples=1)
-
-
 def test_autocast_outside_is_off_and_inside_is_followed():
     class Cast(nn.Module):
         def __init__(self):
@@ -144,26 +111,6 @@ def test_a_fully_convolutional_net_ends_in_a_matrix_on_every_pixel():
     assert type(trace.layers[-1]) is lai.LayerTrace
 
 
-@pytest.mark.parametrize("share", ["T == n", "T != n"])
-def test_samples_on_the_second_axis(share):
-    length = N if share == "T == n" else 6
-    layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0)
-
-    class Backwards(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = layer, nn.Linear(4, 3)
-
-        def forward(self, inputs):
-            return self.head(self.body(inputs.transpose(0, 1))[0])
-
-    model, inputs = Backwards().double(), randn(N, length, 4)
-    whole = check_exact(model, inputs)
-    trace = lai_torch.trace(model, LOSS, inputs, labels())
-    for layer, expected in zip(trace.layers, whole.layers[-len(trace.layers) :], strict=True):
-        torch.testing.assert_close(layer.activations, expected.activations)
-
-
 def test_a_later_batch_whose_shapes_are_ambiguous_is_scored_as_the_first():
     class Backwards(nn.Module):
         def __init__(self):
@@ -185,21 +132,6 @@ def test_a_later_batch_whose_shapes_are_ambiguous_is_scored_as_the_first():
         ]
         options = {"positions": "mean"} if estimator == "lai" else {}
         torch.testing.assert_close(report.scores, function(*sides, **options))
-
-
-def test_windows_merged_with_the_batch():
-    class Windows(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.norm = nn.Linear(3, 5), nn.LayerNorm(5)
-            self.scale, self.head = nn.Parameter(torch.rand(5)), nn.Linear(5, 3)
-
-        def forward(self, inputs):
-            windows = inputs.reshape(len(inputs) * 2, 3, 3)
-            hidden = self.norm(torch.tanh(self.body(windows))) * self.scale
-            return self.head(hidden.reshape(len(inputs), 6, 5).mean(1))
-
-    check_exact(Windows().double(), randn(N, 6, 3))
 
 
 def test_hooks_that_look_change_nothing_and_still_work_afterwards():

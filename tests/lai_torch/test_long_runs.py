@@ -23,7 +23,7 @@ def run(pytestconfig, *command):
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("job", ["score_dataset", "curated run"])
+@pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
 def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
     assert run(pytestconfig, "workloads.killed", job, "20").startswith("20 kills")
 
@@ -33,7 +33,7 @@ def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestc
 
 
 def test_every_job_is_killed():
-    assert set(JOBS) == {"score_dataset", "curated run", "CuratedTrainer"}
+    assert set(JOBS) == {"score_dataset", "stream", "curated run", "CuratedTrainer"}
 
 
 def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):

@@ -4,7 +4,7 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
@@ -29,93 +29,6 @@ def test_a_frozen_bias_under_a_trainable_weight():
     model[0].bias.requires_grad_(False)
     trace = check_exact(model, inputs)
     torch.testing.assert_close(lai.lai_kernel(trace, trace), lai.lai_kernel(whole, whole))
-
-
-def test_a_weight_used_with_and_without_its_bias():
-    class Half(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-        def forward(self, inputs):
-            return self.head(functional.linear(torch.tanh(self.body(inputs)), self.body.weight))
-
-    check_exact(Half().double(), randn(N, 4))
-
-
-def test_a_weight_used_with_two_biases():
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-            self.other = nn.Parameter(torch.randn(4))
-
-        def forward(self, inputs):
-            again = functional.linear(torch.tanh(self.body(inputs)), self.body.weight, self.other)
-            return self.head(torch.tanh(again))
-
-    check_exact(Two().double(), randn(N, 4))
-
-
-def test_a_weight_that_is_also_added_and_read_as_a_table():
-    class Everywhere(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.matrix, self.head = nn.Parameter(torch.randn(5, 4)), nn.Linear(5, 3)
-
-        def forward(self, inputs, ids):
-            read = self.matrix[ids].sum(1)
-            return self.head((inputs + read) @ self.matrix.T + functional.linear(read, self.matrix * 2))
-
-    check_exact(Everywhere().double(), (randn(N, 4), torch.randint(5, (N, 3))))
-
-
-@pytest.mark.parametrize("padding", [None, 0, -1])
-def test_the_padding_row_of_a_table_does_not_train(padding):
-    class Bag(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.head = nn.Embedding(5, 4, padding_idx=padding), nn.Linear(4, 3)
-
-        def forward(self, ids):
-            return self.head(self.words(ids).mean(1))
-
-    model = Bag().double()
-    nn.init.normal_(model.words.weight)
-    check_exact(model, torch.randint(5, (N, 6)))
-
-
-def test_a_padding_row_of_a_table_that_is_used_otherwise_too():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.head = nn.Embedding(5, 4, padding_idx=0), nn.Linear(4, 3)
-
-        def forward(self, ids):
-            return self.head(self.words(ids).mean(1) + self.words.weight[2] + self.words.weight.sum())
-
-    model = Scaled().double()
-    nn.init.normal_(model.words.weight)
-    check_exact(model, torch.randint(5, (N, 6)))
-
-
-def test_layers_that_reach_no_loss_have_gradient_zero():
-    class Idle(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.idle, self.table, self.head = (
-                nn.Linear(4, 4),
-                nn.Conv1d(1, 2, 2),
-                nn.Embedding(3, 2),
-                nn.Linear(4, 3),
-            )
-
-        def forward(self, inputs, ids):
-            self.idle(inputs[:, None])
-            self.table(ids)
-            return self.head(torch.tanh(self.body(inputs)))
-
-    check_exact(Idle().double(), (randn(N, 4), torch.randint(3, (N, 2))))
 
 
 def test_coverage_says_what_is_explained_and_frozen():
@@ -154,71 +67,57 @@ def test_a_model_that_does_not_train_has_no_ghost():
         )
 
 
-def test_a_derived_bias_and_a_width_like_the_batch():
-    class Merged(nn.Module):
+def test_a_checkpoint_that_recomputes_other_shapes_is_ours_to_refuse():
+    class Changing(nn.Module):
         def __init__(self):
             super().__init__()
-            self.matrix, self.head = nn.Parameter(torch.randn(N, N)), nn.Linear(N, 3)
+            self.first, self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(6, 3)
 
         def forward(self, inputs):
-            merged = torch.addmm(self.matrix[0], inputs.reshape(-1, N), self.matrix)
-            return self.head(torch.tanh(merged.reshape(inputs.shape)).mean(1))
+            forward = [True]
 
-    model, inputs = Merged().double(), randn(N, 3, N)
-    check_exact(model, inputs)
-    trace = lai_torch.trace(model, LOSS, inputs, labels())
-    assert [layer.name for layer in trace.layers] == ["matrix", "head"]
+            def block(hidden):
+                return torch.tanh(self.body(hidden)) if forward else self.body(hidden)
 
+            out = self.head(checkpoint(block, self.first(inputs), use_reentrant=False))
+            forward.clear()
+            return out
 
-def added(net):
-    matrix = net.base.weight.clone()
-    matrix += net.matrix
-    return matrix
+    with pytest.raises(ValueError, match="a checkpoint computes other tensors when it is run again"):
+        lai_torch.trace(Changing().double(), LOSS, randn(N, 4), labels(), gradients="all")
 
 
-def row_by_row(net):
-    matrix = net.base.weight.clone()
-    matrix[0] += net.row
-    return matrix
+def test_a_parameter_that_is_unfrozen_or_shared_later_meets_no_stale_proof():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    model[0].requires_grad_(False)
+    validation, batch = (randn(N, 4), labels()), (randn(N, 4), labels())
+
+    def scores(curator):
+        return curator.score(*batch)[1].scores
+
+    def fresh():
+        return lai_torch.Curator(model, LOSS, None, validation, estimator="ghost")
+
+    curator = fresh()
+    scores(curator)
+    model[0].requires_grad_(True)
+    torch.testing.assert_close(scores(curator), scores(fresh()))
+    model[2].weight = model[0].weight
+    torch.testing.assert_close(scores(curator), scores(fresh()))
 
 
-def through_a_view(net):
-    matrix = net.base.weight.clone()
-    matrix.view(-1)[2:6].add_(net.row)
-    return matrix
-
-
-def sparse(net):
-    places = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 3]])
-    matrix = net.base.weight.clone()
-    matrix += torch.sparse_coo_tensor(places, 2.0 * net.row, (4, 4))
-    return matrix
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("write", [added, row_by_row, through_a_view, sparse])
-def test_a_weight_that_others_are_written_into(write, frozen):
-    class Written(nn.Module):
+def test_a_parameter_of_a_coarser_type_than_the_model_computes_in_is_known_to_its_own_roundings():
+    class Scaled(nn.Module):
         def __init__(self):
             super().__init__()
-            self.base, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-            self.base.requires_grad_(not frozen)
-            self.matrix, self.row = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))
+            self.columns, self.head = nn.Parameter(randn(5, 4)), nn.Linear(5, 3).double()
+            drawn = torch.rand(4, generator=torch.Generator().manual_seed(3), dtype=torch.float32)
+            self.weights = nn.Parameter(drawn + 0.1)
 
         def forward(self, inputs):
-            return self.head(torch.tanh(functional.linear(inputs, write(self))))
+            return self.head(inputs @ torch.cov(self.columns, aweights=self.weights))
 
-    check_exact(Written().double(), randn(N, 4))
-
-
-@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_layer_without_outputs():
-    class Empty(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.none, self.head = nn.Linear(4, 5), nn.Linear(4, 0), nn.Linear(5, 3)
-
-        def forward(self, inputs):
-            return self.head(torch.tanh(torch.cat([self.body(inputs), self.none(inputs)], 1)))
-
-    check_exact(Empty().double(), randn(N, 4))
+    model, inputs = Scaled(), randn(N, 5)
+    found = lai_torch.selfcheck(model, LOSS, inputs, labels(N))
+    assert model.weights.dtype == torch.float32
+    assert found.relative_error < 1e-6

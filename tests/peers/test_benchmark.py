@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import peer_torch
-from benchmarks.cost_models import Work
+from benchmarks.models import Work
 from tests.peers.cases import SAMPLE_LOSSES
 from workloads.torch_parts import resnet18
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import cost_torch
-from benchmarks.cost_models import Work
+from benchmarks.models import Work
 
 ROOT = Path(__file__).parents[2]
 PEERS = {"backpack", "captum", "cleanlab", "dattri", "dattri_llm", "kronfluence", "opacus"}
@@ -71,7 +71,7 @@ def test_the_cost_benchmark_runs_without_a_peer_and_says_how_to_get_one(monkeypa
         return Work(torch.nn.Linear(3, 2), torch.nn.CrossEntropyLoss(reduction="none"), *sides)
 
     monkeypatch.setitem(sys.modules, "opacus", None)
-    monkeypatch.setitem(cost_torch.MODELS, "tiny", work)
+    monkeypatch.setitem(cost_torch.COSTED, "tiny", work)
     figures = cost_torch.compare(["tiny"], {"ghost_fresh": cost_torch.METHODS["ghost_fresh"]})
     assert list(figures.ratios["tiny"]) == ["ghost_fresh"]
     assert any("`make peers`" in remark for remark in figures.remarks)

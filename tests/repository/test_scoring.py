@@ -1,11 +1,11 @@
 """Every way to score a batch that `python -m benchmarks scoring` compares, on the smallest model."""
 
+from benchmarks.models import TIMED
 from benchmarks.scoring.command import measured
-from benchmarks.seconds.models import MODELS
 
 
 def test_ways_that_are_exact_give_what_a_loop_over_the_samples_gives():
-    found, refused = measured(MODELS["tiny_mlp"](), rounds=0)
+    found, refused = measured(TIMED["tiny_mlp"](), rounds=0)
     assert found.keys() | refused.keys() >= {"Ghost", "exact", "vmap of grad", "double backward", "loop"}
     assert not {"LAI", "Ghost", "exact", "loop"} & refused.keys()
     for name, row in found.items():

@@ -47,7 +47,7 @@ class Signed(torch.autograd.Function):
         return torch.zeros_like(tangent)
 
 
-class ClosedOver(torch.autograd.Function):
+class Product(torch.autograd.Function):
     """A product with a matrix that comes as an argument, its gradient by hand."""
 
     @staticmethod
@@ -56,10 +56,15 @@ class ClosedOver(torch.autograd.Function):
         return hidden @ matrix
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         hidden, matrix = ctx.saved_tensors
         return gradient @ matrix.T, torch.einsum("ntd,nte->de", hidden, gradient)
+
+
+class ClosedOver(Product):
+    """The same, which can be differentiated once."""
+
+    backward = staticmethod(torch.autograd.function.once_differentiable(Product.backward))
 
 
 class Reversible(torch.autograd.Function):

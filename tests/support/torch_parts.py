@@ -1,26 +1,26 @@
 """Parts of which random torch programs are made: each maps `(n, t, d)` to `(n, t, d)`.
 
 Layers are the least of it: parameters that are shared, sliced, bound or closed over, gradients that are cut,
-reversed, scaled or masked, state that is written in forward, samples that see one another.
+reversed, scaled or masked, state that is written in forward, samples that see one another. A parameter
+whose name begins with a `w` is a matrix of a product, which a trace must name; no other is.
 """
 
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.torch_functions import ClosedOver, Custom, Forgetful, Signed
+from tests.support import torch_forwards as forwards
+from tests.support.torch_functions import ClosedOver, Custom, Forgetful, Product, Signed
 
 DOUBLE = torch.float64
 
 
-def weights(*shape: int) -> nn.Parameter:
-    return nn.Parameter(0.5 * torch.randn(*shape, dtype=DOUBLE))
+def weights(*shape: int, dtype: torch.dtype = DOUBLE) -> nn.Parameter:
+    return nn.Parameter(0.5 * torch.randn(shape, dtype=dtype))
 
 
 class Part(nn.Module):
@@ -39,98 +39,14 @@ class Part(nn.Module):
         return self.function(self, hidden)
 
 
-def hooked(hidden: Tensor, hook: Callable[[Tensor], Tensor]) -> Tensor:
-    hidden = hidden * 1.0
-    if hidden.requires_grad:
-        hidden.register_hook(hook)
-    return hidden
+def transposed(module: nn.Module) -> nn.Module:
+    """Apply a module of `(n, d, t)`."""
+    return Part(lambda p, h: p.inner(h.transpose(1, 2)).transpose(1, 2), inner=module.double())
 
 
-def without_gradient(part: Any, hidden: Tensor) -> Tensor:
-    with torch.no_grad():
-        scale = part.cut(hidden).sigmoid()
-    return part.kept(hidden) * scale
-
-
-def scattered(part: Any, hidden: Tensor) -> Tensor:
-    values = part.linear(hidden)
-    index = torch.arange(values.shape[2]).remainder(2).expand_as(values)
-    reduced = torch.ones_like(values).scatter_reduce(2, index, values, reduce=part.how, include_self=False)
-    return values + reduced
-
-
-def strided(part: Any, hidden: Tensor) -> Tensor:
-    values = part.linear(hidden).contiguous()
-    column = values[..., 0] * 2
-    return torch.as_strided_scatter(
-        values, column, column.shape, (values.stride(0), values.stride(1)), values.storage_offset()
-    )
-
-
-def unpooled(part: Any, hidden: Tensor) -> Tensor:
-    values = part.linear(hidden).transpose(1, 2)
-    pooled, index = functional.max_pool1d(values, 2, return_indices=True)
-    return hidden + functional.max_unpool1d(pooled, index, 2, output_size=values.shape[2:]).transpose(1, 2)
-
-
-def forced(part: Any, hidden: Tensor) -> Tensor:
-    """Force of an energy, as physicists' models return it."""
-    with torch.enable_grad():
-        place = hidden if hidden.requires_grad else hidden.detach().requires_grad_()
-        energy = (part.first(place).tanh() * part.second).sum()
-        return hidden + torch.autograd.grad(energy, place, create_graph=True)[0]
-
-
-def streams(part: Any, hidden: Tensor) -> Tensor:
-    moved = random.random() + np.random.rand() + float(torch.rand(()))  # noqa: NPY002 # the global ones
-    return part.linear(hidden) + 0.0 * moved
-
-
-def counted(part: Any, hidden: Tensor) -> Tensor:
-    part.calls.data.add_(1.0)
-    part.calls += 1.0
-    return part.linear(hidden)
-
-
-def looked_up(part: Any, hidden: Tensor) -> Tensor:
-    ids = hidden.detach().argsort(-1)  # a sample's own table rows, chosen by its values
-    return hidden + part.table(ids).sum(-2)
-
-
-def bagged(part: Any, hidden: Tensor) -> Tensor:
-    ids = hidden.detach().argsort(-1)
-    bags = part.table(ids.flatten(0, 1)).unflatten(0, hidden.shape[:2])
-    return hidden + bags
-
-
-def routed(part: Any, hidden: Tensor) -> Tensor:
-    chosen = hidden.detach()[:, 0, 0] > 0  # a sum may be rounding alone: normalised, it is
-    out = torch.zeros_like(hidden)
-    for side, expert in ((chosen, part.left), (~chosen, part.right)):
-        if bool(side.any()):
-            out[side] = expert(hidden[side])
-    return hidden + out
-
-
-def experts(part: Any, hidden: Tensor) -> Tensor:
-    matrices = part.matrices[hidden.detach().argmax(-1)]
-    return hidden + torch.einsum("ntd,ntde->nte", hidden, matrices)
-
-
-def spectral(part: Any, hidden: Tensor) -> Tensor:
-    return torch.fft.irfft(torch.fft.rfft(hidden, dim=1) * part.filter, n=hidden.shape[1], dim=1)
-
-
-def attended(part: Any, hidden: Tensor) -> Tensor:
-    query, key, value = part.mixed(hidden).chunk(3, -1)
-    return hidden + functional.scaled_dot_product_attention(query, key, value)
-
-
-def in_place(part: Any, hidden: Tensor) -> Tensor:
-    out = part.linear(hidden)
-    out[:, 0] = out[:, 0] * 2
-    out.mul_(part.gain)
-    return out
+def recurrent(kind: type[nn.RNNBase], d: int) -> nn.Module:
+    cells = kind(d, d, 2, batch_first=True, bidirectional=True).double()
+    return Part(lambda p, h: sum(p.cells(h)[0].chunk(2, -1)), cells=cells)
 
 
 def backward_hook(module: nn.Module, factor: float) -> nn.Module:
@@ -150,109 +66,214 @@ def linear(d: int, out: int | None = None) -> nn.Linear:
     return nn.Linear(d, d if out is None else out).double()
 
 
-def clipped(gradient: Tensor) -> Tensor:
-    return gradient.clamp(-0.02, 0.02)
-
-
 def with_masked_weight(d: int) -> nn.Linear:
     layer = linear(d)
     masked(layer.weight)
     return layer
 
 
-def sparse(d: int) -> nn.Module:
-    return Part(looked_up, table=nn.Embedding(d, d, sparse=True).double())
+def rows(d: int, **options: Any) -> nn.Embedding:
+    """Return a table whose padding row is no zero, as one that was loaded is."""
+    made = nn.Embedding(d, d, **options).double()
+    nn.init.normal_(made.weight)
+    return made
 
 
 def table(d: int, **options: Any) -> nn.Module:
-    return Part(looked_up, table=nn.Embedding(d, d, **options).double())
+    return Part(forwards.looked_up, table=rows(d, **options))
+
+
+def constant_ids(form: Callable[[int, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
+    """Add learned positions, whose ids have no axis of the batch, one of size 1, or one that is expanded."""
+    return lambda t, d: Part(
+        lambda p, h: h + functional.embedding(form(len(h), torch.arange(t)), p.table), table=weights(t, d)
+    )
+
+
+def written_into(write: Callable[[Any], Tensor]) -> Callable[[int, int], nn.Module]:
+    return lambda t, d: Part(
+        lambda p, h: functional.linear(h, write(p)), base=linear(d), matrix=weights(d, d), row=weights(d)
+    )
+
+
+def matrix(function: Callable[[Any, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
+    return lambda t, d: Part(function, w=weights(d, d))
+
+
+def vector(function: Callable[[Any, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
+    return lambda t, d: Part(function, v=weights(d))
+
+
+def layers(function: Callable[[Any, Tensor], Tensor], *names: str) -> Callable[[int, int], nn.Module]:
+    return lambda t, d: Part(function, **{name: linear(d) for name in names})
 
 
 # What is a function of one sample at a time, and what is linear in the losses' weights.
-SOUND: dict[str, Callable[[int], nn.Module]] = {
-    "linear": linear,
-    "tanh": lambda d: nn.Sequential(linear(d), nn.Tanh()),
-    "residual": lambda d: Part(lambda p, h: h + p.a(functional.gelu(p.b(h))), a=linear(d), b=linear(d)),
-    "layernorm": lambda d: nn.LayerNorm(d).double(),
-    "groupnorm": lambda d: Part(
-        lambda p, h: p.n(h.transpose(1, 2)).transpose(1, 2), n=nn.GroupNorm(1, d).double()
+SOUND: dict[str, Callable[[int, int], nn.Module]] = {
+    "linear": lambda t, d: linear(d),
+    "functional": matrix(lambda p, h: functional.linear(h, p.w)),
+    "biased": lambda t, d: Part(lambda p, h: functional.linear(h, p.w, p.v), w=weights(d, d), v=weights(d)),
+    "matmul": matrix(lambda p, h: h @ p.w),
+    "left": lambda t, d: Part(lambda p, h: p.w @ h, w=weights(t, t)),
+    "einsum": matrix(lambda p, h: torch.einsum("ntd,de->nte", h, p.w)),
+    "batched": matrix(lambda p, h: torch.bmm(h, p.w.expand(len(h), -1, -1))),
+    "tensordot": matrix(lambda p, h: torch.tensordot(h, p.w, dims=1)),
+    "inner": matrix(lambda p, h: torch.inner(h, p.w)),
+    "merged": matrix(lambda p, h: functional.linear(h.reshape(-1, h.shape[-1]), p.w).reshape(h.shape)),
+    "time_first": matrix(lambda p, h: functional.linear(h.transpose(0, 1), p.w).transpose(0, 1)),
+    "looped": matrix(lambda p, h: torch.stack([functional.linear(one, p.w) for one in h])),
+    "halves": matrix(forwards.halves),
+    "tanh": lambda t, d: nn.Sequential(linear(d), nn.Tanh()),
+    "residual": layers(lambda p, h: h + p.a(functional.gelu(p.b(h))), "a", "b"),
+    "layernorm": lambda t, d: nn.LayerNorm(d).double(),
+    "groupnorm": lambda t, d: transposed(nn.GroupNorm(1, d)),
+    "batchnorm": lambda t, d: transposed(nn.BatchNorm1d(d).eval()),
+    "gain": lambda t, d: Part(lambda p, h: h * p.v + p.b, v=weights(d), b=weights(d)),
+    "offset": lambda t, d: Part(lambda p, h: h - p.v, v=weights(t, 1)),
+    "scalar": lambda t, d: Part(lambda p, h: h * p.v.exp(), v=weights()),
+    "where": vector(lambda p, h: torch.where(h > 0, h, p.v)),
+    "token": vector(lambda p, h: h + torch.cat([p.v.expand(len(h), 1, -1), h[:, 1:]], 1)),
+    "zero_gate": lambda t, d: Part(
+        lambda p, h: h + p.v * functional.linear(h, p.w), w=weights(d, d), v=nn.Parameter(0 * weights().data)
     ),
-    "batchnorm": lambda d: Part(
-        lambda p, h: p.n(h.transpose(1, 2)).transpose(1, 2), n=nn.BatchNorm1d(d).double().eval()
-    ),
-    "gain": lambda d: Part(lambda p, h: h * p.w + p.b, w=weights(d), b=weights(d)),
-    "shared": lambda d: Part(lambda p, h: p.a(p.a(h).tanh()), a=linear(d)),
-    "transposed": lambda d: Part(lambda p, h: (h @ p.w).tanh() @ p.w.T, w=weights(d, d)),
-    "sliced": lambda d: Part(lambda p, h: (h @ p.w[:d]).tanh() @ p.w[d:], w=weights(2 * d, d)),
-    "einsum": lambda d: Part(
+    "shared": layers(lambda p, h: p.a(p.a(h).tanh()), "a"),
+    "transposed": matrix(lambda p, h: (h @ p.w).tanh() @ p.w.T),
+    "sliced": lambda t, d: Part(lambda p, h: (h @ p.w[:d]).tanh() @ p.w[d:], w=weights(2 * d, d)),
+    "scaled": matrix(lambda p, h: functional.linear(h, p.w / p.w.norm(dim=1, keepdim=True))),
+    "quadratic": lambda t, d: Part(
         lambda p, h: torch.einsum("ntd,nte,def->ntf", h, h, p.w).tanh(), w=weights(d, d, d)
     ),
-    "convolution": lambda d: Part(
-        lambda p, h: p.c(h.transpose(1, 2)).transpose(1, 2), c=nn.Conv1d(d, d, 3, padding=1).double()
+    "bilinear": lambda t, d: Part(
+        lambda p, h: functional.bilinear(h, h, p.w, p.v), w=weights(d, d, d), v=weights(d)
     ),
-    "deconvolution": lambda d: Part(
-        lambda p, h: p.c(h.transpose(1, 2)).transpose(1, 2), c=nn.ConvTranspose1d(d, d, 3, padding=1).double()
+    "einsum_of_heads": lambda t, d: Part(
+        lambda p, h: torch.einsum("ntd,hde->nthe", h, p.w).mean(2), w=weights(2, d, d)
     ),
-    "gru": lambda d: Part(lambda p, h: p.r(h)[0], r=nn.GRU(d, d, batch_first=True).double()),
-    "attention": lambda d: Part(attended, mixed=linear(d, 3 * d)),
-    "heads": lambda d: Part(
+    "sorted": matrix(lambda p, h: torch.sort(h, 2).values @ p.w),
+    "everywhere": matrix(forwards.everywhere),
+    "with_and_without_bias": layers(lambda p, h: functional.linear(p.a(h).tanh(), p.a.weight), "a"),
+    "two_biases": lambda t, d: Part(
+        lambda p, h: functional.linear(p.a(h).tanh(), p.a.weight, p.v), a=linear(d), v=weights(d)
+    ),
+    "derived_bias": matrix(
+        lambda p, h: torch.addmm(p.w[0], h.reshape(-1, h.shape[-1]), p.w).reshape(h.shape)
+    ),
+    "with_matrix": written_into(forwards.with_matrix),
+    "with_row": written_into(forwards.with_row),
+    "through_a_view": written_into(forwards.through_a_view),
+    "with_sparse": written_into(forwards.with_sparse),
+    "empty": lambda t, d: Part(
+        lambda p, h: p.a(torch.cat([h, p.none(h)], -1)), a=linear(d), none=linear(d, 0)
+    ),
+    "unreached": lambda t, d: Part(
+        forwards.unreached, linear=linear(d), idle=nn.Conv1d(1, 2, 2).double(), table=rows(d)
+    ),
+    "windows": lambda t, d: Part(
+        lambda p, h: (p.norm(p.a(h.reshape(-1, 1, d)).tanh()) * p.v).reshape(h.shape),
+        a=linear(d),
+        norm=nn.LayerNorm(d).double(),
+        v=weights(d),
+    ),
+    "encoder_time_first": lambda t, d: Part(
+        lambda p, h: p.encoder(h.transpose(0, 1)).transpose(0, 1),
+        encoder=nn.TransformerEncoderLayer(d, 1, d, 0.0).double(),
+    ),
+    "convolution": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1)),
+    "deconvolution": lambda t, d: transposed(nn.ConvTranspose1d(d, d, 3, padding=1)),
+    "folded": matrix(forwards.folded),
+    "standardised": lambda t, d: Part(forwards.standardised, w=weights(d, d, 3)),
+    "gru": lambda t, d: recurrent(nn.GRU, d),
+    "lstm": lambda t, d: recurrent(nn.LSTM, d),
+    "rnn": lambda t, d: recurrent(nn.RNN, d),
+    "attention": lambda t, d: Part(forwards.attended, mixed=linear(d, 3 * d)),
+    "heads": lambda t, d: Part(
         lambda p, h: h + p.a(h, h, h)[0], a=nn.MultiheadAttention(d, 1, batch_first=True).double()
     ),
-    "prototypes": lambda d: Part(lambda p, h: torch.cdist(h, p.w), w=weights(d, d)),
-    "spectral": lambda d: Part(spectral, filter=nn.Parameter(torch.randn(d, dtype=torch.complex128))),
-    "positions": lambda d: Part(lambda p, h: h + p.w[: h.shape[1]], w=weights(8, d)),
-    "softmax_over_time": lambda d: Part(lambda p, h: p.a(h).softmax(1) * h, a=linear(d)),
-    "product": lambda d: Part(scattered, linear=linear(d), how="prod"),
-    "largest": lambda d: Part(scattered, linear=linear(d), how="amax"),
-    "strided": lambda d: Part(strided, linear=linear(d)),
-    "unpooled": lambda d: Part(unpooled, linear=linear(d)),
-    "in_place": lambda d: Part(in_place, linear=linear(d), gain=weights(d)),
-    "table": table,
-    "padded": lambda d: table(d, padding_idx=0),
-    "padded_and_tied": lambda d: Part(
-        lambda p, h: looked_up(p, h) @ p.table.weight, table=nn.Embedding(d, d, padding_idx=0).double()
+    "by_distance": lambda t, d: Part(forwards.by_distance, table=weights(2 * t - 1)),
+    "prototypes": matrix(lambda p, h: torch.cdist(h, p.w)),
+    "spectrum": matrix(lambda p, h: torch.fft.ifft(torch.fft.fft(h) @ torch.fft.fft(p.w)).real),
+    "spectral": lambda t, d: Part(forwards.spectral, filter=weights(d, dtype=torch.complex128)),
+    "complex": lambda t, d: Part(
+        lambda p, h: (h.to(p.w.dtype) @ p.w).real, w=weights(d, d, dtype=torch.complex128)
     ),
-    "sparse": sparse,
-    "bag": lambda d: Part(bagged, table=nn.EmbeddingBag(d, d, mode="sum").double()),
-    "bag_largest": lambda d: Part(bagged, table=nn.EmbeddingBag(d, d, mode="max").double()),
-    "renormalised": lambda d: table(d, max_norm=0.5),
-    "routed": lambda d: Part(routed, left=linear(d), right=linear(d)),
-    "experts": lambda d: Part(experts, matrices=weights(d, d, d)),
-    "cut": lambda d: Part(without_gradient, cut=linear(d), kept=linear(d)),
-    "detached": lambda d: Part(lambda p, h: p.a(h) * p.b(h).detach(), a=linear(d), b=linear(d)),
-    "twice": lambda d: Part(lambda p, h: Custom.apply(p.a(h).tanh(), 2.0), a=linear(d)),
-    "reversed": lambda d: Part(lambda p, h: Custom.apply(p.a(h).tanh(), -2.0), a=linear(d)),
-    "forgetful": lambda d: Part(lambda p, h: Forgetful.apply(p.a(h).tanh(), 2.0), a=linear(d)),
-    "straight": lambda d: Part(lambda p, h: p.b(Signed.apply(p.a(h))), a=linear(d), b=linear(d)),
-    "rounded": lambda d: Part(lambda p, h: h + (p.a(h).round() - p.a(h)).detach() + p.a(h), a=linear(d)),
-    "once": lambda d: Part(lambda p, h: ClosedOver.apply(h, p.w), w=weights(d, d)),
-    "hooked": lambda d: Part(lambda p, h: hooked(p.a(h), lambda g: g * 0.5), a=linear(d)),
-    "masked_parameter": with_masked_weight,
-    "hooked_module": lambda d: nn.Sequential(backward_hook(linear(d), 0.5), nn.Tanh()),
-    "checkpointed": lambda d: Part(lambda p, h: checkpoint(p.a, h, use_reentrant=False).tanh(), a=linear(d)),
-    "force": lambda d: Part(forced, first=linear(d), second=weights(d)),
-    "streams": lambda d: Part(streams, linear=linear(d)),
-    "counted": lambda d: Part(counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
-    "frozen": lambda d: nn.Sequential(linear(d).requires_grad_(requires_grad=False), nn.Tanh()),
-    "normed_weight": lambda d: nn.utils.parametrizations.weight_norm(linear(d)),
-    "vectorised": lambda d: Part(lambda p, h: torch.func.vmap(lambda x: x @ p.w)(h), w=weights(d, d)),
-    "scripted": lambda d: torch.jit.script(nn.Sequential(linear(d), nn.Tanh())),
+    "positions": lambda t, d: Part(lambda p, h: h + p.v[: h.shape[1]], v=weights(8, d)),
+    "softmax_over_time": layers(lambda p, h: p.a(h).softmax(1) * h, "a"),
+    "product": lambda t, d: Part(forwards.scattered, linear=linear(d), how="prod"),
+    "largest": lambda t, d: Part(forwards.scattered, linear=linear(d), how="amax"),
+    "strided": layers(forwards.strided, "linear"),
+    "unpooled": layers(forwards.unpooled, "linear"),
+    "residual_in_place": layers(lambda p, h: functional.relu(p.a(h).add_(h), inplace=True), "a"),
+    "in_place": lambda t, d: Part(forwards.in_place, linear=linear(d), gain=weights(d)),
+    "written": vector(forwards.written),
+    "table": lambda t, d: table(d),
+    "padded": lambda t, d: table(d, padding_idx=0),
+    "padded_and_tied": lambda t, d: Part(
+        lambda p, h: forwards.looked_up(p, h) @ p.table.weight, table=rows(d, padding_idx=0)
+    ),
+    "padded_and_summed": lambda t, d: Part(
+        lambda p, h: forwards.looked_up(p, h) + p.table.weight[1] + p.table.weight.sum(),
+        table=rows(d, padding_idx=0),
+    ),
+    "padded_last": lambda t, d: table(d, padding_idx=-1),
+    "sparse": lambda t, d: table(d, sparse=True),
+    "constant_ids": constant_ids(lambda n, steps: steps),
+    "constant_ids_row": constant_ids(lambda n, steps: steps[None]),
+    "constant_ids_expanded": constant_ids(lambda n, steps: steps.expand(n, -1)),
+    "bag": lambda t, d: Part(forwards.bagged, table=nn.EmbeddingBag(d, d, mode="sum").double()),
+    "bag_largest": lambda t, d: Part(forwards.bagged, table=nn.EmbeddingBag(d, d, mode="max").double()),
+    "bag_of_a_sample": lambda t, d: Part(
+        lambda p, h: h + p.table(h.detach().argsort(-1).flatten(1))[:, None],
+        table=nn.EmbeddingBag(d, d, mode="sum").double(),
+    ),
+    "renormalised": lambda t, d: table(d, max_norm=0.5),
+    "routed": layers(forwards.routed, "left", "right"),
+    "routed_rows": lambda t, d: Part(forwards.routed_rows, w_gate=weights(d, 2), w=weights(2, d, d)),
+    "grouped": lambda t, d: Part(forwards.grouped, w_gate=weights(d, 2), w=weights(2, d, d)),
+    "top_two": lambda t, d: Part(
+        forwards.top_two, w_gate=weights(d, 3), w_up=weights(3, d + 1, d), w_down=weights(3, d, d + 1)
+    ),
+    "experts": lambda t, d: Part(forwards.experts, w=weights(d, d, d)),
+    "matrix_of_a_sample": lambda t, d: Part(
+        lambda p, h: torch.bmm(h, p.w[(h.detach()[:, 0, 0] > 0).long()]), w=weights(2, d, d)
+    ),
+    "ensemble": lambda t, d: Part(lambda p, h: torch.vmap(lambda w: h @ w)(p.w).mean(0), w=weights(2, d, d)),
+    "cut": layers(forwards.without_gradient, "cut", "kept"),
+    "idle": matrix(forwards.idle),
+    "detached": layers(lambda p, h: p.a(h) * p.b(h).detach(), "a", "b"),
+    "twice": layers(lambda p, h: Custom.apply(p.a(h).tanh(), 2.0), "a"),
+    "reversed": layers(lambda p, h: Custom.apply(p.a(h).tanh(), -2.0), "a"),
+    "forgetful": layers(lambda p, h: Forgetful.apply(p.a(h).tanh(), 2.0), "a"),
+    "straight": layers(lambda p, h: p.b(Signed.apply(p.a(h))), "a", "b"),
+    "rounded": layers(lambda p, h: h + (p.a(h).round() - p.a(h)).detach() + p.a(h), "a"),
+    "hidden": matrix(lambda p, h: Product.apply(h, p.w)),
+    "once": matrix(lambda p, h: ClosedOver.apply(h, p.w)),
+    "hooked": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g * 0.5), "a"),
+    "masked_parameter": lambda t, d: with_masked_weight(d),
+    "hooked_module": lambda t, d: nn.Sequential(backward_hook(linear(d), 0.5), nn.Tanh()),
+    "checkpointed": layers(
+        lambda p, h: checkpoint(lambda x: p.a(x.tanh()), h, use_reentrant=False).tanh(), "a"
+    ),
+    "force": lambda t, d: Part(forwards.forced, first=linear(d), second=weights(d)),
+    "streams": layers(forwards.streams, "linear"),
+    "counted": lambda t, d: Part(forwards.counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
+    "frozen": lambda t, d: nn.Sequential(linear(d).requires_grad_(requires_grad=False), nn.Tanh()),
+    "normed_weight": lambda t, d: nn.utils.parametrizations.weight_norm(linear(d)),
+    "vectorised": matrix(lambda p, h: torch.func.vmap(lambda x: x @ p.w)(h)),
+    "scripted": lambda t, d: torch.jit.script(nn.Sequential(linear(d), nn.Tanh())),
+    "scripted_function": matrix(lambda p, h: forwards.scripted(h, p.w)),
 }
 
 # Where samples see one another, or the gradient of a sum is not the sum of gradients.
-UNSOUND: dict[str, Callable[[int], nn.Module]] = {
-    "centred": lambda d: Part(lambda p, h: p.a(h - h.mean(0)), a=linear(d)),
-    "normalised_batch": lambda d: Part(
-        lambda p, h: p.n(h.transpose(1, 2)).transpose(1, 2), n=nn.BatchNorm1d(d).double()
+UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
+    "centred": layers(lambda p, h: p.a(h - h.mean(0)), "a"),
+    "centred_without_gradient": layers(lambda p, h: p.a(h - h.mean(0).detach()), "a"),
+    "normalised_batch": lambda t, d: transposed(nn.BatchNorm1d(d)),
+    "attended_batch": lambda t, d: Part(
+        lambda p, h: forwards.attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)
     ),
-    "attended_batch": lambda d: Part(
-        lambda p, h: attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)
-    ),
-    "summed_before": lambda d: Part(lambda p, h: p.a(h.cumsum(0)), a=linear(d)),
-    "next_sample": lambda d: Part(lambda p, h: h + p.a(h.roll(1, 0)), a=linear(d)),
-    "by_frequency": lambda d: table(d, scale_grad_by_freq=True),
-    "centred_gradient": lambda d: Part(lambda p, h: hooked(p.a(h), lambda g: g - g.mean(0)), a=linear(d)),
-    "clipped_gradient": lambda d: Part(
-        lambda p, h: hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), a=linear(d)
-    ),
+    "summed_before": layers(lambda p, h: p.a(h.cumsum(0)), "a"),
+    "next_sample": layers(lambda p, h: h + p.a(h.roll(1, 0)), "a"),
+    "by_frequency": lambda t, d: table(d, scale_grad_by_freq=True),
+    "centred_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g - g.mean(0)), "a"),
+    "clipped_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), "a"),
 }

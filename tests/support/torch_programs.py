@@ -1,36 +1,96 @@
-"""Random torch programs, and what plain reverse mode says of them, one sample at a time."""
+"""Random torch programs: parts one after another, a head, a loss, and two batches."""
 
-import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, linear, masked, weights
+from tests.support.torch_forwards import scripted
+from tests.support.torch_functions import Product
+from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, Part, linear, masked, weights
 
 TIMES, WIDTH, CLASSES = 4, 4, 3
 N_TRAIN, N_VAL = 5, 3
-TOLERANCE = 1e-7
+
+
+def head(function: Callable[[Any, Tensor], Tensor], *shape: int, **own: Any) -> Callable[..., nn.Module]:
+    """Return what makes a head of a function and of a matrix `w` of this shape, 0 for the width."""
+    return lambda t, d: Part(
+        function, w=weights(*(size or d for size in shape)), **{name: weights(CLASSES) for name in own}
+    )
+
+
+def spread(values: Tensor) -> Tensor:
+    """Return one logit a class of one number a sample `(n,)`."""
+    return values[:, None] * torch.arange(1.0 * CLASSES)
+
+
+READOUTS: dict[str, Callable[[int, int], nn.Module]] = {
+    "mean": lambda t, d: Part(lambda p, h: p.layer(h.mean(1)), layer=linear(d, CLASSES)),
+    "last": lambda t, d: Part(lambda p, h: p.layer(h[:, -1]), layer=linear(d, CLASSES)),
+    "flat": lambda t, d: Part(lambda p, h: p.layer(h.flatten(1)), layer=linear(d * t, CLASSES)),
+}
+HEADS = READOUTS | {
+    "functional": head(lambda p, h: functional.linear(h.mean(1), p.w), 3, 0),
+    "product": head(lambda p, h: h[:, 0] @ p.w, 0, 3),
+    "einsum": head(lambda p, h: torch.einsum("nd,dk->nk", h.mean(1), p.w), 0, 3),
+    "tensordot": head(lambda p, h: torch.tensordot(h.mean(1), p.w, 1), 0, 3),
+    "inner": head(lambda p, h: torch.inner(h.mean(1), p.w), 3, 0),
+    "prototypes": head(lambda p, h: -torch.cdist(h.mean(1), p.w), 3, 0),
+    "scripted": head(lambda p, h: scripted(h.mean(1), p.w), 0, 3),
+    "hidden": head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3),
+    "vector": head(lambda p, h: spread(torch.mv(h.mean(1), p.w)), 0),
+    "summed_product": head(lambda p, h: spread((h.mean(1) * p.w).sum(-1)), 0),
+    "mean_of_products": head(lambda p, h: (h.mean(1)[:, None] * p.w).mean(2), 3, 0),
+    "product_of_a_fixed_matrix": head(
+        lambda p, h: (h.mean(1) * p.w) @ torch.arange(3.0 * len(p.w), dtype=h.dtype).reshape(-1, 3).cos(), 0
+    ),
+    "loop_over_features": head(lambda p, h: spread(sum(h[:, 0, i] * p.w[i] for i in range(len(p.w)))), 0),
+    "differences": head(lambda p, h: -(h[:, :1] - p.w).square().sum(2), 3, 0),
+    "dots": head(lambda p, h: spread(torch.vmap(lambda one: torch.dot(one, p.w))(h.mean(1))), 0),
+    "tempered": head(lambda p, h: functional.linear(h.mean(1), p.w) * p.gain[0].exp(), 3, 0, gain=3),
+    "gained": head(
+        lambda p, h: functional.linear(h.mean(1), p.w) * p.gain + p.offset, 3, 0, gain=3, offset=3
+    ),
+    "normed": head(
+        lambda p, h: functional.layer_norm(functional.linear(h.mean(1), p.w), (3,), p.gain), 3, 0, gain=3
+    ),
+    "mean_of_maps": head(
+        lambda p, h: (functional.conv1d(h.transpose(1, 2), p.w) * p.gain[:, None]).mean(2), 3, 0, 1, gain=3
+    ),
+}
 
 
 class Body(nn.Module):
-    """Parts one after another, a readout of time, a head."""
+    """Parts one after another, and a head."""
 
-    def __init__(self, parts: list[nn.Module], readout: str) -> None:
+    def __init__(self, parts: list[nn.Module], head: nn.Module) -> None:
         super().__init__()
-        self.parts, self.readout = nn.Sequential(*parts), readout
-        self.head = linear(WIDTH if readout != "flat" else WIDTH * TIMES, CLASSES)
+        self.parts, self.head = nn.Sequential(*parts), head
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden = self.parts(inputs)
-        if self.readout == "flat":
-            return self.head(hidden.flatten(1))
-        return self.head(hidden[:, -1] if self.readout == "last" else hidden.mean(1))
+        return self.head(self.parts(inputs))
+
+    @property
+    def matrix(self) -> nn.Parameter:
+        """The head's own matrix."""
+        return self.head.w if hasattr(self.head, "w") else self.head.layer.weight
+
+    @property
+    def products(self) -> set[str]:
+        """Names of the matrices that parts multiply with the batch; of a module that holds one, its own."""
+        names = {
+            name
+            for name, parameter in self.named_parameters()
+            if name.rpartition(".")[2].startswith("w") and parameter.ndim > 1 and parameter.numel()
+        }
+        tables = {f"{name}.weight" for name, one in self.named_modules() if isinstance(one, nn.Embedding)}
+        own = {"head.w"} if hasattr(self.head, "w") else set()  # a vector, too
+        return own | {name.removesuffix(".weight") for name in names - tables}
 
 
 class Proxies(nn.Module):
@@ -53,12 +113,11 @@ def _penalised(model: Body) -> Callable[..., Tensor]:
 
 
 def _closed(model: Body) -> Callable[..., Tensor]:
-    matrix = model.head.weight
-    return lambda o, t: cross_entropy(o @ (matrix @ matrix.T), t)
+    return lambda o, t: cross_entropy(o @ (model.matrix @ model.matrix.T), t)
 
 
 def _headed(model: Body) -> Callable[..., Tensor]:
-    return lambda o, t: cross_entropy(o + model.head(model.head.weight.mean(0)), t)
+    return lambda o, t: cross_entropy(o + model.head.layer(model.matrix.mean(0)), t)
 
 
 def _tempered(model: Body) -> Callable[..., Tensor]:
@@ -76,7 +135,7 @@ def _fused(model: Body) -> Callable[..., Tensor]:
     options = getattr(functional, "LinearCrossEntropyOptions", None)
     if options is None:
         return cross_entropy
-    matrix = model.head.weight
+    matrix = model.matrix
     return lambda o, t: functional.linear_cross_entropy(
         o[:, :1].expand(-1, matrix.shape[1]), matrix, t, reduction="none", options=options()
     )
@@ -84,6 +143,19 @@ def _fused(model: Body) -> Callable[..., Tensor]:
 
 def _smooth(model: Body) -> Callable[..., Tensor]:
     return lambda o, t: ((o - functional.one_hot(t, CLASSES)) ** 2).sum(1)
+
+
+def _contrast(outputs: Tensor, targets: Tensor) -> Tensor:
+    unit = functional.normalize(outputs, dim=1)
+    alike, same = unit @ unit.T, (targets[:, None] == targets[None, :]).to(outputs)
+    return alike.logsumexp(1) - (alike * same).sum(1) / same.sum(1)
+
+
+def _two_views(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Contrast halves: sample i and sample i + n/2 are two views of one thing."""
+    unit = functional.normalize(outputs, dim=1)
+    alike = unit @ unit.roll(len(unit) // 2, 0).T
+    return functional.cross_entropy(alike, torch.arange(len(unit)), reduction="none")
 
 
 LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
@@ -98,9 +170,14 @@ LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
 }
 UNSOUND_LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
     "centred_loss": lambda _: lambda o, t: cross_entropy(o - o.mean(0), t),
+    "centred_without_gradient_loss": lambda _: lambda o, t: cross_entropy(o - o.mean(0).detach(), t),
+    "contrast": lambda _: _contrast,
+    "two_views": lambda _: _two_views,
     "pairwise": lambda _: lambda o, t: functional.softplus(o - o.flip(0)).sum(1),
     "hidden_parameters": _hidden,
 }
+PLAIN = ("cross_entropy", "square")
+"""Losses that multiply by no matrix."""
 
 
 @dataclass
@@ -127,106 +204,51 @@ class Program:
 def program(seed: int, *, made_of: tuple[str, ...] | None = None) -> Program:
     """Draw a program; the same seed gives the same one, on tensors of its own."""
     rng = random.Random(seed)  # no secret
+    times, width, n_train, n_val, frozen = TIMES, WIDTH, N_TRAIN, N_VAL, 0.0
+    if made_of is None:
+        made_of = drawn(rng)
+        coupled = not UNSOUND.keys().isdisjoint(made_of)
+        least = 2 if coupled else 1  # statistics of one number are an error
+        times, width, n_train = rng.randint(least, 6), rng.randint(2, 6), rng.randint(least, 6)
+        frozen = 0.1
+    *names, loss_name, head_name, tie = made_of
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if made_of is None:
-            made_of = _drawn(rng)
-        *names, loss_name, readout, tie = made_of
-        parts = {**SOUND, **UNSOUND}
-        modules = [parts[name](WIDTH) for name in names]
+        modules = [(SOUND | UNSOUND)[name](times, width) for name in names]
         if tie == "tied" and len(modules) > 1:
             modules.append(modules[0])
-        model = Body(modules, readout)
+        if tie == "shared":
+            _share(modules)
+        model = Body(modules, HEADS[head_name](times, width))
+        for parameter in model.parts.parameters():
+            if rng.random() < frozen:
+                parameter.requires_grad_(requires_grad=False)
         if tie == "masked":
-            masked(model.head.weight)
-        loss = {**LOSSES, **UNSOUND_LOSSES}[loss_name](model)
+            masked(model.matrix)
+        loss = (LOSSES | UNSOUND_LOSSES)[loss_name](model)
         sides = [
-            (torch.randn(n, TIMES, WIDTH, dtype=DOUBLE), torch.randint(CLASSES, (n,)))
-            for n in (N_VAL, N_TRAIN)
+            (torch.randn(n, times, width, dtype=DOUBLE), torch.randint(CLASSES, (n,)))
+            for n in (n_val, n_train)
         ]
     return Program(model, loss, sides[0], sides[1], made_of)
 
 
-def _drawn(rng: random.Random) -> tuple[str, ...]:
+def _share(modules: list[nn.Module]) -> None:
+    """Let parts that have a matrix `w` of one shape have the same."""
+    owners = [module for module in modules if isinstance(module, Part) and hasattr(module, "w")]
+    for index, module in enumerate(owners):
+        for other in owners[:index]:
+            if other.w.shape == module.w.shape and other.w.dtype == module.w.dtype:
+                module.w = other.w
+
+
+def drawn(rng: random.Random) -> tuple[str, ...]:
+    """Draw the names of what a program is made of: parts, a loss, a head, and what they share."""
     names = [rng.choice(list(SOUND)) for _ in range(rng.randint(1, 4))]
     if rng.random() < 0.12:
         names.insert(rng.randrange(len(names) + 1), rng.choice(list(UNSOUND)))
+    head = rng.choice(list(READOUTS if rng.random() < 0.5 else HEADS))
     losses = UNSOUND_LOSSES if rng.random() < 0.08 else LOSSES
-    loss = rng.choice(list(losses)) if rng.random() < 0.6 else "cross_entropy"
-    return (*names, loss, rng.choice(["mean", "last", "flat"]), rng.choice(["", "", "", "tied", "masked"]))
-
-
-def gradients(drawn: Program, batch: tuple[Tensor, Tensor], *, alone: bool) -> Tensor:
-    """Return each sample's gradient `(n, size)`, of its loss alone or of its loss in the batch."""
-    parameters, found = drawn.parameters(), []
-    for j in range(len(batch[1])):
-        rows = list(range(len(batch[1])))
-        if alone:  # twice, where of a batch of one torch 2.13 can get BatchNorm in eval mode wrong
-            rows = [j, j] if "batchnorm" in drawn.made_of else [j]
-        losses = drawn.loss(drawn.model(batch[0][rows]), batch[1][rows])
-        pieces = torch.autograd.grad(losses[0 if alone else j], parameters, allow_unused=True)
-        pairs = zip(pieces, parameters, strict=True)
-        full = [torch.zeros_like(p) if piece is None else piece.to_dense() for piece, p in pairs]
-        found.append(torch.cat([torch.view_as_real(g.to(torch.complex128)).flatten() for g in full]))
-    return torch.stack(found)
-
-
-def truth(seed: int, made_of: tuple[str, ...] | None = None) -> Tensor | None:
-    """Return the scores by one reverse pass a sample, on programs of their own; None where there are none.
-
-    There are none where a sample's score in the batch is not its own alone.
-    """
-    found = []
-    for alone in (True, False):
-        validation, training = (
-            gradients(drawn, getattr(drawn, side), alone=alone)
-            for side in ("validation", "training")
-            for drawn in [program(seed, made_of=made_of)]
-        )
-        found.append(training @ validation.sum(0))
-    return found[0] if error(found[1], found[0]) <= TOLERANCE else None
-
-
-def error(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, relative to the largest score."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
-
-
-def state(drawn: Program) -> list[Any]:
-    """Return copies of whatever a program holds that scoring could move."""
-    tensors = [tensor for _, tensor in sorted(drawn.model.state_dict().items())] + drawn.own()
-    flags = [module.training for module in drawn.model.modules()]
-    grads = [p.grad for p in drawn.parameters()]
-    streams = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # noqa: NPY002
-    return [copy.deepcopy([t.detach() for t in tensors]), flags, grads, streams]
-
-
-def moved(before: list[Any], after: list[Any]) -> bool:
-    """Whether two states differ by a bit."""
-    same = all(torch.equal(a, b) for a, b in zip(before[0], after[0], strict=True))
-    return not same or before[1:] != after[1:]
-
-
-def verdict(
-    seed: int, scores: Callable[[Program], Tensor], made_of: tuple[str, ...] | None = None
-) -> tuple[str, str]:
-    """Judge a scoring function on one program: `exact`, `refused`, `wrong` or `crash`, and a word on it."""
-    expected, drawn = truth(seed, made_of), program(seed, made_of=made_of)
-    before = state(drawn)
-    try:
-        found = scores(drawn)
-    except ValueError as raised:
-        outcome = "refused", str(raised)
-    except Exception as raised:  # whatever else is a crash
-        outcome = "crash", f"{type(raised).__name__}: {raised}".splitlines()[0]
-    else:
-        if expected is None:
-            outcome = "wrong", "scored, and samples have no scores"
-        else:
-            error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
-            outcome = ("exact" if error <= TOLERANCE else "wrong"), f"{error:.1e}"
-    if moved(before, state(drawn)):
-        outcome = "wrong", f"state moved ({outcome[0]}: {outcome[1]})"
-    if expected is None and outcome[0] == "refused":
-        outcome = "rightly refused", outcome[1]
-    return outcome
+    loss = rng.choice(list(losses)) if rng.random() < 0.5 and head in READOUTS else "cross_entropy"
+    ties = ["", "", "", "tied", "tied", "shared", "shared", "masked"]
+    return (*names, loss, head, rng.choice(ties))

@@ -106,4 +106,5 @@ def check_targets(inputs: Any, targets: Any) -> None:
 
 def take(batch: Any, index: Any) -> Any:
     """Return some samples of a batch, by a slice or by their numbers; settings stay as they are."""
-    return jax.tree.map(lambda leaf: leaf[index] if is_batched(leaf) else leaf, batch)
+    # a numpy array takes no traced index
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index] if is_batched(leaf) else leaf, batch)

@@ -119,7 +119,7 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         )
         raise ValueError(msg)
     if validation.is_summary:
-        _check_summary(validation.source, estimator)
+        check_summary(validation.source, estimator)
     check_choice("backward", backward, PASSES)
     if backward != "kept" and not facts.shared_forward:
         fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.shared_forward)
@@ -134,7 +134,7 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         raise ValueError(msg)
 
 
-def _check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
+def check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
     wanted = estimator.facts.summary
     if summary.estimator != wanted:
         msg = f"validation: expected a summary for {wanted!r}, got one for {summary.estimator!r}"

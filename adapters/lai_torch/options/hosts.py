@@ -63,8 +63,8 @@ REFUSED: dict[str, tuple[Any, dict[str, str]]] = {
     "Kept.balance": (False, {"score": _WITHOUT, "CuratedTrainer": _ROWS, "Curation": _ROWS}),
     "Kept.auxiliary": (None, {"score": "pass objective(losses, weights, auxiliary=...)"}),
     "group": (None, {"Curation": "it takes the trainer's processes; leave it out"}),
-    "chunk": (None, {"score_dataset": "pass score_dataset(batch_size=...)"}),
-    "parts": (None, {"score_dataset": "pass score_dataset(parts=...)"}),
+    "chunk": (None, {"score_dataset": "pass batch_size=... beside it"}),
+    "parts": (None, {"score_dataset": "pass parts=... beside it"}),
 }
 """Of each option that a host does not honour: the value that means unused, and each such host's way out."""
 

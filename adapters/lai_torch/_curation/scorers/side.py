@@ -6,8 +6,10 @@ from typing import Any
 from torch import Tensor
 
 import lai_core as lai
+from lai_core.storage import storable
 
 
+@storable
 @dataclass(frozen=True)
 class ValidationSide:
     """What a batch is scored against: the scores are summed over the parts.

@@ -112,6 +112,8 @@ def _sum(
         return NotImplemented
     gone = {axis % input.ndim for axis in (dim if isinstance(dim, list | tuple) else [dim])}
     data, weight = factors if recorder.source(factors[1]) is not None else factors[::-1]
+    if recorder.source(weight) is None:  # a parameter without a record: one backward pass per sample
+        return NotImplemented
     sizes = [(1,) * (input.ndim - one.ndim) + tuple(one.shape) for one in (data, weight)]
     # where one side has a single entry it is broadcast, and the axis is the other side's alone
     of_weight = [axis for axis, size in enumerate(sizes[1]) if size > 1]

@@ -1,0 +1,168 @@
+"""Model, validation side and estimator of a `Scorer`, in the process that scores."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from lai_core import storage
+from lai_core._adapters import check_batch
+from lai_core.estimators.policies import standard_errors
+from lai_core.estimators.scores import SUMMED
+from lai_torch._curation.checks import check_kinds, check_summary
+from lai_torch._curation.scorers.base import Reading
+from lai_torch._curation.scorers.choice import scorer
+from lai_torch._curation.scorers.records import UnlikeError
+from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.state import packed, unpacked
+from lai_torch._curation.validation import moved, own_stream
+from lai_torch._model.batch import Loss, mapped
+from lai_torch._model.preserve import alone, evaluating
+from lai_torch.options import Estimator
+
+Batch = tuple[Any, Any]
+
+
+@storage.storable
+@dataclass(frozen=True)
+class Summary:
+    """A validation set summed up for one estimator, and what scoring against it needs beside it."""
+
+    estimator: str
+    parts: int | None
+    side: Any
+    state: dict[str, Any] | None
+
+
+class Loaded:
+    """Model, validation side and estimator of a `Scorer`, in the process that scores.
+
+    `unseen` are the columns that a batch has beside those of inputs and targets.
+    """
+
+    def __init__(
+        self, model: Any, loss: Loss, held: Any, estimator: Estimator, collate: Any, unseen: Sequence[Any]
+    ) -> None:
+        self.model = model if isinstance(model, nn.Module) else model()
+        check_kinds(self.model, loss, None)
+        self.estimator, self.side, self.samples, self.collate = estimator, None, None, collate
+        summary = None
+        if isinstance(held, str | PathLike):
+            path, held = held, storage.load(held, asarray=torch.asarray)
+            if not isinstance(held, Summary | lai.ValidationSummary):
+                msg = (
+                    f"validation: expected {path} to hold what Scorer.save wrote, or a "
+                    f"ValidationSummary, got {type(held).__name__}"
+                )
+                raise TypeError(msg)
+        if isinstance(held, lai.ValidationSummary):
+            held = _of_summary(held, estimator)
+        if isinstance(held, Summary):
+            summary = held
+            if summary.estimator != (asked := options_of(estimator)):
+                msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
+                raise ValueError(msg)
+            self.estimator = cut(estimator, summary.parts)
+            self.side = placed(summary.side, _device(self.model))
+        self.scorer = scorer(self.model, loss, None, self.estimator, own_stream())
+        if summary is None:
+            from lai_core.storage.columns import columns_of
+
+            self.samples = self.pair("validation", held, columns_of(held, without=unseen))
+        elif summary.state is not None:
+            self.scorer.load_state(summary.state)
+
+    def pair(self, role: str, batch: Any, columns: dict[str, Any] | None) -> Batch:
+        """Return inputs and targets of a batch, on the model's device."""
+        if columns is not None:
+            from lai_core.storage.columns import paired
+
+            batch = paired(columns, self.collate, self._tensor)
+        pair = tuple(batch) if isinstance(batch, list) else batch
+        check_batch(role, pair)
+        return moved(pair, self.model)
+
+    def _tensor(self, values: Any) -> Tensor:
+        """Return a column as a tensor; numbers with a fraction in the model's type."""
+        if isinstance(values, Tensor):
+            return values
+        tensor = torch.tensor(values)
+        types = (each.dtype for each in self.model.parameters() if each.is_floating_point())
+        return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor
+
+    @alone
+    def summed(self, size: int) -> Any:
+        """Return the validation side, which is made when it is first asked for."""
+        if self.side is None:
+            with evaluating(self.model):
+                self.side = self.scorer.summarize(self.samples, size)
+        return self.side
+
+    @alone
+    def numbers(self, batch: Batch, size: int) -> tuple[Tensor, ...]:
+        """Return scores, their errors, losses and gradient norms of a batch."""
+        with evaluating(self.model):
+            reading = None
+            while reading is None:
+                side = self.summed(size)
+                try:
+                    reading = self.scorer.read(batch, side)
+                except UnlikeError:
+                    if self.samples is None:
+                        raise
+                    self.side = None
+            scored = self.scorer.score(iter([reading]), side)
+        nothing = torch.full_like(scored.losses, math.nan)
+        error = nothing if scored.parts is None else standard_errors(scored.parts, sizes=scored.sizes or ())
+        numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
+        return tuple(values.double() for values in numbers)
+
+    def _norms(self, reading: Reading, positions: str | None) -> Tensor:
+        norms = torch.full_like(reading.losses, math.nan, dtype=torch.double)
+        sketched = getattr(self.estimator, "sketch", None) is not None
+        if self.estimator.name in SUMMED and not sketched and reading.seen is not None:
+            squared = lai.self_influence(reading.seen, self.estimator.name, positions=positions or "tokens")
+            norms[slice(None) if reading.rows is None else reading.rows] = squared.double().sqrt()
+        return norms
+
+
+def is_summary(validation: Any) -> bool:
+    """Whether a validation side is summed up already, for the parameters that the model had."""
+    return isinstance(validation, str | PathLike | Summary | lai.ValidationSummary)
+
+
+def cut(estimator: Estimator, parts: int | None) -> Estimator:
+    """Return an estimator that cuts the validation set into parts, if it sums parts up."""
+    return replace(estimator, parts=parts) if hasattr(estimator, "parts") else estimator  # type: ignore[call-arg]
+
+
+def options_of(estimator: Estimator) -> str:
+    """Say what a summary is for; functions have no name that another process would know."""
+    unsaid = {name: None for name in ("parts", "valid") if hasattr(estimator, name)}
+    return repr(replace(estimator, **unsaid))
+
+
+def _of_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
+    """Return a `ValidationSummary` as what `save` writes: one part, and nothing beside it."""
+    if estimator.facts.fits_weights or estimator.facts.summary is None:
+        msg = (
+            f"validation: estimator {estimator.name!r} has no ValidationSummary; pass a validation set, "
+            "or the path of what Scorer.save wrote"
+        )
+        raise ValueError(msg)
+    check_summary(summary, estimator)
+    return Summary(options_of(estimator), None, ValidationSide((summary,), summary.positions), None)
+
+
+def _device(model: nn.Module) -> torch.device | None:
+    return next((parameter.device for parameter in model.parameters()), None)
+
+
+def placed(side: Any, device: torch.device | None) -> Any:
+    """Return a validation side on a device."""
+    return side if device is None else unpacked(mapped(packed(side), lambda tensor: tensor.to(device)))

@@ -1,0 +1,235 @@
+"""The models that benchmarks train, each with a batch and a validation set, and by which benchmark."""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workloads.torch_parts import classification, labels, resnet18
+from workloads.torch_parts import next_token as summed_over_tokens
+
+Side = tuple[Any, Tensor]
+"""Inputs, a tensor or keyword arguments, and targets."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model, its loss, a batch, a validation set, and what LAI's positions mean on it."""
+
+    model: nn.Module
+    loss: Callable[[Any, Any], Tensor]
+    batch: Side
+    validation: Side
+    positions: str | None = None
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return a fresh SGD with momentum."""
+        return torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+
+    def losses(self, inputs: Any, targets: Any) -> Tensor:
+        """Run the model and return the loss of each sample."""
+        outputs = self.model(**inputs) if isinstance(inputs, dict) else self.model(inputs)
+        return self.loss(outputs, targets)
+
+
+def rows(side: Side, index: Tensor | slice) -> Side:
+    """Return some samples of a batch."""
+    inputs, targets = side
+    if isinstance(inputs, Tensor):
+        return inputs[index], targets[index]
+    picked = {key: one[index] if isinstance(one, Tensor) else one for key, one in inputs.items()}
+    return picked, targets[index]
+
+
+def parts(side: Side, size: int) -> Iterator[Side]:
+    """Cut a batch into consecutive parts of at most `size` samples."""
+    for start in range(0, len(side[1]), size):
+        yield rows(side, slice(start, start + size))
+
+
+def next_token(outputs: Any, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of each sequence's next tokens."""
+    return summed_over_tokens(outputs, targets) / (targets.shape[1] - 1)
+
+
+def mlp(*widths: int, samples: int, validation: int) -> Work:
+    """Build linear layers with ReLU between them, on normal inputs."""
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    sides = [(torch.randn(n, widths[0]), torch.arange(n) % widths[-1]) for n in (samples, validation)]
+    return Work(nn.Sequential(*layers[:-1]), classification, *sides)
+
+
+def resnet(samples: int, validation: int, width: int = 64) -> Work:
+    """ResNet-18 with the 7x7/2 stem and max-pool on 32x32 images: the paper's setting."""
+    sides = [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in (samples, validation)]
+    return Work(resnet18(width=width), classification, *sides)
+
+
+def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
+    """BERT for classification, without dropout."""
+    hide_unfit_torchvision()
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=length,
+        num_labels=5,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )
+    sides = [
+        ({"input_ids": torch.randint(1, vocabulary, (n, length))}, labels(n)) for n in (samples, 2 * samples)
+    ]
+    return Work(BertForSequenceClassification(config), classification, *sides)
+
+
+def gpt(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
+    """GPT-2, without dropout, LAI by the `mean` route."""
+    hide_unfit_torchvision()
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=vocabulary,
+        n_positions=length,
+        n_embd=width,
+        n_layer=depth,
+        n_head=heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation="eager",
+    )
+    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, 2 * samples)]
+    sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in drawn]
+    return Work(GPT2LMHeadModel(config), next_token, *sides, positions="mean")
+
+
+def vit(width: int, depth: int, heads: int, samples: int) -> Work:
+    """Build a ViT on 32x32 images in patches of 4: 65 positions."""
+    hide_unfit_torchvision()
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=width,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        image_size=32,
+        patch_size=4,
+        num_labels=10,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )
+    sides = [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in (samples, 2 * samples)]
+    return Work(ViTForImageClassification(config), classification, *sides)
+
+
+def gpt_neo_small() -> Work:
+    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
+    hide_unfit_torchvision()
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+    config = GPTNeoConfig(
+        vocab_size=1000,
+        max_position_embeddings=64,
+        hidden_size=128,
+        num_layers=4,
+        num_heads=4,
+        attention_types=[[["global", "local"], 2]],
+        window_size=32,
+        resid_dropout=0.0,
+        embed_dropout=0.0,
+        attention_dropout=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation="eager",
+    )
+    sides = []
+    for n in (16, 32):
+        ids = torch.randint(1, 1000, (n, 64))
+        sides.append(({"input_ids": ids, "use_cache": False}, ids))
+    return Work(GPTNeoForCausalLM(config), summed_over_tokens, *sides, positions="mean")
+
+
+def llama(*, toy: bool) -> Work:
+    """Llama at 1B: 16 layers of 2,048, vocabulary 128,256, tied; 8 sequences of 512 tokens."""
+    hide_unfit_torchvision()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    widths = (64, 32, 64, 2, 4) if toy else (128_256, 2048, 8192, 16, 32)
+    config = LlamaConfig(
+        **dict(zip(names, widths, strict=True)),
+        num_key_value_heads=2 if toy else 8,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    )
+    drawn = [torch.randint(1, widths[0], (n, 16 if toy else 512)) for n in ((4, 4) if toy else (8, 16))]
+    sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in drawn]
+    return Work(LlamaForCausalLM(config), next_token, *sides, positions="mean")
+
+
+def hide_unfit_torchvision() -> None:
+    """Keep transformers from a torchvision built for another torch, such as BackPACK may bring."""
+    try:
+        import torchvision  # noqa: F401
+    except (ImportError, RuntimeError):
+        sys.modules["torchvision"] = None
+
+
+COSTED: dict[str, Callable[[], Work]] = {
+    "resnet18": lambda: resnet(512, 1000),
+    "bert_small": lambda: bert(128, 4, 4, 32, 32, 2000),
+    "gpt_neo_small": gpt_neo_small,
+}
+"""By name: what `benchmarks cost` trains, at the paper's sizes."""
+
+TIMED: dict[str, Callable[[], Work]] = {
+    "tiny_mlp": lambda: mlp(20, 64, 64, 10, samples=32, validation=64),
+    "mlp": lambda: mlp(784, 512, 512, 10, samples=128, validation=256),
+    "bert_12_launches": lambda: bert(12, 12, 2, 8, 4, 100),
+    "gpt_12_launches": lambda: gpt(12, 12, 2, 8, 4, 100),
+    "resnet18": lambda: resnet(128, 256),
+    "bert_small": lambda: bert(512, 4, 8, 64, 16, 30_522),
+    "gpt_small": lambda: gpt(256, 4, 4, 64, 8, 8192),
+    "vit_tiny": lambda: vit(192, 12, 3, 32),
+}
+"""By name. `launches`: real depth at a width where a step is all calls, as a GPU's host sees it."""
+ON_GPU: dict[str, Callable[[bool], Work]] = {
+    "resnet18": lambda toy: resnet(16, 16, width=8) if toy else resnet(512, 1000),
+    "bert_base": lambda toy: bert(*((32, 2, 2, 16, 4, 100) if toy else (768, 12, 12, 128, 64, 30_522))),
+    "gpt2": lambda toy: gpt(*((32, 2, 2, 16, 4, 64) if toy else (768, 12, 12, 256, 16, 50_257))),
+    "llama_1b": lambda toy: llama(toy=toy),
+}
+"""By name; called with whether it is the toy."""
+
+
+def built(name: str, device: str, *, toy: bool) -> Work:
+    """Return a model, its batch and its validation set on a device."""
+    torch.manual_seed(0)
+    work = ON_GPU[name](toy)
+    sides = {"batch": _moved(work.batch, device), "validation": _moved(work.validation, device)}
+    return replace(work, model=work.model.to(device).train(), **sides)
+
+
+def _moved(side: Side, device: str) -> Side:
+    def move(one: Any) -> Any:
+        return one.to(device) if isinstance(one, Tensor) else one
+
+    inputs, targets = side
+    moved = {key: move(one) for key, one in inputs.items()} if isinstance(inputs, dict) else move(inputs)
+    return moved, move(targets)

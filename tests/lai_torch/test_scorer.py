@@ -1,0 +1,215 @@
+"""A scorer travels, loads in its worker, and gives the table's numbers whatever holds the batch."""
+
+import pickle
+import subprocess
+import sys
+
+import lai_torch
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from datasets import Dataset
+
+import lai_core as lai
+from lai_core import storage
+from tests.lai_torch.test_dataset import LOSS, drawn, network
+
+NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
+NAMES = [f"s{number}" for number in range(10)]
+DATA, VALIDATION = drawn(10), drawn(12, 2)
+COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "kind": [*"ab"] * 5}
+OPTIONS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4}
+
+
+def scorer(model=network, **options):
+    return lai_torch.Scorer(model, LOSS, VALIDATION, **(OPTIONS | options))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    options = {"ids": NAMES, "groups": COLUMNS["kind"], "batch_size": 4, "progress": False}
+    folder = tmp_path_factory.mktemp("table")
+    return lai_torch.score_dataset(network(), LOSS, DATA, VALIDATION, folder, **options).drop_columns("rank")
+
+
+FORMS = {
+    "table of Arrow": (pa.table, lambda found: found),
+    "record batch": (pa.RecordBatch.from_pydict, pa.table),
+    "DataFrame": (pd.DataFrame, lambda found: pa.Table.from_pandas(found, preserve_index=False)),
+    "lists": (dict, pa.table),
+    "tensors": (lambda columns: columns | dict(zip("xy", DATA, strict=True)), pa.table),
+    "numpy": (lambda columns: {name: np.array(values) for name, values in columns.items()}, pa.table),
+    "rows of numpy": (lambda columns: columns | {"x": [row.numpy() for row in DATA[0]]}, pa.table),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_of_any_form_has_the_tables_numbers_in_its_own_form(form, table):
+    make, read = FORMS[form]
+    batch = make(COLUMNS)
+    found = scorer()(batch)
+    assert isinstance(found, type(batch))
+    assert read(found).to_pydict() == table.to_pydict()
+
+
+def test_a_pair_of_tensors_and_a_larger_batch_have_them_too(table):
+    found = lai_torch.Scorer(network(), LOSS, VALIDATION, batch_size=4)(DATA)
+    assert list(found) == NUMBERS
+    for name in NUMBERS:
+        np.testing.assert_array_equal(found[name], table[name].to_numpy())
+    other = lai_torch.Scorer(network(), LOSS, VALIDATION)(DATA)
+    np.testing.assert_allclose(other["score"], found["score"], rtol=1e-12)
+
+
+KINDS = [
+    "lai", "ghost", "lli", "exact", "gate_lai", "calibrated_lai", lai_torch.LAI(sketch=2, positions="mean")
+]  # fmt: skip
+
+
+def quiet():
+    """Return the model, and leave the stream where it was."""
+    with torch.random.fork_rng(devices=[]):
+        return network()
+
+
+@pytest.mark.parametrize("estimator", KINDS, ids=str)
+def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
+    torch.manual_seed(3)
+    here = scorer(quiet, estimator=estimator, parts=3)
+    expected = here(COLUMNS)
+    here.save(tmp_path / "validation.safetensors")
+    saved = lai_torch.Scorer(quiet, LOSS, tmp_path / "validation.safetensors", estimator=estimator, **OPTIONS)
+    for other in (saved, pickle.loads(pickle.dumps(here)), pickle.loads(pickle.dumps(saved))):
+        torch.manual_seed(4)  # a worker's stream is another
+        found = other(COLUMNS)
+        assert list(found) == list(expected)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_only_the_summary_travels_and_a_path_is_read_where_it_scores(tmp_path):
+    here = scorer(model=network())
+    assert not isinstance(pickle.loads(pickle.dumps(here)).validation, tuple)
+    path = tmp_path / "later.safetensors"
+    late = pickle.loads(pickle.dumps(lai_torch.Scorer(network, LOSS, path, **OPTIONS)))
+    here.save(path)
+    assert late(COLUMNS)["score"].shape == (10,)
+
+
+def test_a_summary_of_ones_own_has_no_standard_error(tmp_path):
+    summary = lai.summarize(lai_torch.trace(network(), LOSS, *VALIDATION), "lai")
+    storage.save(tmp_path / "summary", summary)
+    expected = scorer()(COLUMNS)
+    for given in (summary, tmp_path / "summary"):
+        found = lai_torch.Scorer(network, LOSS, given, **OPTIONS)(COLUMNS)
+        np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-12)
+        assert np.isnan(found["standard_error"]).all()
+
+
+def test_a_function_collates_and_a_mapping_is_inputs_and_targets():
+    def words(columns):
+        assert columns["word"] == ["a"] * 10  # no numbers: a list
+        return {"input": columns["x"], "y": columns["y"]}
+
+    class Named(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+
+        def forward(self, input, y):
+            return self.net(input)
+
+    def loss(outputs, batch):
+        return LOSS(outputs, batch["y"])
+
+    validation = {"input": VALIDATION[0], "y": VALIDATION[1]}
+    batch = {"input": DATA[0], "y": DATA[1]}
+    expected = lai_torch.Scorer(network, LOSS, VALIDATION)(DATA)
+    found = lai_torch.Scorer(Named, loss, validation)(batch)
+    worded = lai_torch.Scorer(Named, loss, (validation, validation), collate=words)
+    for other in (found, worded({"word": ["a"] * 10, "x": COLUMNS["x"], "y": COLUMNS["y"]})):
+        np.testing.assert_array_equal(other["score"], expected["score"])
+
+
+def test_numbers_with_a_fraction_take_the_models_type(table):
+    validation = dict(zip("xy", VALIDATION, strict=True)) | {"x": VALIDATION[0].numpy()}
+    options = {"collate": ("x", "y"), "batch_size": 4}
+    found = lai_torch.Scorer(lambda: network().float(), LOSS, validation, **options)(COLUMNS)
+    np.testing.assert_allclose(found["score"], table["score"].to_numpy(), rtol=1e-4)
+
+
+def test_the_map_of_datasets_runs_it_on_two_processes(table, tmp_path):
+    scorer().save(tmp_path / "validation")
+    mapped = lai_torch.Scorer(network, LOSS, tmp_path / "validation", **(OPTIONS | {"batch_size": 5}))
+    corpus = Dataset.from_dict(COLUMNS)
+    options = {"batched": True, "batch_size": 5, "new_fingerprint": "a", "remove_columns": list(COLUMNS)}
+    found = corpus.map(mapped, **options).to_pandas()
+    assert list(found["id"]) == NAMES
+    np.testing.assert_allclose(found["score"], table["score"].to_numpy(), rtol=1e-12)
+
+
+def test_frames_are_scored_as_spark_hands_them_over(table):
+    """`mapInPandas` calls a function on an iterator of frames, which may be empty, and checks the columns."""
+    frame = pd.DataFrame(COLUMNS)
+    parts = [frame[:4], frame[4:4], frame[4:8], frame[8:]]
+    found = list(map(pickle.loads(pickle.dumps(scorer())), iter(parts)))
+    assert [len(part) for part in found] == [4, 0, 4, 2]
+    assert {tuple(part.columns) for part in found} == {tuple(table.column_names)}
+    assert pd.concat(found).equals(table.to_pandas())  # the index, too
+
+
+LOADED = """
+import pickle, sys
+scorer = pickle.load(open(sys.argv[1], "rb"))
+print(scorer({"x": [[1.0] * 5], "y": [1]})["score"][0])
+"""
+
+
+@pytest.mark.slow
+def test_a_new_process_loads_it(tmp_path):
+    here = lai_torch.Scorer(network(), LOSS, VALIDATION, collate=("x", "y"))
+    (tmp_path / "scorer").write_bytes(pickle.dumps(here))
+    command = [sys.executable, "-c", LOADED, str(tmp_path / "scorer")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == here({"x": [[1.0] * 5], "y": [1]})["score"][0]
+
+
+def lost(columns):
+    return columns["x"][:3], columns["y"][:3]
+
+
+RAGGED = [[1.0]] * 9 + [[1.0, 2.0]]
+WRONG = {
+    "no such id": ({"ids": "id"}, "ids: expected the name of one of the batch's columns .* 'id'"),
+    "no such input": ({"collate": ("z", "y")}, "collate: expected the name of .*'z'"),
+    "text as inputs": ({"collate": ("text", "y")}, "'text', got str; pass a function"),
+    "rows of several lengths": ({"collate": ("ragged", "y")}, "'ragged', got list; pass"),
+    "rows lost": ({"collate": lost}, "as the batch has rows, 10, got 3"),
+    "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
+    "another estimator": ({"validation": "lai", "estimator": "ghost"}, r"for Ghost\(\), got LAI\(\)"),
+    "another file": ({"validation": "trace"}, "expected .* to hold what Scorer.save wrote, .* got Trace"),
+    "a summary for another": ({"validation": "own", "estimator": "ghost"}, "summary for 'ghost', got one"),
+    "no such summary": ({"validation": "own", "estimator": "exact"}, "has no ValidationSummary; pass"),
+    "no model": ({"model": lambda: 3}, "model: expected a torch.nn.Module, got int"),
+    "a model by name": ({"model": "gpt2"}, "model: expected a torch.nn.Module, or a function .* 'gpt2'"),
+    "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
+    "of a run": ({"estimator": "midpoint"}, "estimator: expected one that scores a sample by itself"),
+    "an unknown option": ({"batchsize": 3}, "did you mean 'batch_size'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_named(case, tmp_path):
+    options, message = WRONG[case]
+    options = {"batch": COLUMNS | {"text": NAMES, "ragged": RAGGED}, **OPTIONS, **options}
+    trace = lai_torch.trace(network(), LOSS, *VALIDATION)
+    scorer().save(tmp_path / "lai")
+    storage.save(tmp_path / "trace", trace)
+    storage.save(tmp_path / "own", lai.summarize(trace, "lai"))
+    name = options.pop("validation", None)
+    validation = VALIDATION if name is None else tmp_path / name
+    batch = options.pop("batch")
+    with pytest.raises((TypeError, ValueError), match=message):
+        lai_torch.Scorer(options.pop("model", network), LOSS, validation, **options)(batch)
