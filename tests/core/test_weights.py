@@ -19,7 +19,12 @@ ROWS = [{"index": 0, "weight": 0.5}, {"index": 1, "weight": 0.0}, {"index": 2, "
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_a_policys_weights_stand_in_either_file(backend, tmp_path):
     weights = lai.keep_positive(backend.array([1.0, -1.0, 3.0]))
-    for given in (weights, [0.5, 0.0, 0.5], pa.chunked_array([[0.5], [0.0, 0.5]])):
+    for given in (
+        weights,
+        np.float32([0.5, 0.0, 0.5]),
+        [0.5, 0.0, 0.5],
+        pa.chunked_array([[0.5], [0.0, 0.5]]),
+    ):
         write_weights(given, tmp_path / "weights.parquet")
         write_weights(given, str(tmp_path / "weights.jsonl"))
         table = pq.read_table(tmp_path / "weights.parquet")
