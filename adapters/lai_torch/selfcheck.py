@@ -100,7 +100,7 @@ def selfcheck(
     if backward not in {None, *PASSES}:
         msg = f"backward: expected None or one of {', '.join(map(repr, PASSES))}, got {backward!r}"
         raise ValueError(msg)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)

@@ -85,7 +85,7 @@ def trace(
     if gradients not in {"output", "all"}:
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
-    if gradients == "all" and not any(parameter.requires_grad for parameter in model.parameters()):
+    if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
     options: dict[str, Any] = {"every_layer": gradients == "all", "last": last, "valid": valid}
