@@ -13,7 +13,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, preconditioned, sketches
-from lai_core.storage import report, tables, top
+from lai_core.storage import report, tables, top, weights
 
 GIB = 2**30
 USUAL = {
@@ -45,7 +45,7 @@ THEORY = {"drop_harmful", "score_intervals", "standard_errors"}
 
 def functions():
     """Return the public functions and kinds of the half that computes."""
-    rooms = (lai, costs, gates, preconditioned, sketches, calibration, storage, top, tables, report)
+    rooms = (lai, costs, gates, preconditioned, sketches, calibration, storage, top, tables, report, weights)
     found = {
         each
         for room in rooms
