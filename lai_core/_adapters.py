@@ -162,6 +162,16 @@ def no_contents(segments: Array) -> ValueError:
     )
 
 
+def check_agreement(found: SelfCheck, eps: float, remark: str) -> None:
+    """Raise if an error of a `SelfCheck` is above half of the digits of a type with precision `eps`."""
+    errors = {"all parameters": found.relative_error, "exact scores": found.exact, **found.layers}
+    wrong = {name: error for name, error in errors.items() if not error <= eps**0.5}
+    if wrong:
+        got = ", ".join(f"{error:.1e} for {name}" for name, error in wrong.items())
+        msg = f"model: expected plain autograd's per-sample gradients, got relative errors of {got}; {remark}"
+        raise ValueError(msg)
+
+
 def check_batch(role: str, batch: Any) -> None:
     """Raise unless a batch is a pair of inputs and targets."""
     if not isinstance(batch, tuple) or len(batch) != 2:

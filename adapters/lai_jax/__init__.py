@@ -18,9 +18,9 @@ from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
 from lai_jax.segments import check_segments, segment_scores
-from lai_jax.selfcheck import SelfCheck, selfcheck
+from lai_jax.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_jax.summarize import summarize
-from lai_jax.trace import GateTrace, trace, trace_gates
+from lai_jax.trace import GateTrace, per_sample_inner_products, per_sample_norms, trace, trace_gates
 from lai_jax.validation import Sketch, Validation, draw_sketch
 
 __all__ = [
@@ -33,11 +33,14 @@ __all__ = [
     "SelfCheck",
     "Sketch",
     "Validation",
+    "check_per_sample_gradients",
     "check_segments",
     "coverage",
     "curated_update",
     "draw_sketch",
     "exact_scores",
+    "per_sample_inner_products",
+    "per_sample_norms",
     "register_record",
     "routes",
     "score",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
-from lai_core._adapters import relative_error
+from lai_core._adapters import check_agreement, check_batch, relative_error
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
@@ -72,6 +72,50 @@ def selfcheck(
     ghost = relative_error(lai.ghost_kernel(traced, traced), expected)
     scores = _exact_scores(apply, params, loss, (inputs, targets), list(gradients.values()))
     return SelfCheck(ghost, layers, relative_error(scores, expected.sum(0), rounding, terms=expected))
+
+
+def check_per_sample_gradients(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Any
+) -> SelfCheck:
+    """Raise unless a model's per-sample gradients are well defined on a batch, and computed right.
+
+    Well defined: no sample's loss or gradient moves with the other samples. Right: Ghost's inner products,
+    over all parameters and over each record's, and exact scores agree with `jax.grad` of one sample at a time
+    to half of the digits of the parameters' type. It is `selfcheck` with a verdict.
+
+    Parameters
+    ----------
+    apply, params, loss
+        As for `trace`.
+    batch
+        `(inputs, targets)`; a few samples are enough, two at least to see what couples them.
+
+    Returns
+    -------
+    SelfCheck
+        How large the errors are.
+
+    Raises
+    ------
+    ValueError
+        If samples are coupled, naming the operation and its line; if a parameter cannot be explained; or if
+        numbers disagree, naming the parameters.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> loss = lambda outputs, targets: (outputs - targets) ** 2
+    >>> batch = jnp.arange(6.0).reshape(3, 2), jnp.ones(3)
+    >>> apply = lambda params, inputs: inputs @ params
+    >>> lai_jax.check_per_sample_gradients(apply, jnp.ones(2), loss, batch).relative_error < 1e-4
+    True
+    """
+    check_batch("batch", batch)
+    found = selfcheck(apply, params, loss, *batch)
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in moving_leaves(params)[0])
+    check_agreement(found, eps, "please report the model")
+    return found
 
 
 def _exact_scores(

@@ -1,11 +1,13 @@
-"""From a function, its parameters and a batch to a `lai_core.Trace`, and to one with gates."""
+"""From a function, its parameters and a batch to a `lai_core.Trace`, its gates, and gradients' products."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import lai_core as lai
+from lai_core._adapters import check_batch
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
 from lai_jax._recording.masks import Valid, masked
@@ -146,3 +148,86 @@ def trace_gates(
     """
     model = read(apply, params, loss, inputs, targets)
     return GateRecorder().run(model, make_plan(model, last))[1]
+
+
+def per_sample_norms(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Any
+) -> jax.Array:
+    """Compute the norm of each sample's gradient over all floating-point parameters.
+
+    The root of `lai_core.self_influence` of a trace with all gradients. Works inside `jax.jit`.
+
+    Parameters
+    ----------
+    apply, params, loss
+        As for `trace`.
+    batch
+        `(inputs, targets)`.
+
+    Returns
+    -------
+    jax.Array
+        `(n,)`, of each sample's own, unnormalised loss.
+
+    Raises
+    ------
+    ValueError
+        As `trace` does: if samples are coupled, so that none has a gradient of its own, or a parameter cannot
+        be explained.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: inputs @ params
+    >>> loss = lambda outputs, targets: (outputs - targets) ** 2 / 2
+    >>> batch = jnp.array([[3.0, 4.0]]), jnp.array([2.0])
+    >>> print(lai_jax.per_sample_norms(apply, jnp.zeros(2), loss, batch))
+    [10.]
+    """
+    squares = lai.self_influence(_whole_trace("batch", apply, params, loss, batch), "ghost")
+    return jnp.sqrt(squares)
+
+
+def per_sample_inner_products(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], first: Any, second: Any
+) -> jax.Array:
+    """Compute the inner products of the per-sample gradients of two batches, over all parameters.
+
+    They are `lai_core.ghost_kernel` of two traces with all gradients. For their sums over the first batch
+    alone, `exact_scores` takes one forward-mode pass.
+
+    Parameters
+    ----------
+    apply, params, loss
+        As for `trace`.
+    first, second
+        `(inputs, targets)` each; the same batch twice is traced once.
+
+    Returns
+    -------
+    jax.Array
+        `(n_first, n_second)`.
+
+    Raises
+    ------
+    ValueError
+        As `per_sample_norms` does.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply, loss = lambda params, inputs: inputs @ params, lambda outputs, targets: outputs * targets
+    >>> batch = jnp.array([[1.0], [2.0]]), jnp.array([1.0, -1.0])
+    >>> print(lai_jax.per_sample_inner_products(apply, jnp.zeros(1), loss, batch, batch).tolist())
+    [[1.0, -2.0], [-2.0, 4.0]]
+    """
+    left = _whole_trace("first", apply, params, loss, first)
+    right = left if second is first else _whole_trace("second", apply, params, loss, second)
+    return lai.ghost_kernel(left, right)
+
+
+def _whole_trace(role: str, apply: Any, params: Any, loss: Any, batch: Any) -> lai.Trace:
+    check_batch(role, batch)
+    return trace(apply, params, loss, *batch, gradients="all")

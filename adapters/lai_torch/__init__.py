@@ -30,8 +30,16 @@ from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, Kee
 from lai_torch.report import AuditLog, Report, ScoredReport
 from lai_torch.routes import Route, routes
 from lai_torch.segments import check_segments, segment_scores
-from lai_torch.selfcheck import SelfCheck, selfcheck
-from lai_torch.trace import Coverage, GateTrace, coverage, trace, trace_gates
+from lai_torch.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
+from lai_torch.trace import (
+    Coverage,
+    GateTrace,
+    coverage,
+    per_sample_inner_products,
+    per_sample_norms,
+    trace,
+    trace_gates,
+)
 
 __all__ = [
     "LAI",
@@ -60,10 +68,13 @@ __all__ = [
     "ScoredReport",
     "Scorer",
     "SelfCheck",
+    "check_per_sample_gradients",
     "check_segments",
     "coverage",
     "draw",
     "exact_scores",
+    "per_sample_inner_products",
+    "per_sample_norms",
     "routes",
     "score_dataset",
     "segment_scores",

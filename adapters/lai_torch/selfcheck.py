@@ -10,16 +10,18 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core import _adapters
-from lai_core._adapters import relative_error
+from lai_core._adapters import check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.function import Function
+from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
+from lai_torch._recording.proving.independence import CoupledError, run
 from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
 from lai_torch.exact import exact_scores
@@ -98,7 +100,7 @@ def selfcheck(
     if backward not in {None, *PASSES}:
         msg = f"backward: expected None or one of {', '.join(map(repr, PASSES))}, got {backward!r}"
         raise ValueError(msg)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
     recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
@@ -121,6 +123,66 @@ def selfcheck(
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
     return SelfCheck(ghost, layers, relative_error(scores, whole.sum(0), floor, terms=whole), passed)
+
+
+@alone
+def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> SelfCheck:
+    """Raise unless a model's per-sample gradients are well defined on a batch, and computed right.
+
+    Well defined: no sample's loss or gradient moves with the other samples. Right: Ghost's inner products,
+    over all parameters and over each layer's, and exact scores agree with plain autograd of one sample at a
+    time to half of the digits of the parameters' type. It is `selfcheck` with a verdict.
+
+    Parameters
+    ----------
+    model
+        In the mode (train or eval) in which it is meant; dropout off, for a sample alone draws other numbers.
+    loss
+        As for `trace`.
+    batch
+        `(inputs, targets)`; a few samples are enough, two at least to see what couples them.
+
+    Returns
+    -------
+    SelfCheck
+        How large the errors are.
+
+    Raises
+    ------
+    ValueError
+        If samples are coupled, naming the layer and the first operation that mixes them; if a parameter
+        cannot be explained; or if numbers disagree, naming the layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
+    >>> batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    >>> lai_torch.check_per_sample_gradients(model.eval(), loss, batch).relative_error < 1e-4
+    True
+    >>> try:
+    ...     lai_torch.check_per_sample_gradients(model.train(), loss, batch)
+    ... except ValueError as error:
+    ...     print(str(error)[:65])
+    model: BatchNorm '1' normalises with the statistics of the batch,
+    """
+    check_batch("batch", batch)
+    try:
+        found = selfcheck(model, loss, *batch)
+    except CoupledError as error:
+        operation = mixing(model, loss, batch, count(*batch))
+        if operation is None:
+            raise
+        msg = f"{error}; the first operation that mixes samples is {operation}"
+        raise CoupledError(msg) from error
+    draws = run((model, loss, batch))[1] is not None
+    remark = "the model draws random numbers, others for a sample alone: call model.eval(), or set p=0"
+    trainable = [one for one in named_parameters(model, loss).values() if one.requires_grad]
+    eps = max(torch.finfo(one.dtype).eps for one in trainable)
+    check_agreement(found, eps, remark if draws else "please report the model")
+    return found
 
 
 def _kernel(gradients: list[Tensor]) -> Tensor:

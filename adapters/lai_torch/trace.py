@@ -1,4 +1,4 @@
-"""From a model and a batch to a `lai_core.Trace`, to one with gates, and to what it explains of the model."""
+"""From a model and a batch to a `lai_core.Trace`, its gates, what it explains, and gradients' products."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core._adapters import Coverage as Coverage
+from lai_core._adapters import check_batch
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
@@ -84,7 +85,7 @@ def trace(
     if gradients not in {"output", "all"}:
         msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
         raise ValueError(msg)
-    if gradients == "all" and not any(parameter.requires_grad for parameter in model.parameters()):
+    if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
     options: dict[str, Any] = {"every_layer": gradients == "all", "last": last, "valid": valid}
@@ -133,6 +134,85 @@ def trace_gates(
     torch.Size([5, 5])
     """
     return gated(record(model, loss, inputs, targets, every_layer=False, last=last, gates=True))
+
+
+def per_sample_norms(model: nn.Module, loss: Loss, batch: Any) -> Tensor:
+    """Compute the norm of each sample's gradient over all trainable parameters.
+
+    The root of `lai_core.self_influence` of a trace with all gradients: exact for any model not refused.
+
+    Parameters
+    ----------
+    model, loss
+        As for `trace`.
+    batch
+        `(inputs, targets)`.
+
+    Returns
+    -------
+    Tensor
+        `(n,)`, of each sample's own, unnormalised loss.
+
+    Raises
+    ------
+    ValueError
+        As `trace` does: if samples are coupled, so that none has a gradient of its own, or a parameter cannot
+        be explained.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> model = torch.nn.Linear(2, 1, bias=False)
+    >>> loss = lambda outputs, targets: (outputs[:, 0] - targets) ** 2 / 2
+    >>> _ = torch.nn.init.zeros_(model.weight)
+    >>> lai_torch.per_sample_norms(model, loss, (torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]))).tolist()
+    [10.0]
+    """
+    return lai.self_influence(_whole_trace("batch", model, loss, batch), "ghost").sqrt()
+
+
+def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: Any) -> Tensor:
+    """Compute the inner products of the per-sample gradients of two batches, over all trainable parameters.
+
+    They are `lai_core.ghost_kernel` of two traces with all gradients. For their sums over the first batch
+    alone, `exact_scores` takes one forward-mode pass.
+
+    Parameters
+    ----------
+    model, loss
+        As for `trace`.
+    first, second
+        `(inputs, targets)` each; the same batch twice is traced once.
+
+    Returns
+    -------
+    Tensor
+        `(n_first, n_second)`.
+
+    Raises
+    ------
+    ValueError
+        As `per_sample_norms` does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> loss = lambda outputs, targets: outputs[:, 0] * targets
+    >>> batch = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, -1.0])
+    >>> lai_torch.per_sample_inner_products(model, loss, batch, batch).tolist()
+    [[1.0, -2.0], [-2.0, 4.0]]
+    """
+    left = _whole_trace("first", model, loss, first)
+    right = left if second is first else _whole_trace("second", model, loss, second)
+    return lai.ghost_kernel(left, right)
+
+
+def _whole_trace(role: str, model: nn.Module, loss: Loss, batch: Any) -> lai.Trace:
+    check_batch(role, batch)
+    return trace(model, loss, *batch, gradients="all")
 
 
 def check_explained(recording: Recording) -> None:

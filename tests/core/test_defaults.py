@@ -18,7 +18,7 @@ from lai_core.mixtures import Mixture, update_mixture
 from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
 from lai_core.records._once import KEPT
-from lai_core.storage import report, tables, top
+from lai_core.storage import report, tables, top, weights
 
 GIB = 2**30
 USUAL = {
@@ -52,7 +52,7 @@ THEORY = {"drop_harmful", "score_intervals", "standard_errors"}
 
 def functions():
     """Return the public functions and kinds of the half that computes."""
-    rooms = (lai, costs, gates, preconditioned, sketches, calibration, storage, top, tables, report)
+    rooms = (lai, costs, gates, preconditioned, sketches, calibration, storage, top, tables, report, weights)
     found = {
         each
         for room in rooms

@@ -70,8 +70,34 @@ def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the trainer's own
+def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monkeypatch):
+    made = runpy.run_path(str(EXAMPLES / "trl_grpo.py"))
+    gradients, compute = [], made["GRPOTrainer"]._compute_loss
+
+    def compared(trainer, model, rollouts):
+        loss = compute(trainer, model, rollouts)
+        inputs, targets = made["as_batch"](rollouts)
+        losses = made["policy_gradient"](model(**inputs), targets)
+        parameters = list(model.parameters())
+        both = loss, losses.mean()
+        gradients.append([torch.autograd.grad(one, parameters, retain_graph=True) for one in both])
+        return loss
+
+    monkeypatch.setattr(made["GRPOTrainer"], "_compute_loss", compared)
+    found = {
+        arm: made["trained"](arm, 4, 0)[1] for arm in ("every rollout", "prompts with variance", "curated")
+    }
+    assert len(gradients) == 12
+    for grpo, rollouts in gradients:
+        torch.testing.assert_close(grpo, rollouts, rtol=1e-4, atol=1e-6)
+    assert 0 < found["curated"] < 0.8 * found["prompts with variance"]
+    assert found["prompts with variance"] <= found["every rollout"] < 4 * 64
+
+
 def test_every_example_is_run_and_in_the_gallery():
-    elsewhere = {"trl_sft", "score_corpus", "ray_data"}  # in test_trl_trainer.py, and above
+    elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo"}  # in test_trl_trainer.py, and above
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere
     pages = (EXAMPLES.parent / "docs/guide" / f"{name}.md" for name in ("examples", "whole-run"))

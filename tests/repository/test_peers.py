@@ -62,7 +62,7 @@ def test_nothing_else_imports_a_peer():
     found = importing_a_peer(ROOT)
     compared = {"benchmarks/peer_torch.py", "benchmarks/scoring/ways.py"}
     assert {Path(name).parent.name for name in found - compared} == {"peers"}
-    assert len(found) == 1 + len(compared) + len(PEERS)  # two of kronfluence
+    assert len(found) == 2 + len(compared) + len(PEERS)  # two of kronfluence, two of opacus
 
 
 def test_the_cost_benchmark_runs_without_a_peer_and_says_how_to_get_one(monkeypatch):

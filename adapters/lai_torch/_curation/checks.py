@@ -12,6 +12,7 @@ from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import count
+from lai_torch._model.foreign import check_kinds_served
 from lai_torch._model.walk import named_parameters
 from lai_torch.options import Estimator, Kept, PreconditionedLAI, check_count, with_defaults
 from lai_torch.options.asking import check_policy, wants
@@ -30,8 +31,7 @@ def check_model(model: nn.Module) -> None:
     """Raise if a module inside a model spreads parameters or batches over processes, naming its class."""
     for module in model.modules():
         bases = [base for base in type(module).__mro__ if base.__module__.startswith("torch.")]
-        spread = [base.__name__ for base in bases if base.__name__ in WRAPPERS]
-        if spread:
+        if spread := [base.__name__ for base in bases if base.__name__ in WRAPPERS]:
             msg = (
                 "model: expected one that DistributedDataParallel wraps as a whole, that fully_shard shards, "
                 f"or that nothing spreads, got {spread[0]}; use one of those"
@@ -41,6 +41,7 @@ def check_model(model: nn.Module) -> None:
 
 def check_kinds(model: Any, loss: Any, generator: Any) -> None:
     """Raise unless model, loss and generator are of the kinds that they are taken for."""
+    check_kinds_served([type(model)])
     if not isinstance(model, nn.Module):
         msg = f"model: expected a torch.nn.Module, got {_kind_of(model)}"
         raise TypeError(msg)

@@ -136,10 +136,9 @@ def gradient(
 
     It is what reverse mode gives on the user's own model: hooks and custom backward passes included.
     """
-    samples = count(*batch)
+    samples, parameters = count(*batch), function.parameters()
     in_training = any(module.training for each in function.modules for module in each.modules())
     size = samples if in_training or size is None else size
-    parameters = function.parameters()
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
         part = rows(batch, slice(start, min(start + size, samples)), samples)

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
+from lai_torch._model.foreign import check_kinds_served, check_whole
+
 Made = TypeVar("Made")
 
 
@@ -53,10 +55,20 @@ class Held:
 
     @classmethod
     def of(cls, root: nn.Module) -> "Held":
-        """Return what a module holds."""
+        """Return what a module holds.
+
+        Raises
+        ------
+        ValueError
+            If it belongs to an engine that is refused.
+        """
+        check_kinds_served([type(root)])  # which may be no module
         pairs = named_modules(root)
-        tables = (_held(root, pairs, kind) for kind in ("parameters", "buffers"))
-        return cls([module for _, module in pairs], *tables)
+        modules = [module for _, module in pairs]
+        check_kinds_served(map(type, modules))
+        parameters = _held(root, pairs, "parameters")
+        check_whole(parameters.values())
+        return cls(modules, parameters, _held(root, pairs, "buffers"))
 
     def beside(self, loss: "Held") -> "Held":
         """Return this and a loss's modules and parameters, which are called `loss.NAME`."""

@@ -1,0 +1,73 @@
+"""The recipes of the guide's page on weights, read back by the hosts' own loaders."""
+
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from trl import SFTConfig, SFTTrainer
+
+ROOT = Path(__file__).parents[2]
+CELLS = re.findall(r"```{code-cell}\n(.*?)```", (ROOT / "docs/guide/weights.md").read_text(), re.DOTALL)
+
+pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
+
+
+@pytest.fixture(scope="module")
+def page():
+    """Run the page's cells, and return what they define."""
+    names: dict = {}
+    with torch.random.fork_rng(devices=[]):
+        for cell in CELLS:
+            exec(compile(cell, "weights.md", "exec"), names)  # the page's own text
+    return names
+
+
+def test_torchs_sampler_draws_what_was_kept_and_datasets_reads_the_column(page):
+    kept = page["weights"] > 0
+    assert kept.sum() == 30
+    assert bool(kept[list(page["sampler"])].all())
+    assert page["column"] == page["weights"].tolist()
+
+
+def test_dataflex_draws_by_the_probabilities(page):
+    """As its selector does: a number for each sample, drawn without replacement."""
+    probabilities = np.load(page["folder"] / "probabilities.npy")
+    assert len(probabilities) == 60
+    drawn = np.random.default_rng(0).choice(60, size=60, replace=False, p=probabilities)
+    assert sorted(drawn) == list(range(60))
+
+
+def trained(page, folder, data, weights):
+    """Return the parameters after two steps of two micro-batches by the page's trainer, or TRL's."""
+    made = runpy.run_path(str(ROOT / "examples/trl_sft.py"))
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings = {"use_cpu": True, "bf16": False, "save_strategy": "no", "gradient_checkpointing": False}
+    settings |= {"max_steps": 2, "report_to": [], "disable_tqdm": True, "optim": "sgd", "learning_rate": 0.1}
+    settings |= {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    torch.manual_seed(0)
+    model = made["Qwen2ForCausalLM"](made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size))
+    kind, options = SFTTrainer, {"processing_class": made["tokenizer"]()}
+    if weights is not None:
+        kind, data = page["WeightedSFTTrainer"], data.add_column("weight", weights)
+    trainer = kind(model, SFTConfig(output_dir=str(folder), **settings), train_dataset=data, **options)
+    if weights is not None:
+        trainer.data_collator = page["with_weights"](trainer.data_collator)
+    trainer.train()
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_the_weighted_trainer_is_trls_with_weights_1_and_blind_to_weight_0(page, tmp_path):
+    data = runpy.run_path(str(ROOT / "examples/trl_sft.py"))["texts"](16, 1, 0.4)
+    half = [2.0] * 8 + [0.0] * 8
+    changed = data.map(
+        lambda row, index: row if index < 8 else {"text": "5 " * 16},  # as long, for TRL divides by tokens
+        with_indices=True,
+    )
+    plain, ones = (trained(page, tmp_path, data, weights) for weights in (None, [1.0] * 16))
+    assert torch.equal(plain, ones)
+    left, other = (trained(page, tmp_path, each, half) for each in (data, changed))
+    assert torch.equal(left, other)
+    assert (left - plain).abs().max() > 1e-3
