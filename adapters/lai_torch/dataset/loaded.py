@@ -91,7 +91,7 @@ class Loaded:
         """Return a column as a tensor; numbers with a fraction in the model's type."""
         if isinstance(values, Tensor):
             return values
-        tensor = torch.tensor(values)
+        tensor = torch.tensor(values, device="cpu")
         types = (each.dtype for each in self.model.parameters() if each.is_floating_point())
         return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor
 
