@@ -242,7 +242,7 @@ def draw_shares(draw: random.Random, given: tuple[AtMost, ...], values: dict) ->
     """Draw samples that share nothing, too, and the best s and t, or worse ones."""
     found, ends = dict(values), {s: [], t: []}
     for relation in given:
-        difference = sp.expand((relation.rhs - relation.lhs).subs(found))
+        difference = sp.expand((relation.rhs - relation.lhs).xreplace(found))
         for symbol in ends:
             if (slope := difference.coeff(symbol, 1)) != 0:
                 ends[symbol].append(-difference.coeff(symbol, 0) / slope)
