@@ -123,7 +123,7 @@ def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: 
 
 def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) -> Float[Array, " count"]:
     """Return the sums of positions' scores over each segment, after checking the segments' numbers."""
-    xp = namespace_of({"segments": segments, "scores": scores})
+    xp = namespace_of({"scores": scores, "segments": segments})
     check_segment_numbers(segments, scores.shape, count)
     return segment_sums(scores, segments, count, Workspace(xp, scores.dtype, DEFAULT_MEMORY_BUDGET))
 
@@ -131,8 +131,8 @@ def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) 
 def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
     """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
 
-    Of two segments of a row that are neighbours, or next but one, each moves once while the other stays. No
-    position that moves keeps its own contents: they come from 0.38 of the batch further on.
+    Of every two segments of a row each moves once while the other stays: their numbers within the row differ
+    in a bit. No position that moves keeps its own contents: they come from 0.38 of the batch further on.
     """
     xp, (rows, length) = namespace_of({"segments": segments}), segments.shape
     number = rows * length
@@ -141,9 +141,9 @@ def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
     first = xp.ones_like(segments[:, :1], dtype=own.dtype)
     begins = xp.astype(segments[:, 1:] != segments[:, :-1], own.dtype)
     order = xp.cumulative_sum(xp.concat([first, begins], axis=1), axis=1)
-    for period in (1, 2):
+    for bit in range(int(xp.max(order)).bit_length()):
         for side in (0, 1):
-            moved = (order // period) % 2 == side
+            moved = (order // 2**bit) % 2 == side
             if bool(xp.any(moved)) and not bool(xp.all(moved)):
                 yield moved, xp.where(xp.reshape(moved, (-1,)), away, own)
 

@@ -18,6 +18,7 @@ from lai_core._adapters import (
     rounding_bound,
     summed_by_segment,
 )
+from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores
 from lai_jax.trace import trace
@@ -85,6 +86,7 @@ def segment_scores(
     check_choice("estimator", estimator, ("lai", "lli", "ghost", "exact"))
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
+    segments = jnp.asarray(segments)
     if estimator == "exact":
         scores = exact_scores(apply, params, loss, validation, training, per_position=True)
         return summed_by_segment(scores, segments, count)
@@ -119,6 +121,14 @@ def check_segments(
         If a position's loss moves with the contents of another segment.
     """
     losses = losses_of(apply, loss, per_position=True)
+    leaves, restored = moving_leaves(params)
+    # a gate or a head that starts at zero hides what it multiplies until the first step
+    params = restored(
+        [
+            leaf if bool(leaf.any()) else jax.random.normal(jax.random.key(place), leaf.shape, leaf.dtype)
+            for place, leaf in enumerate(leaves)
+        ]
+    )
     usual = losses(params, *training)
     check_segment_numbers(segments, usual.shape, 1)
     finite = jnp.isfinite(usual)

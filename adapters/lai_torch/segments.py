@@ -20,6 +20,7 @@ from lai_core._adapters import (
 )
 from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._model.batch import Loss
+from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import alone, evaluating, preserved
 from lai_torch._model.untouched import losses_of
 from lai_torch.exact import exact_scores
@@ -86,6 +87,10 @@ def segment_scores(
     check_choice("estimator", estimator, ("lai", "lli", "ghost", "exact"))
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
+    given: Any = segments
+    if not isinstance(given, Tensor):
+        msg = f"segments: expected a tensor (n, t) of whole numbers, got {type(given).__name__}"
+        raise TypeError(msg)
     if estimator == "exact":
         scores = exact_scores(model, loss, validation, training, per_position=True)
         return summed_by_segment(scores, segments, count)
@@ -124,8 +129,9 @@ def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor
             "them (position_ids, an attention mask), or score by 'exact', which needs none"
         )
 
-    with evaluating(model), torch.no_grad():
-        check_apart(losses, inputs, segments, model.parameters(), message)
+    parameters = list(model.parameters())
+    with evaluating(model), torch.no_grad(), zeros_filled(parameters):
+        check_apart(losses, inputs, segments, parameters, message)
 
 
 def check_apart(

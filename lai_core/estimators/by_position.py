@@ -138,7 +138,7 @@ def segment_scores(
     """
     asked, work = _checked(training, estimator, memory_budget)
     check_choice("positions", positions, ("tokens", "mean"))
-    namespace_of({"segments": segments, "training": training.layers[-1].output_gradients})
+    namespace_of({"training": training.layers[-1].output_gradients, "segments": segments})
     check_segment_numbers(segments, _extent(training), count)
     if positions == "tokens" or not asked.positions:
         scores = position_scores(validation, training, asked.name, memory_budget=memory_budget)

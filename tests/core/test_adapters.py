@@ -120,7 +120,7 @@ def test_contents_of_every_other_segment_come_from_further_on(segments):
     own = np.arange(segments.size)
     away = np.roll(own, -max(1, int(0.38 * segments.size)))
     expected = []
-    for period, bit in itertools.product((1, 2), (0, 1)):
+    for period, bit in itertools.product((1, 2, 4), (0, 1)):
         moved = np.array([[number // period % 2 == bit for number in row] for row in numbers])
         if 0 < moved.sum() < segments.size:
             expected.append((moved, np.where(moved.ravel(), away, own)))

@@ -87,3 +87,17 @@ def test_wrong_segments_are_refused_by_name():
             lai_jax.segment_scores(
                 apart, PARAMS, loss, VALIDATION, TRAINING, SEGMENTS[0], 4, estimator=estimator
             )
+
+
+def test_a_head_that_is_zero_so_far_hides_no_leak():
+    params = PARAMS | {"o": jnp.zeros((4, 5))}
+    with pytest.raises(ValueError, match="segments: expected ones that do not see one another"):
+        lai_jax.segment_scores(together, params, loss, VALIDATION, TRAINING, SEGMENTS, 4)
+
+
+def test_segments_may_be_numpys():
+    found, expected = (
+        lai_jax.segment_scores(apart, PARAMS, loss, VALIDATION, TRAINING, kind(SEGMENTS), 4)
+        for kind in (np.asarray, jnp.asarray)
+    )
+    np.testing.assert_array_equal(found, expected)

@@ -107,6 +107,25 @@ class OwnAutocast(TorchFunctionMode):
             )
 
 
+@contextmanager
+def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[bool]:
+    """Put random values into parameters that are zero everywhere; yield whether there are any.
+
+    A gate or a head that starts at zero hides what it multiplies until the first step. DTensors stay as they
+    are.
+    """
+    zeros = [one for one in parameters if one.is_floating_point() and one.numel()]
+    zeros = [one for one in zeros if not hasattr(one, "device_mesh") and not bool(one.detach().any())]
+    generator = torch.Generator().manual_seed(0)
+    try:
+        for one in zeros:
+            one.data.copy_(torch.randn(one.shape, generator=generator, device="cpu"))
+        yield bool(zeros)
+    finally:
+        for one in zeros:
+            one.data.zero_()
+
+
 DRAWS = 3
 """How many times parameters are moved: by chance, one move may leave a loss where it is."""
 

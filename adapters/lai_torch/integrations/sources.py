@@ -183,6 +183,13 @@ class WithGroups:
     def __call__(self, examples: list[Any]) -> Any:
         """Collate examples, with their groups where they have any."""
         batch = self.collate(examples)
-        if self.groups not in batch and self.groups in examples[0]:
-            return {**batch, self.groups: torch.as_tensor([one[self.groups] for one in examples])}
-        return batch
+        if self.groups in batch or self.groups not in examples[0]:
+            return batch
+        groups = [one[self.groups] for one in examples]
+        if isinstance(groups[0], str):
+            msg = (
+                f"groups: expected whole numbers from 0 in column {self.groups!r}, got {groups[0]!r}; number "
+                f"them, as dataset.class_encode_column({self.groups!r}) does"
+            )
+            raise TypeError(msg)
+        return {**batch, self.groups: torch.as_tensor(groups, device="cpu")}

@@ -11,6 +11,7 @@ from transformers import Trainer, __version__
 from transformers.trainer_utils import get_last_checkpoint
 
 from lai_core.mixtures import Mixture
+from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch.curator import Curator
 from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
@@ -228,13 +229,9 @@ class Curated:
     def _check_documents(self, batch: dict[str, Any]) -> None:
         """Check once that packed documents do not see one another."""
         model = self.curator.model
-        with preserved(model), evaluating(model), torch.no_grad():
-            check_documents(
-                lambda other: self.trained_losses(model, other),
-                batch,
-                self._parts(batch)[0],
-                model.parameters(),
-            )
+        parameters, contents = list(model.parameters()), self._parts(batch)[0]
+        with preserved(model), evaluating(model), torch.no_grad(), zeros_filled(parameters):
+            check_documents(lambda other: self.trained_losses(model, other), batch, contents, parameters)
         self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._model.batch import check_losses, tensors
+from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import SampleAxis, differ
 from lai_torch._model.snapshot.streams import Streams
@@ -103,8 +104,8 @@ def check_same(problem: Problem, values: Tensor, again: Tensor, precision: float
 def check_behind_zeros(problem: Problem, recorder: Recorder, other: PermutedBatch) -> None:
     """Raise if samples would be coupled as soon as a parameter that is zero everywhere changes.
 
-    A gate that starts at zero hides what it multiplies until the first step. So both orders run once more
-    with random values in such parameters. Biases of layers are left out: they hide nothing.
+    Both orders run once more with random values in such parameters (see `zeros_filled`). Biases of layers are
+    left out: they hide nothing.
 
     Raises
     ------
@@ -112,26 +113,19 @@ def check_behind_zeros(problem: Problem, recorder: Recorder, other: PermutedBatc
         If they would.
     """
     offsets = {name for use in other.uses if use.bias is not None for name in use.bias.names}
-    gates = [
+    gates = (
         parameter
         for name, parameter in recorder.parameters.items()
-        if name in recorder.trainable and name not in offsets and parameter.is_floating_point()
-    ]
-    gates = [gate for gate in gates if gate.numel() and not bool(gate.any())]
-    if not gates:
-        return
-    generator = torch.Generator().manual_seed(0)
-    try:
-        for gate in gates:
-            gate.data.copy_(torch.randn(gate.shape, generator=generator, device="cpu"))
+        if name in recorder.trainable and name not in offsets
+    )
+    with zeros_filled(gates) as found:
+        if not found:
+            return
         try:
             values = run(problem)[0]
         except Exception:  # not every model runs at such values
             return
         check_apart(problem, values, "behind a parameter that is zero so far", other.precision)
-    finally:
-        for gate in gates:
-            gate.data.zero_()
 
 
 def precision_of(recorder: Recorder) -> float:
