@@ -33,6 +33,8 @@ from lai_core.mixtures._draws import Draws as Draws
 from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
 from lai_core.mixtures._draws import Weighted as Weighted
 from lai_core.mixtures._draws import check_whole as check_whole
+from lai_core.mixtures._draws import numbered as numbered
+from lai_core.mixtures._draws import source_names as source_names
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 

@@ -38,10 +38,7 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         length = len(row["input_ids"])
         ids[place, :length] = labels[place, :length] = torch.tensor(row["input_ids"])
         mask[place, :length] = 1
-    found = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    if "source" in rows[0]:
-        found["source"] = torch.tensor([row["source"] for row in rows])
-    return found
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def language_model(dropout: float = 0.0) -> GPT2LMHeadModel:
@@ -123,12 +120,13 @@ def by_source(
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
     """Train on counting and noise by a mixture, with validation samples in each step."""
     _join(rank, processes)
-    fixed = [row | {"source": 2} for row in sequences(24, 2)]
+    names = options.pop("names", range(3))
+    rows = [*sequences(96, 1, noise=0.5), *(row | {"source": 2} for row in sequences(24, 2))]
     settings = {"max_steps": 12, "save_steps": 6, "logging_steps": 3, "learning_rate": 1e-2}
     trainer = CuratedTrainer(
         language_model(),
         arguments(folder, processes, parts, **settings),
-        train_dataset=[*sequences(96, 1, noise=0.5), *fixed],
+        train_dataset=[row | {"source": names[row["source"]]} for row in rows],
         eval_dataset=sequences(24, 3),
         data_collator=collate,
         validation=sequences(24, 2),

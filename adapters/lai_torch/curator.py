@@ -21,7 +21,8 @@ from lai_torch._curation.checks import (
 )
 from lai_torch._curation.deferred import deferrable
 from lai_torch._curation.devices import naming_devices
-from lai_torch._curation.outcome import gathered_groups, reported
+from lai_torch._curation.groups import Groups, gathered_groups, joined_groups
+from lai_torch._curation.outcome import reported
 from lai_torch._curation.passes.kept import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
@@ -225,7 +226,12 @@ class Curator:
     @alone
     @naming_devices
     def step(
-        self, inputs: Any, targets: Any = None, *, ids: Any = None, groups: Tensor | None = None
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        ids: Any = None,
+        groups: Tensor | Sequence[str] | None = None,
     ) -> Report:
         """Score the batch, select, and update on what is kept.
 
@@ -246,8 +252,8 @@ class Curator:
         ids
             What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups
-            `(n,)` whole numbers, for example classes: the report says which share of each was dropped, and
-            policies may see them (`GroupFloor`).
+            `(n,)` whole numbers or text, for example classes: the report says which share of each was
+            dropped. Policies may see them (`GroupFloor`), text as numbers.
 
         Returns
         -------
@@ -280,7 +286,7 @@ class Curator:
     @alone
     @naming_devices
     def score(
-        self, inputs: Any, targets: Any = None, *, groups: Tensor | None = None
+        self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
         """Score a batch without updating, for people with their own loop.
 
@@ -310,7 +316,7 @@ class Curator:
 
     @alone
     def weigh(
-        self, batches: Sequence[Any], *, groups: Sequence[Tensor] | None = None
+        self, batches: Sequence[Any], *, groups: Sequence[Tensor | Sequence[str]] | None = None
     ) -> tuple[list[Tensor], Report]:
         """Take the first half of a step, for trainers that update by themselves: score, weigh and count.
 
@@ -340,7 +346,7 @@ class Curator:
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
-            own = None if groups is None else torch.cat(list(groups))
+            own = joined_groups(groups)
             scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
             self._count(scored, report)
         return list(weights.split(sizes)), report
@@ -427,7 +433,7 @@ class Curator:
         check_call(self._engine, call, counts, rates)
 
     def _weighed(
-        self, call: str, batches: list[Batch], samples: int, groups: Tensor | None, *, curated: bool = True
+        self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True
     ) -> tuple[Scored | None, Tensor, Report]:
         """Score and weigh without an update; `score` alone does not count."""
         self._meet(call, curated)
@@ -438,12 +444,13 @@ class Curator:
         return scored, weights, self._report(scored, update, named, "kept")
 
     def _weigh(
-        self, scored: Scored | None, batches: list[Batch], samples: int, groups: Tensor | None
+        self, scored: Scored | None, batches: list[Batch], samples: int, groups: Groups | None
     ) -> Tensor:
         """Return the weights of this process's samples."""
-        return self._scoring.weigh(scored, batches, samples, self.policy, groups=groups, step=self.steps)
+        numbers = None if groups is None else groups.numbers
+        return self._scoring.weigh(scored, batches, samples, self.policy, groups=numbers, step=self.steps)
 
-    def _report(self, scored: Scored | None, update: Update, groups: Tensor | None, name: str) -> Report:
+    def _report(self, scored: Scored | None, update: Update, groups: Groups | None, name: str) -> Report:
         """Say what became of a batch."""
         age = 0 if scored is None else self._scoring.summaries.age
         told = {"step": self.steps, "backward": name, "age": age}

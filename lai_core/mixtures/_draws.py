@@ -47,7 +47,7 @@ class Draws:
         *,
         replicas: int,
         rank: int,
-        fixed: Mapping[int, int] | None,
+        fixed: Mapping[Any, int] | None,
         seed: int,
     ) -> None:
         for name, value, least in (
@@ -62,7 +62,10 @@ class Draws:
         self.weights, self.seed = weights, seed
         self.batch_size, self.replicas, self.rank = batch_size, replicas, rank
         self._sizes = list(sizes)
-        self._fixed = _fixed(fixed or {}, len(self._sizes), batch_size * replicas)
+        self.names = source_names(weights, fixed)
+        places = {name: place for place, name in enumerate(self.names)}
+        shares = {places.get(source, source): count for source, count in (fixed or {}).items()}
+        self._fixed = _fixed(shares, len(self._sizes), batch_size * replicas)
         self._shares()
         self._begun = self._batch = 0
         self._drawn: deque[_Draw] = deque(maxlen=AHEAD)  # the newest last
@@ -205,6 +208,26 @@ class ShuffledDraws(Draws):
 
     def _return_to(self, state: Mapping[str, Any]) -> None:
         self._taken, self._orders = list(state["taken"]), {}
+
+
+def numbered(groups: Any, names: Sequence[str]) -> Any:
+    """Return text groups by number, their places among the names; others as they are."""
+    if not (len(groups) and isinstance(next(iter(groups)), str)):
+        return groups
+    places = {name: place for place, name in enumerate(names)}
+    unknown = set(groups) - set(places)
+    if unknown:
+        known = f"one of {', '.join(map(repr, names))}" if names else "whole numbers, for no source is named"
+        got = min(map(repr, unknown))
+        msg = f"groups: expected {known}, got {got}; name the sources, Mixture({{name: share}})"
+        raise ValueError(msg)
+    return [places[one] for one in groups]
+
+
+def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
+    """Return the names of a mixture's sources, in its order, and then those of fixed ones beyond it."""
+    named = [*(getattr(weights, "names", None) or ()), *(one for one in fixed or {} if isinstance(one, str))]
+    return list(dict.fromkeys(named))
 
 
 def _fixed(fixed: Mapping[int, int], sources: int, batch: int) -> list[int]:

@@ -181,7 +181,8 @@ class Mixture:
     Parameters
     ----------
     prior
-        Number of sources, or their shares at the start, up to a factor: positive Python numbers.
+        Number of sources, or their shares at the start, up to a factor: positive Python numbers. A mapping
+        from names to shares names the sources, for groups that are text.
     horizon, floor, confidence
         As for `update_mixture`. The defaults were the same for all fifteen tasks of the study.
 
@@ -197,7 +198,7 @@ class Mixture:
 
     def __init__(
         self,
-        prior: int | Sequence[float],
+        prior: int | Sequence[float] | Mapping[str, float],
         /,
         *,
         horizon: float = 10.0,
@@ -206,7 +207,9 @@ class Mixture:
     ) -> None:
         check_options(horizon, floor, confidence)
         self.horizon, self.floor, self.confidence = horizon, floor, confidence
-        shares = _shares(prior)
+        self.names = tuple(map(str, prior)) if isinstance(prior, Mapping) else None
+        """What the sources are called, in the order of the weights; None without names."""
+        shares = _shares(list(prior.values()) if isinstance(prior, Mapping) else prior)
         nothing = tuple(0.0 for _ in shares)
         self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0)
         self.history: list[MixtureUpdate] = []

@@ -7,6 +7,7 @@ import math
 import re
 
 import lai_torch
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -235,7 +236,15 @@ def test_groups_are_reported_and_have_a_floor():
 
     plain = curated(model, data(11), policy=policy).step(*batch, groups=groups)
     assert plain.group_drops == {0: 0.0, 1: 1.0, 2: 1.0}
+    names = ["abc"[group] for group in groups]
+    for named in (names, np.array(names)):
+        named = curated(model, data(11), policy=policy).step(*batch, groups=named)
+        assert named.group_drops == {"a": 0.0, "b": 1.0, "c": 1.0}
     curator = curated(model, data(11), policy=lai_torch.GroupFloor(0.5, policy))
+    named = curator.score(*batch, groups=names)[1]
+    assert named.group_drops == {"a": 0.0, "b": 0.5, "c": 0.5}
+    parts = [(batch[0][rows], batch[1][rows]) for rows in (slice(5), slice(5, 12))]
+    assert curator.weigh(parts, groups=[names[:5], names[5:]])[1].group_drops == named.group_drops
     weights, report = curator.score(*batch, groups=groups)
     assert report.group_drops == {0: 0.0, 1: 0.5, 2: 0.5}
     assert float(weights.sum()) == pytest.approx(1.0)

@@ -23,6 +23,22 @@ def batches(sampler, size, epochs=1):
     return [found[k : k + size] for k in range(0, len(found), size)]
 
 
+def test_sources_may_have_names():
+    """The mixture's order is that of its names, and fixed sources beyond it follow."""
+    names, mixture = ["web", "code", "good"], Mixture({"web": 3.0, "code": 1.0})
+    assert mixture.weights == (0.75, 0.25)
+    text = [names[source] for source in GROUPS]
+    for groups in (text, np.array(text), np.array(text, dtype=object)):
+        found = MixtureSampler(groups, mixture, 4, fixed={"good": 1})
+        assert list(found) == list(MixtureSampler(GROUPS, Mixture([3.0, 1.0]), 4, fixed={2: 1}))
+    with pytest.raises(ValueError, match="groups: expected one of 'web', 'code', got 'good'; name the"):
+        MixtureSampler(text, mixture, 4)
+    with pytest.raises(
+        ValueError, match="groups: expected whole numbers, for no source is named, got 'code'"
+    ):
+        MixtureSampler(text, [1.0, 1.0, 1.0], 4)
+
+
 def test_sources_come_in_their_shares():
     sampler = MixtureSampler(GROUPS, [0.7, 0.1, 0.2], 50, batches=200)
     counts = collections.Counter(GROUPS[index] for index in sampler)

@@ -27,6 +27,16 @@ def test_the_shares_move_to_the_source_that_helps_and_a_resumed_run_is_the_same(
 
 
 @pytest.mark.slow
+def test_sources_that_are_text_are_those_of_the_mixtures_names(tmp_path):
+    numbers, logs, _ = by_source(0, str(tmp_path / "numbers"))
+    names = {"names": ["web", "code", "good"], "fixed": {"good": 4}}
+    named, lines, _ = by_source(0, str(tmp_path), mixture=Mixture({"web": 1.0, "code": 1.0}), **names)
+    assert torch.equal(named, numbers)
+    assert [line["curation/share/web"] for line in lines if "curation/share/web" in line] == shares_of(logs)
+    assert any("curation/dropped/good" in line for line in lines)
+
+
+@pytest.mark.slow
 def test_two_processes_and_two_parts_draw_what_one_draws(tmp_path):
     whole, logs, _ = by_source(0, str(tmp_path / "whole"))
     for runs in launch(by_source_in_ways, 2, str(tmp_path), 2, timeout=300.0):
@@ -40,6 +50,13 @@ def test_a_mixture_without_sources_is_refused(tmp_path):
         ValueError, match=r"^groups: expected the name of the entry that says a sample's source"
     ):
         by_source(0, str(tmp_path), groups=None)
+
+
+def test_a_source_that_the_mixture_does_not_name_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match="groups: expected one of 'web', 'code', got 'good'; name the sources"
+    ):
+        by_source(0, str(tmp_path), mixture=Mixture({"web": 1, "code": 1}), names=["web", "code", "good"])
 
 
 def test_scores_of_a_period_make_one_update():

@@ -186,7 +186,7 @@ ERRORS = {
     a_loss_raises_in_training: "RuntimeError: this loss cannot be trained on",
     a_loader_raises: "FileNotFoundError: this file is missing",
     ids_are_wrong_on_one: "ValueError: ids: expected one per sample (4), got 3",
-    groups_come_on_one: "ValueError: groups: expected them on every process, as one passed them, got None",
+    groups_come_on_one: "ValueError: groups: expected whole numbers on every process, as one passed them, got None",
     loaders_are_empty: "ValueError: validation: expected at least one batch from the loader, got none",
     no_validation_row_is_finite: "validation: expected at least one sample with a finite loss, got none",
     parameters_differ: "ValueError: model: expected the same parameters on every process, got others",
@@ -223,9 +223,13 @@ def each_alone(rank):
     return stepped(rank, group=False, model=network(rank)).updated
 
 
+NAMES = [["even", "odd", "even", "odd"], ["third", "odd", "third", "odd"]]
+
+
 def groups_are_counted_together(rank):
     curator, part = curated(rank, policy=lai_torch.GroupFloor(0.5))
-    return curator.step(*part, groups=torch.arange(4) % 2).group_drops
+    numbers = curator.step(*part, groups=torch.arange(4) % 2).group_drops
+    return numbers, curator.score(*part, groups=NAMES[rank])[1].group_drops
 
 
 def shards_that_are_summed(rank):
@@ -394,9 +398,11 @@ def test_a_process_may_train_a_model_of_its_own(found):
 
 def test_groups_are_those_of_the_whole_batch(found):
     groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
-    expected = (
-        one_process(policy=lai_torch.GroupFloor(0.5)).step(*rows_by_process(), groups=groups).group_drops
-    )
+    curator = one_process(policy=lai_torch.GroupFloor(0.5))
+    numbers = curator.step(*rows_by_process(), groups=groups).group_drops
+    named = curator.score(*rows_by_process(), groups=[*NAMES[0], *NAMES[1]])[1].group_drops
+    assert set(named) == {"even", "odd", "third"}
+    expected = numbers, named
     assert all(part["groups_are_counted_together"] == expected for part in found)
 
 

@@ -233,9 +233,9 @@ class Complex(nn.Module):
             "inputs: expected a tensor, a tuple or a mapping, got ndarray; pass torch.as_tensor(inputs)",
         ),
         (
-            lambda: curated(nn.Linear(4, 3), BATCH).step(*BATCH, groups=list("ababab")),
+            lambda: curated(nn.Linear(4, 3), BATCH).step(*BATCH, groups=[0, 1, 0, 1, 0, 1]),
             TypeError,
-            "got list; encode text once for the whole data set, torch.as_tensor(numpy.unique(names, return_",
+            "groups: expected a tensor of whole numbers, or a list of text, one per sample, got list",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lai_core._adapters import ShuffledDraws
+from lai_core._adapters import ShuffledDraws, numbered, source_names
 
 
 class MixtureBatches(ShuffledDraws):
@@ -21,7 +21,8 @@ class MixtureBatches(ShuffledDraws):
     Parameters
     ----------
     groups
-        `(n,)` whole numbers from 0, the source of each sample of the data set.
+        `(n,)` whole numbers from 0, the source of each sample of the data set; or names, of a mixture that
+        has them.
     weights
         A share for each source, or an object whose `weights` change while the model trains, such as
         `lai_core.mixtures.Mixture`: it is read at each batch. After `update_mixture`, set
@@ -52,11 +53,16 @@ class MixtureBatches(ShuffledDraws):
         *,
         replicas: int = 1,
         rank: int = 0,
-        fixed: Mapping[int, int] | None = None,
+        fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
         options: dict[str, Any] = {"replicas": replicas, "rank": rank, "fixed": fixed, "seed": seed}
-        super().__init__(_members(np.asarray(groups)), weights, batch_size, **options)
+        super().__init__(
+            _members(np.asarray(numbered(groups, source_names(weights, fixed)))),
+            weights,
+            batch_size,
+            **options,
+        )
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Return itself: there is one place in the data, as `state_dict` says it."""

@@ -4,11 +4,12 @@ import inspect
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import lai_core as lai
 from lai_core._adapters import check_choice
 from lai_core.estimators.catalogue import CATALOGUE
+from lai_torch._curation.groups import check_groups
 from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import count
@@ -225,25 +226,6 @@ def check_micro_batches(
         raise ValueError(msg)
     for index, batch in enumerate(batches):
         check_groups(None if groups is None else groups[index], count(*batch))
-
-
-def check_groups(groups: Any, samples: int) -> None:
-    """Raise unless there is one group per sample, a whole number."""
-    if groups is None:
-        return
-    if not isinstance(groups, Tensor):
-        msg = (
-            f"groups: expected a tensor of whole numbers, one per sample, got {type(groups).__name__}; "
-            "encode text once for the whole data set, "
-            "torch.as_tensor(numpy.unique(names, return_inverse=True)[1])"
-        )
-        raise TypeError(msg)
-    if tuple(groups.shape) != (samples,):
-        msg = f"groups: expected shape ({samples},), got {tuple(groups.shape)}"
-        raise ValueError(msg)
-    if groups.is_floating_point() or groups.is_complex():
-        msg = f"groups: expected whole numbers, got {groups.dtype}"
-        raise TypeError(msg)
 
 
 def counted(batch: Any, groups: Any, ids: Any = None) -> int:

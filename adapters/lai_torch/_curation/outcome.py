@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.deferred import DeferredChecks
+from lai_torch._curation.groups import Groups, dropped_shares
 from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
@@ -76,23 +77,11 @@ def checked_weights(weights: Any, scores: Tensor, deferred: DeferredChecks) -> T
     return weights
 
 
-def gathered_groups(group: Alone, groups: Tensor | None) -> Tensor | None:
-    """Return the groups of all processes' samples, which either all pass or none."""
-    if group.size == 1 or not group.most(groups is not None):
-        return groups
-    with group.agreed():
-        if groups is None:
-            msg = "groups: expected them on every process, as one passed them, got None"
-            raise ValueError(msg)
-        own = groups.to(group.device, torch.int64)
-    return group.gathered(own)[0]
-
-
 def reported(
     group: Alone,
     scored: Scored | None,
     update: Update,
-    groups: Tensor | None,
+    groups: Groups | None,
     deferred: DeferredChecks,
     **told: Any,
 ) -> Report:
@@ -120,7 +109,7 @@ def reported(
         dropped=dropped,
         skipped=not update.used,
         updated=update.updated,
-        group_drops=None if groups is None else _dropped_shares(weights, groups),
+        group_drops=None if groups is None else dropped_shares(weights, groups),
         trained_losses=update.losses,
         total=loss,
         collectives=collectives,
@@ -128,9 +117,3 @@ def reported(
         **told,
         **found,
     )
-
-
-def _dropped_shares(weights: Tensor, groups: Tensor) -> dict[Any, float]:
-    """Return the share of each group that got no weight."""
-    groups = groups.to(weights.device)
-    return {group.item(): float((weights[groups == group] <= 0).double().mean()) for group in groups.unique()}

@@ -10,7 +10,9 @@ import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
+from lai_core._adapters import numbered
 from lai_core.mixtures import Mixture
+from lai_torch._curation.groups import joined_groups
 from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
 from lai_torch.curator import Curator
@@ -85,7 +87,7 @@ class Curation(Callback):
         if self._state is not None:
             self.curator.load_state_dict(self._state)
 
-    def objective(self, batch: Any, *, groups: Tensor | None = None) -> Tensor:
+    def objective(self, batch: Any, *, groups: Tensor | Sequence[str] | None = None) -> Tensor:
         """Return what a `training_step` returns, or what `manual_backward` is called on.
 
         Where Lightning accumulates, each batch is weighed by itself; to weigh those of an optimizer step
@@ -107,7 +109,7 @@ class Curation(Callback):
         return found()
 
     def objectives(
-        self, batches: Sequence[Any], *, groups: Sequence[Tensor] | None = None
+        self, batches: Sequence[Any], *, groups: Sequence[Tensor | Sequence[str]] | None = None
     ) -> list[Callable[[], Tensor]]:
         """Return a function for each micro-batch of an optimizer step, that runs it and returns its part.
 
@@ -134,7 +136,9 @@ class Curation(Callback):
         weights, report = self.curator.weigh(pairs, groups=groups)
         self.shown.add(report)
         if self._sources is not None and groups is not None and report.scores is not None:
-            self._sources.add(*self._gathered(report.scores, torch.cat(list(groups))))
+            names = self.sampler.names if self.sampler is not None else ()
+            own = torch.as_tensor(numbered(joined_groups(groups), names), device="cpu")
+            self._sources.add(*self._gathered(report.scores, own))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]
 

@@ -1,6 +1,6 @@
 """What a trainer logs of its curator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,16 @@ from lai_torch.report import Report, score_quantiles
 
 
 class Log:
-    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped."""
+    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    names
+        What the groups of the reports are called, where they are numbers of names.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = names
         self._shares: list[float] = []
         self._scores: list[Tensor] = []
         self._groups: dict[Any, list[float]] = {}
@@ -29,7 +36,7 @@ class Log:
         if report.scores is not None:
             self._scores.append(report.scores.detach())
         for group, share in (report.group_drops or {}).items():
-            self._groups.setdefault(group, []).append(share)
+            self._groups.setdefault(self.names[group] if self.names else group, []).append(share)
 
     def take(self, gather: Callable[[Tensor], Tensor] = lambda own: own) -> dict[str, float]:
         """Return what to log, and begin again.
@@ -53,5 +60,5 @@ class Log:
             found |= {f"curation/{name}": value for name, value in quantiles.items()}
         for group, shares in self._groups.items():
             found[f"curation/dropped/{group}"] = sum(shares) / len(shares)
-        self.__init__()  # type: ignore[misc]
+        self.__init__(self.names)  # type: ignore[misc]
         return found

@@ -1,12 +1,13 @@
 """A sampler over sources whose weights may change between batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from lai_core._adapters import ShuffledDraws, Weighted, check_whole
+from lai_core._adapters import ShuffledDraws, Weighted, check_whole, numbered, source_names
 
 
 class MixtureSampler(ShuffledDraws, Sampler[int]):
@@ -23,7 +24,8 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
     Parameters
     ----------
     groups
-        `(n,)` whole numbers from 0, the source of each sample of the data set.
+        `(n,)` whole numbers from 0, the source of each sample of the data set; or names, of a `Mixture` that
+        has them.
     weights
         A share for each source, or an object whose `weights` change while the model trains, such as
         `lai_core.mixtures.Mixture`: it is read at each batch.
@@ -37,8 +39,8 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         Number of batches of an epoch; None: as many as one pass over a data set of that size has.
     fixed
         How many samples of each batch, of all processes, come from a source whatever the weights: so a
-        validation batch is mixed in, `{K: 16}`, whose samples are those of source K in the data set. The
-        others of the batch are drawn by the weights.
+        validation batch is mixed in, `{K: 16}`, whose samples are those of source K (a number, or a name) in
+        the data set. The others of the batch are drawn by the weights.
     seed
         A whole number; the same on all processes.
 
@@ -55,17 +57,17 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
 
     def __init__(
         self,
-        groups: Tensor | Sequence[int],
+        groups: Tensor | Sequence[int] | Sequence[str],
         weights: Sequence[float] | Weighted,
         batch_size: int,
         *,
         replicas: int = 1,
         rank: int = 0,
         batches: int | None = None,
-        fixed: Mapping[int, int] | None = None,
+        fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
-        members = _members(groups)
+        members = _members(numbered(groups, source_names(weights, fixed)))
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
         samples = sum(map(len, members))
         self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
@@ -89,7 +91,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         return found
 
 
-def _members(groups: Tensor | Sequence[int]) -> list[Tensor]:
+def _members(groups: Any) -> list[Tensor]:
     """Return the indices of each source's samples."""
     found = torch.as_tensor(groups, device="cpu")
     if found.ndim != 1 or not len(found):

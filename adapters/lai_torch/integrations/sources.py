@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
+from lai_core._adapters import numbered, source_names
 from lai_core.mixtures import Mixture, group_scores
 from lai_torch.integrations.sampling import MixtureSampler
 from lai_torch.options import check_count
@@ -87,7 +88,7 @@ class Mixing:
     """
 
     def __init__(
-        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[int, int] | None
+        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None
     ) -> None:
         if groups is None:
             msg = "groups: expected the name of the entry that says a sample's source, got None"
@@ -120,7 +121,7 @@ class Mixing:
         groups = data[self.groups] if named else [row[self.groups] for row in data]
         self.drawn = 0
         self.sampler = MixtureSampler(
-            torch.as_tensor(groups), self.sources.mixture, batch_size, fixed=self.fixed, seed=seed
+            list(groups), self.sources.mixture, batch_size, fixed=self.fixed, seed=seed
         )
         if state is not None:
             self.sources.load_state_dict(state["sources"])
@@ -150,9 +151,11 @@ class Mixing:
         Returns
         -------
         dict
-            `curation/share/K` for each source.
+            `curation/share/K` for each source, or its name.
         """
-        return {f"curation/share/{k}": share for k, share in enumerate(self.sources.mixture.weights)}
+        mixture = self.sources.mixture
+        names = mixture.names or range(len(mixture.weights))
+        return {f"curation/share/{name}": one for name, one in zip(names, mixture.weights, strict=True)}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds.
@@ -175,21 +178,44 @@ class WithGroups:
         From examples to a batch.
     groups
         Name of the examples' entry.
+    names
+        Of groups that are text: each is numbered by its place among them.
     """
 
-    def __init__(self, collate: Callable[[list[Any]], Any], groups: str) -> None:
-        self.collate, self.groups = collate, groups
+    def __init__(self, collate: Callable[[list[Any]], Any], groups: str, names: Sequence[str] = ()) -> None:
+        self.collate, self.groups, self.names = collate, groups, names
 
     def __call__(self, examples: list[Any]) -> Any:
         """Collate examples, with their groups where they have any."""
         batch = self.collate(examples)
-        if self.groups in batch or self.groups not in examples[0]:
+        if self.groups not in batch and self.groups not in examples[0]:
             return batch
-        groups = [one[self.groups] for one in examples]
-        if isinstance(groups[0], str):
-            msg = (
-                f"groups: expected whole numbers from 0 in column {self.groups!r}, got {groups[0]!r}; number "
-                f"them, as dataset.class_encode_column({self.groups!r}) does"
-            )
-            raise TypeError(msg)
-        return {**batch, self.groups: torch.as_tensor(groups, device="cpu")}
+        groups = batch[self.groups] if self.groups in batch else [one[self.groups] for one in examples]
+        return {**batch, self.groups: torch.as_tensor(numbered(groups, self.names), device="cpu")}
+
+
+def names_of(data: Any, groups: str, mixture: Mixture | None, fixed: Mapping[Any, int] | None) -> list[str]:
+    """Return what a data set's groups are called, by number: the mixture's names, or its own in order.
+
+    Parameters
+    ----------
+    data
+        A data set; one without columns has no names of its own.
+    groups
+        Name of the column.
+    mixture, fixed
+        As for `Mixing`.
+
+    Returns
+    -------
+    list of str
+        None where groups are numbers.
+    """
+    names = source_names(mixture, fixed)
+    if names or mixture is not None or groups not in (getattr(data, "column_names", None) or ()):
+        return names
+    try:
+        column = data[groups]
+    except (KeyError, TypeError):  # a stream, whose names nobody knows before its end
+        return []
+    return sorted({one for one in column if isinstance(one, str)})

@@ -20,7 +20,7 @@ from lai_torch.integrations.log import Log
 from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.options import check_own_keywords, curator_options
 from lai_torch.integrations.rows import as_samples, check_documents, kept_documents, kept_rows
-from lai_torch.integrations.sources import USUAL, Mixing, WithGroups
+from lai_torch.integrations.sources import USUAL, Mixing, WithGroups, names_of
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
     _message = f"lai_torch.integrations.transformers: expected transformers 5.23 or later, got {__version__}"
@@ -46,9 +46,11 @@ class Curated:
         `sample_loss(outputs, batch) -> (n,)`. None: by the model's kind, `next_token_losses` or
         `classification_losses`.
     groups
-        The batch's entry that says which group each sample is of; it does not go into the model.
+        The batch's entry that says which group each sample is of, whole numbers or text; it does not go into
+        the model.
     mixture
-        A `lai_core.mixtures.Mixture` of the sources that `groups` names, numbered from 0. Batches are drawn
+        A `lai_core.mixtures.Mixture` of the sources that `groups` says, by number from 0 or by the names that
+        the mixture has. Batches are drawn
         by its weights, which follow the sources' mean scores; all samples train.
     period
         Number of optimizer steps between two updates of the mixture.
@@ -67,7 +69,7 @@ class Curated:
         groups: str | None = None,
         mixture: Mixture | None = None,
         period: int = 20,
-        fixed: Mapping[int, int] | None = None,
+        fixed: Mapping[Any, int] | None = None,
         curation: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -76,9 +78,11 @@ class Curated:
         trainer: Any = self
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
-        self.groups, self.shown = groups, Log()
+        self.groups, names = groups, list[str]()
         if groups is not None:
-            trainer.data_collator = WithGroups(trainer.data_collator, groups)
+            names = names_of(trainer.train_dataset, groups, mixture, fixed)
+            trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
+        self.shown = Log(names)
         self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
         usual = {} if mixture is None else USUAL | {"refresh": period}
         given = curation or {}
