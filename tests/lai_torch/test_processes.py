@@ -186,7 +186,7 @@ ERRORS = {
     a_loss_raises_in_training: "RuntimeError: this loss cannot be trained on",
     a_loader_raises: "FileNotFoundError: this file is missing",
     ids_are_wrong_on_one: "ValueError: ids: expected one per sample (4), got 3",
-    groups_come_on_one: "ValueError: groups: expected whole numbers on every process, as one passed them, got None",
+    groups_come_on_one: "ValueError: groups: expected whole numbers on every process, as on one, got None",
     loaders_are_empty: "ValueError: validation: expected at least one batch from the loader, got none",
     no_validation_row_is_finite: "validation: expected at least one sample with a finite loss, got none",
     parameters_differ: "ValueError: model: expected the same parameters on every process, got others",

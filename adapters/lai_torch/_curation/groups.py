@@ -55,7 +55,7 @@ def gathered_groups(group: Alone, groups: Any) -> Groups | None:
         if kind != most:
             expected = ("", "whole numbers", "text")[most]
             got = ("None", "whole numbers", "text")[kind]
-            msg = f"groups: expected {expected} on every process, as one passed them, got {got}"
+            msg = f"groups: expected {expected} on every process, as on one, got {got}"
             raise ValueError(msg)
     names: list[str] = []
     if kind == TEXT:
