@@ -22,7 +22,7 @@ extensions = [
     "anchors",
     "compatibility",
     "computed",
-    "doors",
+    "stages",
     "equation_index",
     "estimator_tables",
     "ledger_data",

@@ -75,11 +75,11 @@ def test_every_public_module_has_a_page_of_the_reference():
 
 
 def test_a_picture_names_only_what_is_there_and_says_it_in_words():
-    doors = extension("doors")
-    doors.check_defined("adapters/lai_torch/curator.py::Curator.step")
+    stages = extension("stages")
+    stages.check_defined("adapters/lai_torch/curator.py::Curator.step")
     with pytest.raises(ValueError, match=r"'Curator.walk' to be defined in adapters/lai_torch/curator.py"):
-        doors.check_defined("adapters/lai_torch/curator.py::Curator.walk")
-    drawn = doors.svg("A step", [("score", "multiplies", "a.py::f", "scores")], "back")
+        stages.check_defined("adapters/lai_torch/curator.py::Curator.walk")
+    drawn = stages.svg("A step", [("score", "multiplies", "a.py::f", "scores")], "back")
     assert "<title>A step</title><desc>score: multiplies; it hands on scores." in drawn
     assert drawn.count("currentColor") == len(re.findall('(?:fill|stroke)="(?!none)[a-zC]', drawn))
 

@@ -25,7 +25,7 @@ from lai_torch.options.protocols import AnyPolicy
 
 
 class Scoring:
-    """The first three doors of a step: pass, score, weigh.
+    """The first three stages of a step: pass, score, weigh.
 
     Parameters
     ----------
