@@ -7,10 +7,10 @@ import lai_torch
 import numpy as np
 import pytest
 import torch
+from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import lai_core as lai
-from lai_core.storage.tables import read_scores
 from tests.lai_torch.process_support import scored_in_parts
 from workloads import torch_processes as processes
 from workloads.torch_processes import launch

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
+from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, TensorDataset
 
-from lai_core.storage.tables import read_scores
 from tests.lai_torch.test_dataset import LOSS, Stream, drawn, network, scored
 
 

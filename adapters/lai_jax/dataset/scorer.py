@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import lai_storage
 import numpy as np
 
 import lai_core as lai
-from lai_core import storage
 from lai_core._adapters import check_batch
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
@@ -45,7 +45,7 @@ class Scorer:
         The parameters; or a function without arguments that returns them.
     validation
         A batch of validation samples, of the same form as the batches to score; what `summarize` returned for
-        the same parameters, or the path of a file with it, from `save` or `lai_core.storage.save`.
+        the same parameters, or the path of a file with it, from `save` or `lai_storage.save`.
     estimator, positions, parts
         As for `score_dataset`; a summary keeps the positions and parts that it was made with.
     batch_size
@@ -88,7 +88,7 @@ class Scorer:
         last: str | None = None,
         valid: Valid | None = None,
     ) -> None:
-        from lai_core.storage.columns import check_collate
+        from lai_storage.columns import check_collate
 
         estimator_of(estimator)
         if estimator == "preconditioned_lai":
@@ -120,7 +120,7 @@ class Scorer:
         path
             Of the file, in a folder that exists.
         """
-        storage.save(path, self._summed())
+        lai_storage.save(path, self._summed())
 
     def __call__(self, batch: Any) -> Any:
         """Score a batch.
@@ -142,7 +142,7 @@ class Scorer:
             If a column is missing, `collate` changes the number of rows, or the summary is for another
             estimator.
         """
-        from lai_core.storage.columns import scored
+        from lai_storage.columns import scored
 
         def score(columns: dict[str, Any] | None) -> dict[str, Any]:
             return self._numbers(self._pair("batch", batch, columns))
@@ -172,7 +172,7 @@ class Scorer:
         """Return the validation set, or its summary."""
         held = self.validation
         if isinstance(held, str | PathLike):
-            held = storage.load(held, asarray=jnp.asarray)
+            held = lai_storage.load(held, asarray=jnp.asarray)
             if not isinstance(held, Validation | lai.ValidationSummary):
                 msg = (
                     f"validation: expected {self.validation} to hold what Scorer.save wrote, or a "
@@ -181,7 +181,7 @@ class Scorer:
                 raise TypeError(msg)
         if isinstance(held, Validation | lai.ValidationSummary):
             return opened(self.estimator, held)
-        from lai_core.storage.columns import columns_of
+        from lai_storage.columns import columns_of
 
         return self._pair("validation", held, columns_of(held, without=(self.ids, self.groups)))
 
@@ -204,7 +204,7 @@ class Scorer:
     def _pair(self, role: str, batch: Any, columns: dict[str, Any] | None) -> tuple[Any, Any]:
         """Return inputs and targets of a batch."""
         if columns is not None:
-            from lai_core.storage.columns import paired
+            from lai_storage.columns import paired
 
             batch = paired(columns, self.collate, self._array)
         check_batch(role, batch)

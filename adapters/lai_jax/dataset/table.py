@@ -42,7 +42,7 @@ def score_dataset(
 ) -> Any:
     """Score every sample of a data set against a validation set, into a folder of Parquet files.
 
-    The same table, read by `lai_core.storage.tables.read_scores`, as of `lai_torch.score_dataset`: `id`;
+    The same table, read by `lai_storage.tables.read_scores`, as of `lai_torch.score_dataset`: `id`;
     `score`, positive helps; `standard_error` of the score over the draw of the validation set; the sample's
     own `loss`; `gradient_norm`, the norm of what the estimator sees of its gradient; `group` and `checkpoint`
     where they are given. An interrupted run goes on where it stopped when it is started again; a stream is
@@ -85,7 +85,7 @@ def score_dataset(
     Returns
     -------
     pyarrow.Table
-        What `lai_core.storage.tables.read_scores(folder)` returns. None where several processes share the
+        What `lai_storage.tables.read_scores(folder)` returns. None where several processes share the
         work: read the table when all of them are done.
 
     Raises
@@ -107,7 +107,7 @@ def score_dataset(
     >>> table.column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import check_stream, digest, read_scores, score_parts, score_stream
+    from lai_storage.tables import check_stream, digest, read_scores, score_parts, score_stream
 
     check_counts(batch_size=batch_size, rows_per_file=rows_per_file, parts=parts)
     given: Any = checkpoints
@@ -164,7 +164,7 @@ def score_dataset(
 
 def _rows(scorer: Scorer, batches: Callable[[Any], Iterable[Any]], part: Any) -> dict[str, Any]:
     """Return the columns of consecutive samples."""
-    from lai_core.storage.columns import joined
+    from lai_storage.columns import joined
 
     return joined(map(scorer, batches(part)))
 

@@ -56,9 +56,9 @@ def top_samples(
     Returns
     -------
     pyarrow.Table
-        See `lai_core.storage.top.top_samples`.
+        See `lai_storage.top.top_samples`.
     """
-    from lai_core.storage.top import top_samples
+    from lai_storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
     for role, batch in (("dataset", dataset), ("validation", validation)):

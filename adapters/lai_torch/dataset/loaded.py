@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
+import lai_storage
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core import storage
 from lai_core._adapters import check_batch
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
@@ -28,7 +28,7 @@ from lai_torch.options import Estimator
 Batch = tuple[Any, Any]
 
 
-@storage.storable
+@lai_storage.storable
 @dataclass(frozen=True)
 class Summary:
     """A validation set summed up for one estimator, and what scoring against it needs beside it."""
@@ -53,7 +53,7 @@ class Loaded:
         self.estimator, self.side, self.samples, self.collate = estimator, None, None, collate
         summary = None
         if isinstance(held, str | PathLike):
-            path, held = held, storage.load(held, asarray=torch.asarray)
+            path, held = held, lai_storage.load(held, asarray=torch.asarray)
             if not isinstance(held, Summary | lai.ValidationSummary):
                 msg = (
                     f"validation: expected {path} to hold what Scorer.save wrote, or a "
@@ -71,7 +71,7 @@ class Loaded:
             self.side = placed(summary.side, _device(self.model))
         self.scorer = scorer(self.model, loss, None, self.estimator, own_stream())
         if summary is None:
-            from lai_core.storage.columns import columns_of
+            from lai_storage.columns import columns_of
 
             self.samples = self.pair("validation", held, columns_of(held, without=unseen))
         elif summary.state is not None:
@@ -80,7 +80,7 @@ class Loaded:
     def pair(self, role: str, batch: Any, columns: dict[str, Any] | None) -> Batch:
         """Return inputs and targets of a batch, on the model's device."""
         if columns is not None:
-            from lai_core.storage.columns import paired
+            from lai_storage.columns import paired
 
             batch = paired(columns, self.collate, self._tensor)
         pair = tuple(batch) if isinstance(batch, list) else batch

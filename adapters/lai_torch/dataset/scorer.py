@@ -4,10 +4,10 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
+import lai_storage
 import torch
 from torch import Tensor, nn
 
-from lai_core import storage
 from lai_torch._curation.scorers.base import chunks
 from lai_torch._curation.state import packed
 from lai_torch._model.batch import Loss, tensors
@@ -78,7 +78,7 @@ class Scorer:
         ids: str | None = None,
         groups: str | None = None,
     ) -> None:
-        from lai_core.storage.columns import check_collate  # needs numpy
+        from lai_storage.columns import check_collate  # needs numpy
 
         chosen = with_defaults(estimator)
         if chosen.name in {"midpoint", "preconditioned_lai"}:
@@ -111,7 +111,7 @@ class Scorer:
         path
             Of the file, in a folder that exists.
         """
-        storage.save(path, self._summary())
+        lai_storage.save(path, self._summary())
 
     def __call__(self, batch: Any) -> Any:
         """Score a batch.
@@ -133,7 +133,7 @@ class Scorer:
             If a column is missing, `collate` changes the number of rows, or the summary is for another
             estimator.
         """
-        from lai_core.storage.columns import NUMBERS, scored
+        from lai_storage.columns import NUMBERS, scored
 
         loaded, size = self._load(), self.batch_size
 

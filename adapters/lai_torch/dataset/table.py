@@ -38,7 +38,7 @@ def score_dataset(
 ) -> Any:
     r"""Score every sample of a data set against a validation set, into a folder of Parquet files.
 
-    One row a sample, read by `lai_core.storage.tables.read_scores`: `id`; `score`, positive helps;
+    One row a sample, read by `lai_storage.tables.read_scores`: `id`; `score`, positive helps;
     `standard_error` of the score over the draw of the validation set; the sample's own `loss`;
     `gradient_norm`, the norm of what the estimator sees of its gradient (`lai_core.self_influence`); `group`
     and `checkpoint` where they are given. Memory holds one batch, and the validation set's summary `parts`
@@ -92,7 +92,7 @@ def score_dataset(
     Returns
     -------
     pyarrow.Table
-        What `lai_core.storage.tables.read_scores(folder)` returns. None where several processes share the
+        What `lai_storage.tables.read_scores(folder)` returns. None where several processes share the
         work: read the table when all of them are done.
 
     Raises
@@ -114,7 +114,7 @@ def score_dataset(
     >>> lai_torch.score_dataset(model, loss, data, validation, folder, progress=False).column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import (  # needs pyarrow
+    from lai_storage.tables import (  # needs pyarrow
         check_stream,
         digest,
         read_scores,
@@ -176,7 +176,7 @@ def score_dataset(
 
 def _rows(scorer: Scorer, batches: Callable[[Any], Iterable[Any]], part: Any) -> dict[str, Any]:
     """Return the columns of consecutive samples."""
-    from lai_core.storage.columns import joined
+    from lai_storage.columns import joined
 
     return joined(map(scorer, batches(part)))
 

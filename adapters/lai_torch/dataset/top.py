@@ -56,7 +56,7 @@ def top_samples(
     Returns
     -------
     pyarrow.Table
-        See `lai_core.storage.top.top_samples`.
+        See `lai_storage.top.top_samples`.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def top_samples(
     >>> table.column_names
     ['validation', 'effect', 'place', 'id', 'score']
     """
-    from lai_core.storage.top import top_samples
+    from lai_storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
     check_count("batch_size", batch_size, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lai_core._engine.namespace import is_array
+from lai_core._adapters import is_array
 
 __all__ = ["columns_of", "rows_of"]
 

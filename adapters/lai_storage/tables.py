@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from lai_core.storage._files import check_run, write_whole
+from lai_storage._files import check_run, write_whole
 
 __all__ = ["read_scores", "score_parts", "score_stream"]
 
@@ -43,7 +43,7 @@ def score_parts(
 ) -> None:
     """Score what is missing of a data set's parts, and write each as one Parquet file.
 
-    What `score_dataset` of both adapters stands on; for scores of one's own.
+    `score_dataset` of both adapters calls it; for scores of one's own.
 
     Parameters
     ----------

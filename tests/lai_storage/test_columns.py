@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-
-from lai_core.storage.columns import NUMBERS, columns_of, joined, paired, rows_of, scored
+from lai_storage.columns import NUMBERS, columns_of, joined, paired, rows_of, scored
 
 GRID = np.arange(8, dtype=np.float32).reshape(4, 2)
 TENSORS = pa.FixedShapeTensorArray.from_numpy_ndarray(GRID)
