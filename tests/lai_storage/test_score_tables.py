@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lai_storage._files import check_run, write_whole
-from lai_storage.tables import digest, read_scores, score_parts, score_stream
+from lai_storage.scoring import digest
+from lai_storage.tables import read_scores, score_parts, score_stream
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
 
