@@ -53,17 +53,24 @@ class BatchScorer(ABC):
     """What a validation set is summed up as: kinds that `save` writes."""
 
     def __init__(self, validation: Any, batch_size: int, collate: Any, ids: Any, groups: Any) -> None:
-        from lai_storage.columns import check_collate  # needs numpy
-
-        check_collate(collate)
+        names = isinstance(collate, tuple) and len(collate) == 2
+        if not (collate is None or callable(collate) or (names and all(isinstance(n, str) for n in collate))):
+            msg = (
+                "collate: expected the names of two columns, of inputs and of targets, or a function from "
+                f"all columns to (inputs, targets), got {collate!r}"
+            )
+            raise TypeError(msg)
         self.validation, self.batch_size = validation, batch_size
         self.collate, self.ids, self.groups = collate, ids, groups
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the options, with the summary of a validation set in the place of its samples."""
-        held = self.validation if self._is_summary(self.validation) else self._summary()
-        options = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return options | {"validation": held}
+        held = self.validation if self._is_summary(self.validation) else self._summed
+        return self._options() | {"validation": held}
+
+    def _options(self) -> dict[str, Any]:
+        """Return what the scorer was given, without what it was made into."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the validation set's summary to a file, which other scorers take as `validation`.
@@ -73,7 +80,7 @@ class BatchScorer(ABC):
         path
             Of the file, in a folder that exists.
         """
-        save(path, self._summary())
+        save(path, self._summed)
 
     def __call__(self, batch: Any) -> Any:
         """Score a batch.
@@ -95,7 +102,7 @@ class BatchScorer(ABC):
             If a column is missing, `collate` changes the number of rows, or the summary is for another
             estimator.
         """
-        from lai_storage.columns import scored
+        from lai_storage.columns import scored  # needs numpy
 
         return scored(batch, partial(self._numbers, batch), ids=self.ids, groups=self.groups)
 
@@ -104,9 +111,10 @@ class BatchScorer(ABC):
         """Whether a validation side is summed up already, for the parameters that there were."""
         return isinstance(validation, (str, PathLike, *cls._summaries))
 
+    @property
     @abstractmethod
-    def _summary(self) -> Any:
-        """Return the validation set summed up."""
+    def _summed(self) -> Any:
+        """The validation set summed up."""
 
     @abstractmethod
     def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> Mapping[str, Any]:
@@ -131,6 +139,10 @@ class BatchScorer(ABC):
     def _validation(self, model: Any, asarray: Callable[..., Any]) -> Any:
         """Return inputs and targets of the validation set, or its summary, read where it is a file."""
         held = self.validation
+        if not self._is_summary(held):
+            from lai_storage.columns import columns_of
+
+            return self._pair("validation", held, columns_of(held, without=(self.ids, self.groups)), model)
         if isinstance(held, str | PathLike):
             held = load(held, asarray=asarray)
             if not isinstance(held, self._summaries):
@@ -139,11 +151,7 @@ class BatchScorer(ABC):
                     f"ValidationSummary, got {type(held).__name__}"
                 )
                 raise TypeError(msg)
-        if isinstance(held, self._summaries):
-            return held
-        from lai_storage.columns import columns_of
-
-        return self._pair("validation", held, columns_of(held, without=(self.ids, self.groups)), model)
+        return held
 
 
 def score_source(
@@ -151,43 +159,15 @@ def score_source(
     scorer: BatchScorer,
     source: Source,
     checkpoints: Mapping[str, Any] | None,
-    at: Callable[[Any], tuple[BatchScorer, Contents]],
-    settings: Mapping[str, Any],
-    columns: Mapping[str, Any],
-    options: Mapping[str, Any],
+    at: Callable[[Any], tuple[BatchScorer, Contents]],  # a checkpoint, or None for the parameters as they are
+    settings: Mapping[str, Any],  # what the scores are of, beside the parameters
+    columns: Mapping[str, Any],  # `ids` and `groups`
+    options: Mapping[str, Any],  # `rows`, `process` and `progress` of `score_parts`
 ) -> Any:
-    """Score a data set with each checkpoint, into a folder of tables.
-
-    Parameters
-    ----------
-    folder, checkpoints
-        As for `score_dataset`.
-    scorer
-        Whose validation side is used with each checkpoint.
-    source
-        The data set.
-    at
-        From a checkpoint, None for the parameters that there are, to a scorer and the parameters.
-    settings
-        What the scores are of, beside the parameters.
-    columns
-        The `ids` and `groups`.
-    options
-        `rows`, `process` and `progress` of `score_parts`.
-
-    Returns
-    -------
-    pyarrow.Table
-        All scores; None where several processes share the work.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If columns, checkpoints, data set and validation side do not go together.
-    """
+    """Score a data set with each checkpoint, into a folder of tables; return the table of all."""
     from lai_storage.tables import read_scores, score_parts, score_stream
 
-    states = {"": None} if checkpoints is None else checkpoints
+    states: Any = {"": None} if checkpoints is None else checkpoints
     if not isinstance(states, Mapping):
         msg = f"checkpoints: expected a mapping of names to parameters, got {type(states).__name__}"
         raise TypeError(msg)

@@ -1,6 +1,7 @@
 """Scores of one batch at a time: a class that can be pickled, for engines that run it on their workers."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -27,14 +28,9 @@ from lai_jax.validation import Validation
 class Scorer(BatchScorer):
     """Score batches against a validation set, in a loop or on an engine: Ray Data, datasets, Spark.
 
-    The counterpart of `lai_torch.Scorer`. A call with a batch returns the columns of `score_dataset`, in the
-    batch's own type: `id`, if `ids` names a column; `score`, positive helps; `standard_error`; `loss`;
-    `gradient_norm`; `group`, if `groups` names a column. One program is compiled: smaller batches are padded
-    to `batch_size`.
-
-    A scorer can be pickled. The pickle holds the summary of the validation set, not its samples, and the
-    parameters, unless `params` is a function. The process that unpickles it calls the function, and reads the
-    file of a summary, at its first batch.
+    A call with a batch returns the columns of `score_dataset`, in the batch's own type. One program is
+    compiled: smaller batches are padded to `batch_size`. A scorer can be pickled as one of `lai_torch`; the
+    pickle holds the parameters, unless `params` is a function.
 
     Parameters
     ----------
@@ -62,10 +58,8 @@ class Scorer(BatchScorer):
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm']
     """
 
+    save = BatchScorer.save  # which the reference shows
     _summaries = Validation, lai.ValidationSummary
-    _params: Any = None
-    _side: Validation | None = None
-    _compiled: Any = None
 
     def __init__(
         self,
@@ -98,7 +92,7 @@ class Scorer(BatchScorer):
 
     def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> dict[str, Any]:
         """Return the numbers of a batch, cut into parts of one size, for one program."""
-        params, side, score = self._loaded_params(), self._summary(), self._programs()[1]
+        params, side, score = self._ready, self._summed, self._programs[1]
         pair = self._pair("batch", batch, columns, params)
         samples, found = count(pair[0]), []
         for start in range(0, samples, self.batch_size):
@@ -111,31 +105,25 @@ class Scorer(BatchScorer):
 
     def _at(self, params: Any) -> "Scorer":
         """Return this scorer at other parameters of the same form, by the same compiled programs."""
-        self._programs()
         other = object.__new__(Scorer)
-        vars(other).update(vars(self) | {"params": params, "_params": None, "_side": None})
+        vars(other).update(self._options() | {"params": params, "_programs": self._programs})
         return other
 
     def _opened(self) -> Any:
         """Return the validation set, or its summary if that is of the estimator's kind."""
-        held = self._validation(self._loaded_params(), jnp.asarray)
+        held = self._validation(self._ready, jnp.asarray)
         return opened(self.estimator, held) if isinstance(held, self._summaries) else held
 
-    def _summary(self) -> Validation:
-        """Return the validation side, which is made when it is first asked for."""
-        if self._side is None:
-            held = self._opened()
-            summed = self._programs()[0]
-            self._side = held if isinstance(held, Validation) else summed(self._loaded_params(), *held)
-        return self._side
+    @cached_property
+    def _summed(self) -> Validation:
+        held = self._opened()
+        return held if isinstance(held, Validation) else self._programs[0](self._ready, *held)
 
-    def _loaded_params(self) -> Any:
-        """Return the parameters; a function that makes them is called once."""
-        if not (callable(self.params) and jax.tree_util.all_leaves([self.params])):
-            return self.params
-        if self._params is None:
-            self._params = self.params()
-        return self._params
+    @cached_property
+    def _ready(self) -> Any:
+        """The parameters."""
+        made = callable(self.params) and jax.tree_util.all_leaves([self.params])
+        return self.params() if made else self.params
 
     def _checked(self, role: str, batch: Any, model: Any) -> Any:
         return checked_pair(role, batch)
@@ -147,11 +135,36 @@ class Scorer(BatchScorer):
         types = (leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
         return values.astype(next(types, values.dtype))
 
-    def _programs(self) -> Any:
-        """Return the programs that sum a validation set up, and that score a batch."""
-        if self._compiled is None:
-            self._compiled = _programs(self)
-        return self._compiled
+    @cached_property
+    def _programs(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """The programs that sum a validation set up, and that score a batch."""
+        apply, loss, last, valid = self.apply, self.loss, self.last, self.valid
+        estimator, positions, parts = self.estimator, self.positions, self.parts
+        chosen, in_parts = estimator_of(estimator), find_estimator(estimator).summary
+
+        @jax.jit
+        def summed(params: Any, inputs: Any, targets: Any) -> Validation:
+            samples = count(inputs)
+            cut = min(parts, samples) if parts and in_parts and samples > 1 else None
+            of: Any = {"positions": positions, "last": last, "valid": valid}
+            return summarize(apply, params, loss, inputs, targets, estimator=estimator, parts=cut, **of)
+
+        @jax.jit
+        def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
+            problem = Problem(apply, params, loss, last, valid)
+            recorded = chosen.choose_pass(problem, None, recompute=False).forward(batch)
+            scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
+            nothing = jnp.full_like(scored.scores, jnp.nan)
+            found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
+            if scored.parts is not None:
+                found["standard_error"] = standard_errors(scored.parts, sizes=scored.sizes)
+            squared = nothing
+            if estimator in SUMMED and side.sketch is None:
+                read = getattr(side.side, "positions", None) or side.positions or "tokens"
+                squared = lai.self_influence(recorded.trace, estimator, positions=read)
+            return found | {"gradient_norm": jnp.sqrt(squared)}
+
+        return summed, score
 
 
 def checked_pair(role: str, batch: Any) -> tuple[Any, Any]:
@@ -159,38 +172,3 @@ def checked_pair(role: str, batch: Any) -> tuple[Any, Any]:
     check_batch(role, batch)
     check_targets(*batch)
     return batch
-
-
-def _programs(given: Scorer) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    apply, loss, last, valid = given.apply, given.loss, given.last, given.valid
-    estimator, positions, parts = given.estimator, given.positions, given.parts
-    chosen, in_parts = estimator_of(estimator), find_estimator(estimator).summary
-
-    @jax.jit
-    def summed(params: Any, inputs: Any, targets: Any) -> Validation:
-        samples = count(inputs)
-        cut = min(parts, samples) if parts and in_parts and samples > 1 else None
-        shared: dict[str, Any] = {
-            "estimator": estimator,
-            "positions": positions,
-            "last": last,
-            "valid": valid,
-        }
-        return summarize(apply, params, loss, inputs, targets, parts=cut, **shared)
-
-    @jax.jit
-    def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
-        problem = Problem(apply, params, loss, last, valid)
-        recorded = chosen.choose_pass(problem, None, recompute=False).forward(batch)
-        scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
-        nothing = jnp.full_like(scored.scores, jnp.nan)
-        found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
-        if scored.parts is not None:
-            found["standard_error"] = standard_errors(scored.parts, sizes=scored.sizes)
-        squared = nothing
-        if estimator in SUMMED and side.sketch is None:
-            read = getattr(side.side, "positions", None) or side.positions or "tokens"
-            squared = lai.self_influence(recorded.trace, estimator, positions=read)
-        return found | {"gradient_norm": jnp.sqrt(squared)}
-
-    return summed, score

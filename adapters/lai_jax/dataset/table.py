@@ -40,12 +40,8 @@ def score_dataset(
 ) -> Any:
     """Score every sample of a data set against a validation set, into a folder of Parquet files.
 
-    The same table, read by `lai_storage.tables.read_scores`, as of `lai_torch.score_dataset`: `id`;
-    `score`, positive helps; `standard_error` of the score over the draw of the validation set; the sample's
-    own `loss`; `gradient_norm`, the norm of what the estimator sees of its gradient; `group` and `checkpoint`
-    where they are given. An interrupted run goes on where it stopped when it is started again; a stream is
-    read again from its start, and refused if its ids are not those in the table. One program is compiled,
-    for batches of one size.
+    The table has the columns of `lai_torch.score_dataset`, and a run goes on where it stopped in the same
+    way. One program is compiled, for batches of one size.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Scores of one batch at a time: a class that can be pickled, for engines that run it on their workers."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -57,8 +58,8 @@ class Scorer(BatchScorer):
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm']
     """
 
+    save = BatchScorer.save  # which the reference shows
     _summaries = Summary, lai.ValidationSummary
-    _loaded: Loaded | None = None
 
     @answering
     def __init__(
@@ -91,32 +92,31 @@ class Scorer(BatchScorer):
 
     def _contents(self) -> list[Tensor]:
         """Return the tensors of the validation set or of its summary."""
-        loaded = self._load()
+        loaded = self._ready
         return tensors(packed(loaded.side) if loaded.samples is None else loaded.samples)
 
     def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> dict[str, Any]:
         from lai_storage.columns import NUMBERS  # needs numpy
 
-        loaded, size = self._load(), self.batch_size
+        loaded, size = self._ready, self.batch_size
         pair = self._pair("batch", batch, columns, loaded.model)
         found = [loaded.numbers(part, size) for part in chunks(pair, size)]
         numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return dict(zip(NUMBERS, numbers, strict=True))
 
-    def _summary(self) -> Summary:
-        """Return the validation set summed up, on the host."""
-        loaded = self._load()
+    @property
+    def _summed(self) -> Summary:
+        """The validation set summed up, on the host."""
+        loaded = self._ready
         side = placed(loaded.summed(self.batch_size), torch.device("cpu"))
         parts = getattr(loaded.estimator, "parts", None)
         return Summary(options_of(self.estimator), parts, side, loaded.scorer.state())
 
-    def _load(self) -> Loaded:
-        if self._loaded is None:
-            model = self.model if isinstance(self.model, nn.Module) else self.model()
-            check_kinds(model, self.loss, None)
-            held = self._validation(model, torch.asarray)
-            self._loaded = Loaded(model, self.loss, held, self.estimator)
-        return self._loaded
+    @cached_property
+    def _ready(self) -> Loaded:
+        model = self.model if isinstance(self.model, nn.Module) else self.model()
+        check_kinds(model, self.loss, None)
+        return Loaded(model, self.loss, self._validation(model, torch.asarray), self.estimator)
 
     def _checked(self, role: str, batch: Any, model: nn.Module) -> Any:
         return placed_pair(role, batch, model)
