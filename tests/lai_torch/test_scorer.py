@@ -195,6 +195,7 @@ WRONG = {
     "no model": ({"model": lambda: 3}, "model: expected a torch.nn.Module, got int"),
     "a model by name": ({"model": "gpt2"}, "model: expected a torch.nn.Module, or a function .* 'gpt2'"),
     "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
+    "a number for a name": ({"collate": ("x", 1)}, r"collate: expected the names .*, got \('x', 1\)"),
     "of a run": ({"estimator": "midpoint"}, "estimator: expected one that scores a sample by itself"),
     "an unknown option": ({"batchsize": 3}, "did you mean 'batch_size'"),
 }

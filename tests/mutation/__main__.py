@@ -49,6 +49,7 @@ PROOFS = ("bounds", "estimators", "influence", "noise")
 TESTS = [
     "tests/core/**/test_*.py",
     "tests/lai_storage/test_*.py",
+    "tests/lai_torch/test_dataset.py",
     "tests/lai_torch/test_score[_r]*.py",
     "tests/repository/test_docstrings.py",
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),

@@ -88,7 +88,10 @@ def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
 
 def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
     """Run a module anew, and give its defaults and its constants to whoever has the old ones."""
-    old = next(m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == str(path))
+    files = ((getattr(module, "__file__", None), module) for module in list(sys.modules.values()))
+    old = next((module for file, module in files if file == str(path)), None)
+    if old is None:  # no test imports it in this process
+        return False
     fresh = types.ModuleType(old.__name__)
     fresh.__dict__.update({name: getattr(old, name) for name in ("__file__", "__package__")})
     known = {id(function) for each in alive.values() for function in each}
