@@ -165,6 +165,7 @@ def score_source(
     options: Mapping[str, Any],  # `rows`, `process` and `progress` of `score_parts`
 ) -> Any:
     """Score a data set with each checkpoint, into a folder of tables; return the table of all."""
+    from lai_storage.columns import joined
     from lai_storage.tables import read_scores, score_parts, score_stream
 
     states: Any = {"": None} if checkpoints is None else checkpoints
@@ -185,15 +186,8 @@ def score_source(
     for checkpoint, state in states.items():
         scores, parameters = at(state)
         content = {**settings, "model": digest(parameters)}
-        write(folder, content, partial(_joined, scores, batches), checkpoint=checkpoint)
+        write(folder, content, lambda part, by=scores: joined(map(by, batches(part))), checkpoint=checkpoint)
     return read_scores(folder) if options["process"][1] == 1 else None
-
-
-def _joined(scorer: BatchScorer, batches: Callable[[Any], Iterable[Any]], part: Any) -> dict[str, Any]:
-    """Return the columns of consecutive samples."""
-    from lai_storage.columns import joined
-
-    return joined(map(scorer, batches(part)))
 
 
 def _check_stream(stream: Any, columns: Mapping[str, Any], states: Mapping[str, Any]) -> None:

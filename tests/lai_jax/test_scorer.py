@@ -123,8 +123,6 @@ def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_ch
 
 
 WRONG = {
-    "no such id": ({"ids": "id"}, "ids: expected the name of one of the batch's columns .* 'id'"),
-    "text as inputs": ({"collate": ("kind", "y"), "groups": None}, "column 'kind', got str; pass a function"),
     "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
     "another side": (
         {"estimator": "exact", "validation": "lai"},
@@ -135,7 +133,6 @@ WRONG = {
         "to hold what Scorer.save wrote, or a ValidationSummary, got dict",
     ),
     "of a run": ({"estimator": "preconditioned_lai"}, "expected one that scores a sample by itself"),
-    "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
     "no batch size": ({"batch_size": 0}, "batch_size: expected a whole number"),
 }
 

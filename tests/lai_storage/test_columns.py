@@ -98,4 +98,5 @@ def test_a_mapping_is_inputs_and_targets_and_a_function_sees_all_columns():
 
 def test_joined_batches_are_one():
     batches = {"a": np.array([1.0, 2.0]), "b": ["x", "y"]}, {"a": np.array([3.0]), "b": ["z"]}
+    assert joined(batches[1:]) == {"a": [3.0], "b": ["z"]}
     assert joined(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}
