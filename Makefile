@@ -38,7 +38,7 @@ proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 kernel: ## statements for every size under Coq's kernel, each with its axioms; KERNEL=required where Coq must be there
 	$(PYTHON) -m tests.support.kernel
 
-mutation: $(READY) ## change lai_core in every small way, one at a time, and count what the tests see (25 minutes of CPU)
+mutation: $(READY) ## change lai_core and lai_storage in every small way, one at a time, and count what the tests see (25 minutes of CPU)
 	$(BIN)/python -m tests.mutation
 
 compatibility: ## every suite inside torch, transformers, peft, timm and JAX's libraries (installs them; some hours)
@@ -61,7 +61,7 @@ lint: $(READY) ## ruff, import-linter, mypy
 
 types: $(READY) ## how complete the types of the public names are (installs basedpyright)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[types]"
-	for package in lai_core lai_torch lai_jax; do \
+	for package in lai_core lai_storage lai_torch lai_jax; do \
 	  PATH=$(BIN):$$PATH PYTHONPATH=.:adapters basedpyright --verifytypes $$package --ignoreexternal || exit 1; \
 	done
 

@@ -13,7 +13,13 @@ from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, device_of, namespace_of, xp_of
+from lai_core._engine.namespace import Array as Array
+from lai_core._engine.namespace import Namespace as Namespace
+from lai_core._engine.namespace import device_of as device_of
+from lai_core._engine.namespace import is_array as is_array
+from lai_core._engine.namespace import namespace_of as namespace_of
+from lai_core._engine.namespace import on_host as on_host
+from lai_core._engine.namespace import xp_of as xp_of
 from lai_core._engine.rounding import Block as Block
 from lai_core._engine.rounding import rounding_bound as rounding_bound
 from lai_core._engine.rounding import sums_agree as sums_agree

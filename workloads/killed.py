@@ -17,9 +17,9 @@ from typing import Any
 
 import lai_torch
 import torch
+from lai_storage import tables
 from torch import nn
 
-from lai_core.storage import tables
 from workloads.torch_processes import LOSS, batch, network
 
 STEPS, SAVED = 12, 2

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from lai_storage import storable
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs
-from lai_core.storage import storable
 
 
 @storable

@@ -213,7 +213,7 @@ class Mixture:
         nothing = tuple(0.0 for _ in shares)
         self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0)
         self.history: list[MixtureUpdate] = []
-        """All updates of this object, for `lai_core.storage.report.write_mixture`; no part of its state."""
+        """All updates of this object, for `lai_storage.report.write_mixture`; no part of its state."""
 
     @property
     def weights(self) -> tuple[float, ...]:

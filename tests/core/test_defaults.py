@@ -3,11 +3,13 @@
 import inspect
 from dataclasses import replace
 
+import lai_storage
 import numpy as np
 import pytest
+from lai_storage import report, tables, top, weights
 
 import lai_core as lai
-from lai_core import _adapters, calibration, storage
+from lai_core import _adapters, calibration
 from lai_core._engine import factored
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
@@ -18,7 +20,6 @@ from lai_core.mixtures import Mixture, update_mixture
 from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
 from lai_core.records._once import KEPT
-from lai_core.storage import report, tables, top, weights
 
 GIB = 2**30
 USUAL = {
@@ -52,7 +53,8 @@ THEORY = {"drop_harmful", "score_intervals", "standard_errors"}
 
 def functions():
     """Return the public functions and kinds of the half that computes."""
-    rooms = (lai, costs, gates, preconditioned, sketches, calibration, storage, top, tables, report, weights)
+    core = lai, costs, gates, preconditioned, sketches, calibration
+    rooms = (*core, lai_storage, top, tables, report, weights)
     found = {
         each
         for room in rooms

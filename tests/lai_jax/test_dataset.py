@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import pytest
+from lai_storage.tables import read_scores
 
 import lai_core as lai
-from lai_core.storage.tables import read_scores
 
 
 def apply(params, inputs):

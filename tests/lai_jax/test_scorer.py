@@ -5,13 +5,13 @@ import pickle
 import jax
 import jax.numpy as jnp
 import lai_jax
+import lai_storage
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from lai_storage.tables import read_scores
 
-from lai_core import storage
-from lai_core.storage.tables import read_scores
 from tests.lai_jax.test_dataset import DATA, VALIDATION, apply, loss, scored, weights
 
 COLUMNS = {
@@ -64,7 +64,7 @@ def test_what_was_summarized_has_its_own_parts_and_sketch(tmp_path, table):
     validation = tuple(map(jnp.asarray, VALIDATION))
     side = lai_jax.summarize(apply, weights(), loss, *validation, parts=6)
     for given in (side, tmp_path / "side"):
-        storage.save(tmp_path / "side", side)
+        lai_storage.save(tmp_path / "side", side)
         np.testing.assert_array_equal(scorer(given)(COLUMNS)["standard_error"], table["standard_error"])
     sketch = lai_jax.draw_sketch(jax.random.key(0), 3, 2)
     side = lai_jax.summarize(apply, weights(), loss, *validation, sketch=sketch)
@@ -123,8 +123,6 @@ def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_ch
 
 
 WRONG = {
-    "no such id": ({"ids": "id"}, "ids: expected the name of one of the batch's columns .* 'id'"),
-    "text as inputs": ({"collate": ("kind", "y"), "groups": None}, "column 'kind', got str; pass a function"),
     "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
     "another side": (
         {"estimator": "exact", "validation": "lai"},
@@ -135,7 +133,6 @@ WRONG = {
         "to hold what Scorer.save wrote, or a ValidationSummary, got dict",
     ),
     "of a run": ({"estimator": "preconditioned_lai"}, "expected one that scores a sample by itself"),
-    "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
     "no batch size": ({"batch_size": 0}, "batch_size: expected a whole number"),
 }
 
@@ -145,7 +142,7 @@ def test_what_does_not_fit_is_named(case, tmp_path):
     options, message = WRONG[case]
     options = {"batch": COLUMNS, **options}
     scorer().save(tmp_path / "lai")
-    storage.save(tmp_path / "other", {"a": np.ones(1)})
+    lai_storage.save(tmp_path / "other", {"a": np.ones(1)})
     name = options.pop("validation", None)
     batch = options.pop("batch")
     with pytest.raises((TypeError, ValueError), match=message):

@@ -7,10 +7,10 @@ import lai_torch
 import numpy as np
 import pytest
 import torch
+from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import lai_core as lai
-from lai_core.storage.tables import read_scores
 from tests.lai_torch.process_support import scored_in_parts
 from workloads import torch_processes as processes
 from workloads.torch_processes import launch
@@ -216,6 +216,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
             {"data": zip(*data, strict=True), "checkpoints": {"a": {}, "b": {}}},
         ),
         (TypeError, "dataset: expected a pair", {"data": (1, 2, 3)}),
+        (TypeError, "checkpoints: expected a mapping of names to parameters, got list", {"checkpoints": [1]}),
         (TypeError, "validation: expected one with a length", {"validation": 3}),
         (ValueError, "ids: expected one per sample, 6, got 2", {"ids": [1, 2]}),
         (ValueError, "estimator: expected one that scores a sample by itself", {"estimator": "midpoint"}),

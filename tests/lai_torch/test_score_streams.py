@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
+from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, TensorDataset
 
-from lai_core.storage.tables import read_scores
 from tests.lai_torch.test_dataset import LOSS, Stream, drawn, network, scored
 
 
@@ -17,11 +17,11 @@ def items(data, names):
     return [{"uid": uid, "x": x, "y": y, "kind": uid[0]} for uid, x, y in fields]
 
 
-COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4, "rows_per_file": 8}
+COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 7, "rows_per_file": 8}
 NAMES = [f"{'ab'[number % 2]}{number}" for number in range(20)]
 
 
-@pytest.mark.parametrize("rows", [7, 10, 20, 21])
+@pytest.mark.parametrize("rows", [9, 10, 20, 21])
 def test_a_stream_has_the_table_of_a_data_set(tmp_path, rows):
     data, validation = drawn(20), drawn(8, 2)
     options = {"batch_size": 4, "rows_per_file": rows}
@@ -34,7 +34,7 @@ def test_a_stream_has_the_table_of_a_data_set(tmp_path, rows):
 
 def test_items_that_are_dictionaries_have_ids_and_groups_in_a_stream_and_in_a_data_set(tmp_path):
     data, validation = drawn(20), drawn(8, 2)
-    named = {"ids": NAMES, "groups": [name[0] for name in NAMES], "batch_size": 4, "rows_per_file": 8}
+    named = {"ids": NAMES, "groups": [name[0] for name in NAMES], "batch_size": 7, "rows_per_file": 8}
     whole = scored(tmp_path / "whole", data, validation, **named)
     found = items(data, NAMES)
     validations = {"pair": validation, "columns": dict(zip("xy", validation, strict=True))}

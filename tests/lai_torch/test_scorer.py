@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import lai_storage
 import lai_torch
 import numpy as np
 import pandas as pd
@@ -13,7 +14,6 @@ import torch
 from datasets import Dataset
 
 import lai_core as lai
-from lai_core import storage
 from tests.lai_torch.test_dataset import LOSS, drawn, network
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
@@ -100,7 +100,7 @@ def test_only_the_summary_travels_and_a_path_is_read_where_it_scores(tmp_path):
 
 def test_a_summary_of_ones_own_has_no_standard_error(tmp_path):
     summary = lai.summarize(lai_torch.trace(network(), LOSS, *VALIDATION), "lai")
-    storage.save(tmp_path / "summary", summary)
+    lai_storage.save(tmp_path / "summary", summary)
     expected = scorer()(COLUMNS)
     for given in (summary, tmp_path / "summary"):
         found = lai_torch.Scorer(network, LOSS, given, **OPTIONS)(COLUMNS)
@@ -195,6 +195,7 @@ WRONG = {
     "no model": ({"model": lambda: 3}, "model: expected a torch.nn.Module, got int"),
     "a model by name": ({"model": "gpt2"}, "model: expected a torch.nn.Module, or a function .* 'gpt2'"),
     "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
+    "a number for a name": ({"collate": ("x", 1)}, r"collate: expected the names .*, got \('x', 1\)"),
     "of a run": ({"estimator": "midpoint"}, "estimator: expected one that scores a sample by itself"),
     "an unknown option": ({"batchsize": 3}, "did you mean 'batch_size'"),
 }
@@ -206,8 +207,8 @@ def test_what_does_not_fit_is_named(case, tmp_path):
     options = {"batch": COLUMNS | {"text": NAMES, "ragged": RAGGED}, **OPTIONS, **options}
     trace = lai_torch.trace(network(), LOSS, *VALIDATION)
     scorer().save(tmp_path / "lai")
-    storage.save(tmp_path / "trace", trace)
-    storage.save(tmp_path / "own", lai.summarize(trace, "lai"))
+    lai_storage.save(tmp_path / "trace", trace)
+    lai_storage.save(tmp_path / "own", lai.summarize(trace, "lai"))
     name = options.pop("validation", None)
     validation = VALIDATION if name is None else tmp_path / name
     batch = options.pop("batch")

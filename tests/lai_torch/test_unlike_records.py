@@ -3,9 +3,9 @@
 import lai_torch
 import pytest
 import torch
+from lai_storage.tables import read_scores
 from torch import nn
 
-from lai_core.storage.tables import read_scores
 from tests.lai_torch.support import LOSS, curated, labels, randn
 
 

@@ -1,1 +1,1 @@
-"""Change `lai_core` everywhere a small change can be made, and count what the tests see."""
+"""Change `lai_core` and `lai_storage` in every small way, and count what the tests see."""

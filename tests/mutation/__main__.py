@@ -1,4 +1,4 @@
-"""Change `lai_core` everywhere a small change can be made, and count what the tests see: `make mutation`.
+"""Change `lai_core` and `lai_storage` in every small way, and count what the tests see: `make mutation`.
 
 The well-kept tools start an interpreter for each mutant, and know neither axes nor swapped arguments.
 
@@ -40,14 +40,17 @@ import pytest
 from hypothesis import Phase, settings
 from jax._src import compiler
 
-from tests.mutation.places import Place, places
+from tests.mutation.places import PACKAGES, Place, places, sources
 from tests.mutation.replacing import caches, functions, replace, unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "lai_core"
+FOLDERS = tuple(str(ROOT / package) for package in PACKAGES)
 PROOFS = ("bounds", "estimators", "influence", "noise")
 TESTS = [
     "tests/core/**/test_*.py",
+    "tests/lai_storage/test_*.py",
+    "tests/lai_torch/test_dataset.py",
+    "tests/lai_torch/test_score[_r]*.py",
     "tests/repository/test_docstrings.py",
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),
 ]
@@ -64,7 +67,7 @@ ENOUGH = 0.05
 
 
 class Reach:
-    """A plugin of pytest: which test reaches which line of `lai_core`, and how long it takes."""
+    """A plugin of pytest: which test reaches which line of the packages, and how long it takes."""
 
     def __init__(self) -> None:
         """Start with nothing seen."""
@@ -75,7 +78,7 @@ class Reach:
 
     def pytest_runtestloop(self) -> None:
         """Find the caches once all tests are collected."""
-        self.caches = caches("lai_core")
+        self.caches = caches(tuple(Path(package).name for package in PACKAGES))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Watch the test from its set-up on."""
@@ -96,7 +99,7 @@ class Reach:
     def _call(self, frame: types.FrameType, event: str, argument: object) -> object:
         file = frame.f_code.co_filename
         self.threads |= file.endswith("/jax/_src/compiler.py")  # whose threads outlive no fork
-        return self._line if file.startswith(str(CORE)) else None
+        return self._line if file.startswith(FOLDERS) else None
 
     def _line(self, frame: types.FrameType, event: str, argument: object) -> object:
         self.now.add((frame.f_code.co_filename, frame.f_lineno))
@@ -127,7 +130,7 @@ class Mutation:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each mutant."""
         items = {item.nodeid: item for item in session.items}
-        self.alive = functions(CORE)
+        self.alive = functions(FOLDERS)
         end = time.monotonic() + 60.0 * self.minutes
         for number, place in enumerate(self.chosen):
             if time.monotonic() > end:
@@ -180,7 +183,7 @@ class Mutation:
         if not reached:  # what runs at import is reached by none: defaults and constants
             of_defaults = {test for test in self.seconds if test.startswith(DEFAULTS)}
             reached = self.of_file.get(place.file, set()) | of_defaults
-        room = Path(place.file).parts[1].removesuffix(".py").strip("_")
+        room = Path(place.file.removeprefix("adapters/")).parts[1].removesuffix(".py").strip("_")
         seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
         rank = {test: number for number, test in reversed(list(enumerate(seen)))}
         chosen, left = [], ENOUGH * sum(self.seconds.values())
@@ -246,8 +249,8 @@ def _heard(reader: int, child: int) -> str:
 
 
 def reach() -> dict[str, dict]:
-    """Trace the tests of each file once for each state of it and of `lai_core`."""
-    core = _state(sorted(CORE.rglob("*.py")))
+    """Trace the tests of each file once for each state of it and of the packages."""
+    core = _state(sources(ROOT))
     files = [file for test in TESTS for file in sorted(ROOT.glob(test))]
     states = {str(file.relative_to(ROOT)): core + _state([file]) for file in files}
     path = ROOT / "build/mutation-reach.json"
@@ -300,7 +303,7 @@ def main() -> int:
     phases = (Phase.explicit, Phase.generate)  # nothing is made smaller: a failure is enough
     for name, examples in (("reach", 8), ("mutation", 25)):
         settings.register_profile(name, max_examples=examples, deadline=None, database=None, phases=phases)
-    listed = [p for file in sorted(CORE.rglob("*.py")) for p in places(file, ROOT)]
+    listed = [p for file in sources(ROOT) for p in places(file, ROOT)]
     chosen = [p for p in listed if any(text in p.name for text in options.only)][
         options.first :: options.every
     ]

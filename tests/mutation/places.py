@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+PACKAGES = "lai_core", "adapters/lai_storage"
+"""What is changed: the packages that know no framework."""
 OPERATORS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
@@ -61,6 +63,11 @@ class Place:
         """Name it without line numbers, so that a list of names outlives edits elsewhere."""
         count = f" ({self.number + 1})" if self.number else ""
         return f"{self.file}::{self.scope}: {self.old} -> {self.new}{count}"
+
+
+def sources(root: Path) -> list[Path]:
+    """List the files that are changed."""
+    return [file for package in PACKAGES for file in sorted((root / package).rglob("*.py"))]
 
 
 def places(file: Path, root: Path) -> list[Place]:

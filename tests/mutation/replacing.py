@@ -23,20 +23,20 @@ def unchanged(place: Place, root: Path) -> Place:
     return dataclasses.replace(place, new=(root / place.file).read_bytes()[start:end].decode())
 
 
-def functions(folder: Path) -> Functions:
-    """Find every function of a folder that is alive, behind whatever decorates it."""
+def functions(folders: str | tuple[str, ...]) -> Functions:
+    """Find every function of the folders that is alive, behind whatever decorates it."""
     found: Functions = {}
     gc.unfreeze()  # the tests' set-up hides what it froze
     for each in gc.get_objects():
-        if type(each) is types.FunctionType and each.__code__.co_filename.startswith(str(folder)):
+        if type(each) is types.FunctionType and each.__code__.co_filename.startswith(folders):
             found.setdefault((each.__code__.co_filename, each.__code__.co_qualname), []).append(each)
     gc.freeze()  # what no collection visits stays shared with every fork
     return found
 
 
-def caches(package: str) -> list[Callable[[], None]]:
-    """List what empties each cache of a package: a full one hides from a test what the test reaches."""
-    inside = [module for name, module in sys.modules.items() if name.startswith(package)]
+def caches(packages: tuple[str, ...]) -> list[Callable[[], None]]:
+    """List what empties each cache of the packages: a full one hides from a test what the test reaches."""
+    inside = [module for name, module in sys.modules.items() if name.startswith(packages)]
     found = {id(each): each for module in inside for each in vars(module).values() if callable(each)}
     passed = [
         inspect.getclosurevars(each).nonlocals.get("passed")  # of `once_a_layout`
@@ -88,14 +88,17 @@ def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
 
 def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
     """Run a module anew, and give its defaults and its constants to whoever has the old ones."""
-    old = next(m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == str(path))
+    files = ((getattr(module, "__file__", None), module) for module in list(sys.modules.values()))
+    old = next((module for file, module in files if file == str(path)), None)
+    if old is None:  # no test imports it in this process
+        return False
     fresh = types.ModuleType(old.__name__)
     fresh.__dict__.update({name: getattr(old, name) for name in ("__file__", "__package__")})
     known = {id(function) for each in alive.values() for function in each}
     exec(tree, fresh.__dict__)  # the project's own source
     pairs = [
         (before, after)
-        for name, found in functions(path).items()
+        for name, found in functions(str(path)).items()
         for after in found
         if id(after) not in known
         for before in alive.get(name, [])

@@ -44,7 +44,7 @@ def copied(into: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
     for part in PARTS:
         shutil.copytree(ROOT / part, into / part, ignore=ignored)
-    for adapter in ("lai_torch", "lai_jax"):
+    for adapter in ("lai_storage", "lai_torch", "lai_jax"):
         shutil.copytree(ROOT / "adapters" / adapter, into / adapter, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", into)
     return into

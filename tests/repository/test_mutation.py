@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from tests.mutation.places import places
+from tests.mutation.places import places, sources
 from tests.support import ledger
 
 SOURCE = '''
@@ -57,6 +57,6 @@ def test_every_mutant_is_a_program(found):
 def test_equivalent_mutants_are_mutants():
     root = ledger.ROOT
     named = tomllib.loads((root / "tests/mutation/equivalent.toml").read_text(encoding="utf-8"))
-    listed = {p.name for file in (root / "lai_core").rglob("*.py") for p in places(file, root)}
+    listed = {p.name for file in sources(root) for p in places(file, root)}
     assert set(named) <= listed
     assert all(named.values())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import lai_jax
+import lai_storage
 import lai_torch
 import pytest
 from jaxtyping import Float
@@ -31,8 +32,9 @@ DATA = {"targets", "ids"}
 
 def public(package: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Name the functions of a package, its public modules and classes; a dataclass's fields are its own."""
-    names = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
-    for module in (package, *(importlib.import_module(f"{package.__name__}.{name}") for name in names)):
+    names = [info.name for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    shown = [name for name in names if "._" not in name and name != "lai_core.storage"]  # the old name warns
+    for module in (package, *map(importlib.import_module, shown)):
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
             if inspect.isclass(value):
@@ -46,9 +48,8 @@ def public(package: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield f"{module.__name__}.{name}", value
 
 
-FUNCTIONS = {
-    name: function for package in (lai_core, lai_torch, lai_jax) for name, function in public(package)
-}
+PACKAGES = lai_core, lai_storage, lai_torch, lai_jax
+FUNCTIONS = {name: function for package in PACKAGES for name, function in public(package)}
 
 
 def misplaced(name: str, function: Callable[..., Any]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from lai_storage import storable
 
-from lai_core.storage import storable
 from lai_jax._exact.coupling import check_uncoupled
 from lai_jax._exact.directional import method_for
 from lai_jax._program.leaves import moving_leaves

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import lai_core as lai
-from lai_core._adapters import check_batch, kernel_of
+from lai_core._adapters import kernel_of
 from lai_jax._curation.options import check_counts
 from lai_jax._program.losses import batch_size as count
-from lai_jax._program.losses import check_targets, take
+from lai_jax._program.losses import take
 from lai_jax._recording.masks import Valid
+from lai_jax.dataset.scorer import checked_pair
 from lai_jax.trace import trace
 
 
@@ -40,32 +41,26 @@ def top_samples(
 
     Parameters
     ----------
-    apply, params, loss, dataset, validation, batch_size, ids, progress, last, valid
+    apply, params, loss, dataset, validation, batch_size, last, valid
         As for `score_dataset`.
-    top
-        How many samples of either effect are listed for a validation sample.
     estimator
         `ghost`, `lai` or `lli`: those that have a kernel.
     relative
-        Whether to divide each score by the norm of the training sample's gradient: what a step of unit length
-        on it does (RelatIF of Barshan et al., 2020). Else samples with large gradients, such as wrong labels,
-        stand first on both sides.
-    validation_ids
-        What the validation samples are called; None: their numbers.
+        Whether scores are per length of step, see `lai_storage.scoring`.
+    top, ids, validation_ids, progress
+        As for `lai_storage.top.top_samples`.
 
     Returns
     -------
     pyarrow.Table
-        See `lai_core.storage.top.top_samples`.
+        See `lai_storage.top.top_samples`.
     """
-    from lai_core.storage.top import top_samples
+    from lai_storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
-    for role, batch in (("dataset", dataset), ("validation", validation)):
-        check_batch(role, batch)
-        check_targets(*batch)
+    samples = count(checked_pair("dataset", dataset)[0])
+    checked_pair("validation", validation)
     check_counts(batch_size=batch_size)
-    samples = count(dataset[0])
 
     @jax.jit
     def traced(params: Any, batch: Any) -> lai.Trace:

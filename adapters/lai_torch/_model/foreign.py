@@ -7,7 +7,7 @@ from torch import Tensor
 
 _BEFOREHAND = (
     "shard the model by fully_shard, or score a copy in plain torch beforehand by lai_torch.score_dataset "
-    "and write its weights (lai_core.storage.weights)"
+    "and write its weights (lai_storage.weights)"
 )
 _PIPELINE = f"which runs a part of the model on each process; {_BEFOREHAND}"
 REFUSED = {

@@ -1,26 +1,23 @@
 """Model, validation side and estimator of a `Scorer`, in the process that scores."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 import torch
+from lai_storage import storable
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core import storage
-from lai_core._adapters import check_batch
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
-from lai_torch._curation.checks import check_kinds, check_summary
+from lai_torch._curation.checks import check_summary
 from lai_torch._curation.scorers.base import Reading
 from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.scorers.records import UnlikeError
 from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.state import packed, unpacked
-from lai_torch._curation.validation import moved, own_stream
+from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.preserve import alone, evaluating
 from lai_torch.options import Estimator
@@ -28,7 +25,7 @@ from lai_torch.options import Estimator
 Batch = tuple[Any, Any]
 
 
-@storage.storable
+@storable
 @dataclass(frozen=True)
 class Summary:
     """A validation set summed up for one estimator, and what scoring against it needs beside it."""
@@ -40,60 +37,22 @@ class Summary:
 
 
 class Loaded:
-    """Model, validation side and estimator of a `Scorer`, in the process that scores.
+    """Model, validation side and estimator of a `Scorer`, in the process that scores."""
 
-    `unseen` are the columns that a batch has beside those of inputs and targets.
-    """
-
-    def __init__(
-        self, model: Any, loss: Loss, held: Any, estimator: Estimator, collate: Any, unseen: Sequence[Any]
-    ) -> None:
-        self.model = model if isinstance(model, nn.Module) else model()
-        check_kinds(self.model, loss, None)
-        self.estimator, self.side, self.samples, self.collate = estimator, None, None, collate
-        summary = None
-        if isinstance(held, str | PathLike):
-            path, held = held, storage.load(held, asarray=torch.asarray)
-            if not isinstance(held, Summary | lai.ValidationSummary):
-                msg = (
-                    f"validation: expected {path} to hold what Scorer.save wrote, or a "
-                    f"ValidationSummary, got {type(held).__name__}"
-                )
-                raise TypeError(msg)
+    def __init__(self, model: nn.Module, loss: Loss, held: Any, estimator: Estimator) -> None:
+        self.model, self.estimator, self.side, self.samples = model, estimator, None, held
         if isinstance(held, lai.ValidationSummary):
             held = _of_summary(held, estimator)
-        if isinstance(held, Summary):
-            summary = held
+        summary = held if isinstance(held, Summary) else None
+        if summary is not None:
             if summary.estimator != (asked := options_of(estimator)):
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
-            self.estimator = cut(estimator, summary.parts)
-            self.side = placed(summary.side, _device(self.model))
-        self.scorer = scorer(self.model, loss, None, self.estimator, own_stream())
-        if summary is None:
-            from lai_core.storage.columns import columns_of
-
-            self.samples = self.pair("validation", held, columns_of(held, without=unseen))
-        elif summary.state is not None:
+            self.estimator, self.samples = cut(estimator, summary.parts), None
+            self.side = placed(summary.side, _device(model))
+        self.scorer = scorer(model, loss, None, self.estimator, own_stream())
+        if summary is not None and summary.state is not None:
             self.scorer.load_state(summary.state)
-
-    def pair(self, role: str, batch: Any, columns: dict[str, Any] | None) -> Batch:
-        """Return inputs and targets of a batch, on the model's device."""
-        if columns is not None:
-            from lai_core.storage.columns import paired
-
-            batch = paired(columns, self.collate, self._tensor)
-        pair = tuple(batch) if isinstance(batch, list) else batch
-        check_batch(role, pair)
-        return moved(pair, self.model)
-
-    def _tensor(self, values: Any) -> Tensor:
-        """Return a column as a tensor; numbers with a fraction in the model's type."""
-        if isinstance(values, Tensor):
-            return values
-        tensor = torch.tensor(values, device="cpu")
-        types = (each.dtype for each in self.model.parameters() if each.is_floating_point())
-        return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor
 
     @alone
     def summed(self, size: int) -> Any:
@@ -129,11 +88,6 @@ class Loaded:
             squared = lai.self_influence(reading.seen, self.estimator.name, positions=positions or "tokens")
             norms[slice(None) if reading.rows is None else reading.rows] = squared.double().sqrt()
         return norms
-
-
-def is_summary(validation: Any) -> bool:
-    """Whether a validation side is summed up already, for the parameters that the model had."""
-    return isinstance(validation, str | PathLike | Summary | lai.ValidationSummary)
 
 
 def cut(estimator: Estimator, parts: int | None) -> Estimator:

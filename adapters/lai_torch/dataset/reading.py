@@ -1,17 +1,20 @@
 """From what a user calls a data set to batches: pairs, data sets with a length, loaders, streams."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
+from lai_storage.scoring import batches_of, collated
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset, default_collate
 
 from lai_core._adapters import check_batch
 from lai_torch._curation.scorers.base import chunks
-from lai_torch._curation.validation import own_stream
+from lai_torch._curation.validation import moved, own_stream
 from lai_torch._model.batch import count, rows
 
 Batch = tuple[Any, Any]
+COLLATED = partial(collated, default_collate)
 
 
 def is_stream(dataset: Any) -> bool:
@@ -28,7 +31,7 @@ def loaded(role: str, dataset: Any, size: int) -> tuple[int, Callable[[range], I
         check_batch(role, dataset)
         samples = count(*dataset)
         return samples, lambda span: chunks(rows(dataset, slice(span.start, span.stop), samples), size)
-    options: dict[str, Any] = {"collate_fn": collated}
+    options: dict[str, Any] = {"collate_fn": COLLATED}
     if isinstance(dataset, DataLoader):
         options = {"collate_fn": _collate_of(dataset), "num_workers": dataset.num_workers}
         dataset = dataset.dataset
@@ -60,7 +63,7 @@ def streamed(stream: Any, size: int) -> tuple[Iterable[Any], Callable[[Iterator[
     ValueError
         If it is a loader with workers, or one whose data set makes batches itself.
     """
-    collate: Callable[[Any], Any] = collated
+    collate: Callable[[Any], Any] = COLLATED
     if isinstance(stream, DataLoader):
         if stream.num_workers or stream.batch_size is None:
             got = f"num_workers={stream.num_workers}, batch_size={stream.batch_size}"
@@ -70,14 +73,7 @@ def streamed(stream: Any, size: int) -> tuple[Iterable[Any], Callable[[Iterator[
             )
             raise ValueError(msg)
         stream, collate = stream.dataset, _collate_of(stream)
-    return stream, lambda items: map(collate, iter(lambda: list(islice(items, size)), []))
-
-
-def collated(items: list[Any]) -> Any:
-    """Return samples as a batch: mappings as columns, all else as torch does."""
-    if isinstance(items[0], Mapping):
-        return {name: [item[name] for item in items] for name in items[0]}
-    return default_collate(items)
+    return stream, lambda items: batches_of(items, size, collate)
 
 
 def whole(validation: Any) -> Any:
@@ -90,5 +86,12 @@ def whole(validation: Any) -> Any:
     return next(iter(load(range(samples))))
 
 
+def placed_pair(role: str, batch: Any, model: nn.Module) -> Batch:
+    """Return a pair of inputs and targets on the model's device."""
+    pair = tuple(batch) if isinstance(batch, list) else batch
+    check_batch(role, pair)
+    return moved(pair, model)
+
+
 def _collate_of(loader: DataLoader[Any]) -> Callable[[Any], Any]:
-    return collated if loader.collate_fn is default_collate else loader.collate_fn
+    return COLLATED if loader.collate_fn is default_collate else loader.collate_fn

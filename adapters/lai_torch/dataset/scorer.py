@@ -1,23 +1,26 @@
 """Scores of one batch at a time: a class that can be pickled, for engines that run it on their workers."""
 
 from collections.abc import Callable
-from os import PathLike
+from functools import cached_property
 from typing import Any
 
 import torch
+from lai_storage.scoring import BatchScorer
 from torch import Tensor, nn
 
-from lai_core import storage
+import lai_core as lai
+from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.scorers.base import chunks
 from lai_torch._curation.state import packed
 from lai_torch._model.batch import Loss, tensors
-from lai_torch.dataset.loaded import Loaded, Summary, cut, is_summary, options_of, placed
+from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
+from lai_torch.dataset.reading import placed_pair
 from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
 from lai_torch.options.hosts import check_host
 from lai_torch.options.keywords import answering
 
 
-class Scorer:
+class Scorer(BatchScorer):
     r"""Score batches against a validation set, in a loop or on an engine: Ray Data, datasets, Spark.
 
     A call with a batch returns the columns of `score_dataset`, in the batch's own type: `id`, if `ids` names
@@ -38,19 +41,10 @@ class Scorer:
         A batch of validation samples, of the same form as the batches to score; the path of a file that
         `save` wrote for the same parameters; a `ValidationSummary` or the path of one, without parts for
         standard errors.
-    estimator, parts
-        As for `score_dataset`; a saved summary keeps the parts that it was saved with.
-    batch_size
-        How many samples are scored, and at most traced of the validation set, at once; larger batches are
-        cut.
-    collate
-        From a batch's columns to inputs and targets. Two names: the columns of inputs and of targets. A
-        function of the columns, without those of `ids` and `groups`, that returns `(inputs, targets)` or a
-        mapping. None: the model gets all columns as keyword arguments, and the loss the mapping. Columns of
-        numbers come as tensors, floating-point ones in the type of the model's parameters; columns of
-        anything else, or of rows with different shapes, as lists.
-    ids, groups
-        The names of the columns that hold the samples' ids and groups.
+    estimator
+        As for `score_dataset`.
+    batch_size, parts, collate, ids, groups
+        See `lai_storage.scoring`; a saved summary keeps the parts that it was saved with.
 
     Examples
     --------
@@ -63,6 +57,9 @@ class Scorer:
     >>> list(scored)
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm']
     """
+
+    save = BatchScorer.save  # which the reference shows
+    _summaries = Summary, lai.ValidationSummary
 
     @answering
     def __init__(
@@ -78,8 +75,7 @@ class Scorer:
         ids: str | None = None,
         groups: str | None = None,
     ) -> None:
-        from lai_core.storage.columns import check_collate  # needs numpy
-
+        super().__init__(validation, batch_size, collate, ids, groups)
         chosen = with_defaults(estimator)
         if chosen.name in {"midpoint", "preconditioned_lai"}:
             msg = (
@@ -89,78 +85,45 @@ class Scorer:
             raise ValueError(msg)
         check_host("score_dataset", **vars(chosen))
         check_count("batch_size", batch_size, 1)
-        check_collate(collate)
         if not callable(model):
             msg = f"model: expected a torch.nn.Module, or a function that returns one, got {model!r}"
             raise TypeError(msg)
-        self.model, self.loss, self.validation = model, loss, validation
-        self.estimator = cut(chosen, parts)
-        self.batch_size, self.collate, self.ids, self.groups = batch_size, collate, ids, groups
-        self._loaded: Loaded | None = None
+        self.model, self.loss, self.estimator = model, loss, cut(chosen, parts)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the options, with the summary of a validation set in the place of its samples."""
-        held = self.validation if is_summary(self.validation) else self._summary()
-        return vars(self) | {"validation": held, "_loaded": None}
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the validation set's summary to a file, which other scorers take as `validation`.
-
-        Parameters
-        ----------
-        path
-            Of the file, in a folder that exists.
-        """
-        storage.save(path, self._summary())
-
-    def __call__(self, batch: Any) -> Any:
-        """Score a batch.
-
-        Parameters
-        ----------
-        batch
-            A table or record batch of Arrow, a DataFrame, a mapping of columns (tensors, arrays, lists), or a
-            pair `(inputs, targets)` of tensors.
-
-        Returns
-        -------
-        pyarrow.Table, pandas.DataFrame or dict
-            The columns, in the form of the batch; of a mapping or a pair a dictionary.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, `collate` changes the number of rows, or the summary is for another
-            estimator.
-        """
-        from lai_core.storage.columns import NUMBERS, scored
-
-        loaded, size = self._load(), self.batch_size
-
-        def score(columns: dict[str, Any] | None) -> dict[str, Any]:
-            pair = loaded.pair("batch", batch, columns)
-            found = [loaded.numbers(part, size) for part in chunks(pair, size)]
-            numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
-            return dict(zip(NUMBERS, numbers, strict=True))
-
-        return scored(batch, score, ids=self.ids, groups=self.groups)
-
-    def _held(self) -> list[Tensor]:
+    def _contents(self) -> list[Tensor]:
         """Return the tensors of the validation set or of its summary."""
-        loaded = self._load()
+        loaded = self._ready
         return tensors(packed(loaded.side) if loaded.samples is None else loaded.samples)
 
-    def _summary(self) -> Summary:
-        """Return the validation set summed up, on the host."""
-        loaded = self._load()
+    def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> dict[str, Any]:
+        from lai_storage.columns import NUMBERS  # needs numpy
+
+        loaded, size = self._ready, self.batch_size
+        pair = self._pair("batch", batch, columns, loaded.model)
+        found = [loaded.numbers(part, size) for part in chunks(pair, size)]
+        numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
+        return dict(zip(NUMBERS, numbers, strict=True))
+
+    @property
+    def _summed(self) -> Summary:
+        """The validation set summed up, on the host."""
+        loaded = self._ready
         side = placed(loaded.summed(self.batch_size), torch.device("cpu"))
         parts = getattr(loaded.estimator, "parts", None)
         return Summary(options_of(self.estimator), parts, side, loaded.scorer.state())
 
-    def _load(self) -> Loaded:
-        if self._loaded is None:
-            unseen = self.ids, self.groups
-            self._loaded = Loaded(
-                self.model, self.loss, self.validation, self.estimator, self.collate, unseen
-            )
-        return self._loaded
+    @cached_property
+    def _ready(self) -> Loaded:
+        model = self.model if isinstance(self.model, nn.Module) else self.model()
+        check_kinds(model, self.loss, None)
+        return Loaded(model, self.loss, self._validation(model, torch.asarray), self.estimator)
+
+    def _checked(self, role: str, batch: Any, model: nn.Module) -> Any:
+        return placed_pair(role, batch, model)
+
+    def _array(self, values: Any, model: nn.Module) -> Tensor:
+        if isinstance(values, Tensor):
+            return values
+        tensor = torch.tensor(values, device="cpu")
+        types = (each.dtype for each in model.parameters() if each.is_floating_point())
+        return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor

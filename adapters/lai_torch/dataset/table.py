@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from os import PathLike
 from typing import Any
 
 import torch
+from lai_storage.scoring import Contents, digest, score_source
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, tensors
-from lai_torch.dataset.loaded import is_summary
 from lai_torch.dataset.reading import is_stream, loaded, streamed, whole
 from lai_torch.dataset.scorer import Scorer
 from lai_torch.options import Estimator, EstimatorName, check_count
@@ -38,7 +37,7 @@ def score_dataset(
 ) -> Any:
     r"""Score every sample of a data set against a validation set, into a folder of Parquet files.
 
-    One row a sample, read by `lai_core.storage.tables.read_scores`: `id`; `score`, positive helps;
+    One row a sample, read by `lai_storage.tables.read_scores`: `id`; `score`, positive helps;
     `standard_error` of the score over the draw of the validation set; the sample's own `loss`;
     `gradient_norm`, the norm of what the estimator sees of its gradient (`lai_core.self_influence`); `group`
     and `checkpoint` where they are given. Memory holds one batch, and the validation set's summary `parts`
@@ -66,33 +65,18 @@ def score_dataset(
     estimator
         By name, or with its options but for `chunk` and `parts`, which are `batch_size` and `parts` here; not
         `midpoint` or `preconditioned_lai`, which are of a training run.
-    batch_size
-        How many samples are scored, and at most traced of the validation set, at once. Scores do not depend
-        on it but for rounding; those of `calibrated_lai` do, which fits its weights on so many.
-    parts
-        Into how many consecutive parts the validation set is cut for the standard error: the
-        estimator's own `parts`, at 16. Shuffle a set that is sorted. None: no standard
-        error. Nor is there one for `exact` and `gate_lai`.
     checkpoints
         Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
         `read_scores(folder, average=True)` averages.
-    collate
-        From the columns of items that are dictionaries to inputs and targets, as for `Scorer`.
-    ids, groups
-        The samples' ids and groups, whole numbers or text; or the keys of items that are dictionaries.
-        None: the sample's number; no column.
-    rows_per_file
-        Samples in one file: what an interruption loses at most.
-    process
-        Which process this is and how many there are; each reads the whole stream. None: from
-        `torch.distributed` where it is set up, else `(0, 1)`.
+    batch_size, parts, collate, ids, groups, rows_per_file, process
+        See `lai_storage.scoring`.
     progress
         Whether to show a bar.
 
     Returns
     -------
     pyarrow.Table
-        What `lai_core.storage.tables.read_scores(folder)` returns. None where several processes share the
+        What `lai_storage.tables.read_scores(folder)` returns. None where several processes share the
         work: read the table when all of them are done.
 
     Raises
@@ -114,40 +98,14 @@ def score_dataset(
     >>> lai_torch.score_dataset(model, loss, data, validation, folder, progress=False).column_names
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
-    from lai_core.storage.tables import (  # needs pyarrow
-        check_stream,
-        digest,
-        read_scores,
-        score_parts,
-        score_stream,
-    )
-
     check_count("rows_per_file", rows_per_file, 1)
-    options: dict[str, Any] = {"rows": rows_per_file, "progress": progress}
-    options["process"] = process = _process() if process is None else process
-    states: Mapping[str, Any] = {"": None} if checkpoints is None else checkpoints
-    columns = {"ids": ids, "groups": groups}
-    written: Callable[..., None]
-    batches: Callable[[Any], Iterable[Any]]
-    if is_stream(dataset):
-        check_stream(dataset, columns, states)
-        stream, batches = streamed(dataset, batch_size)
-        options["name"] = itemgetter(ids) if ids is not None else None
-        written = partial(score_stream, stream=stream, **options)
-    else:
-        samples, batches = loaded("dataset", dataset, batch_size)
-        given: dict[str, Any] = {
-            name: values for name, values in columns.items() if not isinstance(values, str)
-        }
-        written = partial(score_parts, samples=samples, **given, **options)
-    if is_summary(validation) and checkpoints is not None:
-        msg = "validation: expected samples to sum up with each of the checkpoints, got a summary"
-        raise ValueError(msg)
+    source = streamed(dataset, batch_size) if is_stream(dataset) else loaded("dataset", dataset, batch_size)
+    summed = isinstance(validation, Mapping) or Scorer._is_summary(validation)
     made = partial(
         Scorer,
         model,
         loss,
-        validation if is_summary(validation) or isinstance(validation, Mapping) else whole(validation),
+        validation if summed else whole(validation),
         estimator=estimator,
         parts=parts,
         batch_size=batch_size,
@@ -159,26 +117,23 @@ def score_dataset(
     settings = {
         "estimator": repr(scorer.estimator),
         "batch_size": batch_size,
-        "validation": digest(_bytes(scorer._held())),
+        "validation": digest(_bytes(scorer._contents())),
     }
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+
+    def at(state: Any) -> tuple[Scorer, Contents]:
+        if state is not None:
+            model.load_state_dict(_state(state))
+        return made(), _bytes(tensors(model.state_dict()))
+
+    columns = {"ids": ids, "groups": groups}
+    process = _process() if process is None else process
+    options = {"rows": rows_per_file, "process": process, "progress": progress}
     try:
-        for name, state in states.items():
-            if state is not None:
-                model.load_state_dict(_state(state))
-            content = settings | {"model": digest(_bytes(tensors(model.state_dict())))}
-            written(folder, content, partial(_rows, made(), batches), checkpoint=name)
+        return score_source(folder, scorer, source, checkpoints, at, settings, columns, options)
     finally:
         if checkpoints is not None:
             model.load_state_dict(begun, strict=False)  # but for what is no tensor
-    return read_scores(folder) if process[1] == 1 else None
-
-
-def _rows(scorer: Scorer, batches: Callable[[Any], Iterable[Any]], part: Any) -> dict[str, Any]:
-    """Return the columns of consecutive samples."""
-    from lai_core.storage.columns import joined
-
-    return joined(map(scorer, batches(part)))
 
 
 def _state(state: Any) -> Mapping[str, Any]:

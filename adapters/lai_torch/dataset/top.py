@@ -7,11 +7,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import check_batch, kernel_of
-from lai_torch._curation.validation import moved
+from lai_core._adapters import kernel_of
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
-from lai_torch.dataset.reading import Batch, loaded, whole
+from lai_torch.dataset.reading import loaded, placed_pair, whole
 from lai_torch.options import check_count
 from lai_torch.options.keywords import answering
 from lai_torch.trace import trace
@@ -40,23 +39,19 @@ def top_samples(
 
     Parameters
     ----------
-    model, loss, dataset, validation, batch_size, ids, progress
+    model, loss, dataset, validation, batch_size
         As for `score_dataset`; the model is in eval mode meanwhile.
-    top
-        How many samples of either effect are listed for a validation sample.
     estimator
         `ghost`, `lai` or `lli`: those that have a kernel.
     relative
-        Whether to divide each score by the norm of the training sample's gradient: what a step of unit length
-        on it does (RelatIF of Barshan et al., 2020). Else samples with large gradients, such as wrong labels,
-        stand first on both sides.
-    validation_ids
-        What the validation samples are called; None: their numbers.
+        Whether scores are per length of step, see `lai_storage.scoring`.
+    top, ids, validation_ids, progress
+        As for `lai_storage.top.top_samples`.
 
     Returns
     -------
     pyarrow.Table
-        See `lai_core.storage.top.top_samples`.
+        See `lai_storage.top.top_samples`.
 
     Examples
     --------
@@ -68,7 +63,7 @@ def top_samples(
     >>> table.column_names
     ['validation', 'effect', 'place', 'id', 'score']
     """
-    from lai_core.storage.top import top_samples
+    from lai_storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
     check_count("batch_size", batch_size, 1)
@@ -77,17 +72,11 @@ def top_samples(
 
     def blocks() -> Iterator[Tensor]:
         with evaluating(model):
-            held_out = traced(*_placed("validation", whole(validation), model))
+            held_out = traced(*placed_pair("validation", whole(validation), model))
             for batch in load(range(samples)):
-                training = traced(*_placed("dataset, a batch", batch, model))
+                training = traced(*placed_pair("dataset, a batch", batch, model))
                 scores = kernel(held_out, training)
                 yield scores / lai.self_influence(training, estimator).sqrt() if relative else scores
 
     named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
     return top_samples(blocks(), top=top, **named, samples=samples, progress=progress)
-
-
-def _placed(role: str, batch: Any, model: nn.Module) -> Batch:
-    pair = tuple(batch) if isinstance(batch, list) else batch
-    check_batch(role, pair)
-    return moved(pair, model)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import torch
+from lai_storage.report import write_report
+from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader
 
-from lai_core.storage.report import write_report
-from lai_core.storage.tables import read_scores
 from lai_torch.dataset import score_dataset
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.samples import Problem, Samples, load_problem, read_samples

@@ -1,11 +1,11 @@
 """A sum that stays factors scores like the sum, whatever is joined, until the sum is the smaller."""
 
+import lai_storage
 import numpy as np
 import pytest
 from numpy.random import default_rng
 
 import lai_core as lai
-from lai_core import storage
 from lai_core.estimators.sketches import sketch_variance
 from tests.support.backends import BACKENDS
 
@@ -105,8 +105,8 @@ def test_the_budget_is_what_is_held_and_asked_again_where_factors_fold():
 def test_factors_are_kept_in_a_file(tmp_path):
     backend = _Numpy()
     summary, training = lai.summarize(batch(backend, 6, 0), "lai"), batch(backend, 4, 1)
-    storage.save(tmp_path / "kept", summary)
-    found = storage.load(tmp_path / "kept")
+    lai_storage.save(tmp_path / "kept", summary)
+    found = lai_storage.load(tmp_path / "kept")
     assert found.factored
     np.testing.assert_array_equal(lai.lai_scores(found, training), lai.lai_scores(summary, training))
 

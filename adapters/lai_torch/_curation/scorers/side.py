@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from lai_storage import storable
 from torch import Tensor
 
 import lai_core as lai
-from lai_core.storage import storable
 
 
 @storable

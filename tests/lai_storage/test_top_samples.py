@@ -7,8 +7,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import example, given
+from lai_storage.top import top_samples
 
-from lai_core.storage.top import top_samples
 from tests.support.backends import BACKENDS
 
 ENTRIES = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.nan])

@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from lai_core._engine.namespace import on_host, xp_of
-from lai_core.storage._files import write_whole
+from lai_core._adapters import on_host, xp_of
+from lai_storage._files import write_whole
 
 VERSION = 1
 """Of the format. One that an older library cannot read gets the next number."""
@@ -53,7 +53,7 @@ def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]
 
 
 def _unfit(path: Path, got: str) -> ValueError:
-    return ValueError(f"{path}: expected a whole file that lai_core.storage.save wrote, got {got}")
+    return ValueError(f"{path}: expected a whole file that lai_storage.save wrote, got {got}")
 
 
 def _dtype(array: Any) -> str:

@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from lai_core.storage._values import flattened, rebuilt, storable
+from lai_storage import _values
+from lai_storage._values import storable
 
 __all__ = ["load", "save", "storable"]
 
@@ -43,15 +44,15 @@ def save(path: str | PathLike[str], kept: Any) -> None:
     >>> import tempfile, pathlib
     >>> import numpy as np
     >>> import lai_core as lai
-    >>> from lai_core import storage
+    >>> import lai_storage
     >>> trace = lai.Trace([lai.LayerTrace(np.ones((8, 3)), np.ones((8, 2)), name="head")])
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "summary.safetensors"
-    >>> storage.save(path, lai.summarize(trace, "lai"))
-    >>> storage.load(path)
+    >>> lai_storage.save(path, lai.summarize(trace, "lai"))
+    >>> lai_storage.load(path)
     ValidationSummary('lai', positions='tokens', samples=8, numbers=6)
     """
     arrays: list[Any] = []
-    structure = flattened(kept, "kept", arrays)
+    structure = _values.flattened(kept, "kept", arrays)
     _file().write(Path(path), structure, arrays)
 
 
@@ -80,13 +81,13 @@ def load(path: str | PathLike[str], *, asarray: Callable[..., Any] | None = None
         package was not imported; if `asarray` changes a type (jax without `jax_enable_x64` holds no float64).
     """
     structure, arrays = _file().read(Path(path), asarray)
-    return rebuilt(structure, arrays, f"{path}")
+    return _values.rebuilt(structure, arrays, f"{path}")
 
 
 def _file() -> Any:
     """Import what needs safetensors: only those who save need it."""
     try:
-        from lai_core.storage import _safetensors
+        from lai_storage import _safetensors
     except ModuleNotFoundError as error:
         msg = f"storage: expected the package {error.name!r}, got none: pip install 'lai-core[storage]'"
         raise ModuleNotFoundError(msg, name=error.name) from error

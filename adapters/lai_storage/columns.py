@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lai_core._engine.namespace import is_array
+from lai_core._adapters import is_array
 
 __all__ = ["columns_of", "rows_of"]
 
@@ -96,24 +96,13 @@ def scored(
 ) -> Any:
     """Return the numbers of a batch, and what its columns say of `id` and `group`, in the batch's form.
 
-    Parameters
-    ----------
-    batch
-        Of columns, or of any other form.
-    score
-        From the batch's other columns, None where it has none, to the `NUMBERS` of its samples.
-    **named
-        Of `ids` and `groups` the columns; None: there is none.
+    `score` gets the batch's other columns, None where it has none, and returns the `NUMBERS` of its samples;
+    `named` are the columns of `ids` and `groups`, None where there is none.
 
     Returns
     -------
     table, DataFrame or dict
         A dictionary, unless the batch is one of the others; a DataFrame with the batch's index.
-
-    Raises
-    ------
-    ValueError
-        If the batch has no such column, or other samples than rows.
     """
     asked = {argument: name for argument, name in named.items() if name is not None}
     columns = columns_of(batch)
@@ -156,11 +145,6 @@ def paired(columns: Mapping[str, Any], collate: Collate | None, asarray: Callabl
     -------
     tuple
         Or whatever `collate` returned.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, or one that is named does not hold numbers of one shape.
     """
     names = collate if isinstance(collate, tuple) else tuple(columns)
     for name in names:
@@ -186,19 +170,6 @@ def joined(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the columns of consecutive batches, of which there is one at least."""
     found = list(batches)
     return {name: list(chain.from_iterable(each[name] for each in found)) for name in found[0]}
-
-
-def check_collate(collate: Any) -> None:
-    """Raise unless `collate` is a pair of names, a function or None."""
-    names = (
-        isinstance(collate, tuple) and len(collate) == 2 and all(isinstance(name, str) for name in collate)
-    )
-    if not (collate is None or callable(collate) or names):
-        msg = (
-            "collate: expected the names of two columns, of inputs and of targets, or a function from all "
-            f"columns to (inputs, targets), got {collate!r}"
-        )
-        raise TypeError(msg)
 
 
 def _check_column(argument: str, name: Any, columns: Mapping[str, Any]) -> None:

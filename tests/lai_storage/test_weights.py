@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lai_storage.weights import write_weights
 from torch.utils.data import WeightedRandomSampler
 
 import lai_core as lai
-from lai_core.storage.weights import write_weights
 from tests.support.backends import BACKENDS
 
 ROWS = [{"index": 0, "weight": 0.5}, {"index": 1, "weight": 0.0}, {"index": 2, "weight": 0.5}]

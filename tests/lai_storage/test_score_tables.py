@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-
-from lai_core.storage._files import check_run, write_whole
-from lai_core.storage.tables import digest, read_scores, score_parts, score_stream
+from lai_storage._files import check_run, write_whole
+from lai_storage.scoring import digest
+from lai_storage.tables import read_scores, score_parts, score_stream
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
 
@@ -69,7 +69,7 @@ def test_each_process_writes_its_own_parts(tmp_path):
 
 PAIRS = """
 import os, pathlib, sys
-from lai_core.storage._files import check_run
+from lai_storage._files import check_run
 for pair in range(60):
     folder = pathlib.Path(sys.argv[1], str(pair))
     folder.mkdir()

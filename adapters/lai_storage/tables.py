@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from lai_core.storage._files import check_run, write_whole
+from lai_storage._files import check_run, write_whole
 
 __all__ = ["read_scores", "score_parts", "score_stream"]
 
@@ -43,7 +42,7 @@ def score_parts(
 ) -> None:
     """Score what is missing of a data set's parts, and write each as one Parquet file.
 
-    What `score_dataset` of both adapters stands on; for scores of one's own.
+    `score_dataset` of both adapters calls it; for scores of one's own.
 
     Parameters
     ----------
@@ -159,20 +158,6 @@ def score_stream(
     check_run(folder / END, {"samples": seen})
 
 
-def check_stream(dataset: Any, columns: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-    """Raise unless a stream's samples are named by columns, and it can be read once for each checkpoint."""
-    for name, values in columns.items():
-        if not isinstance(values, str | None):
-            msg = f"{name}: expected the name of a column of the stream's items, got {type(values).__name__}"
-            raise TypeError(msg)
-    if isinstance(dataset, Iterator) and len(states) > 1:
-        msg = (
-            f"dataset: expected a stream that can begin again for each of {len(states)} checkpoints, got "
-            f"{type(dataset).__name__}"
-        )
-        raise TypeError(msg)
-
-
 def _begun(folder: str | os.PathLike[str], checkpoint: str, run: Mapping[str, Any]) -> Path:
     """Return the folder of a checkpoint's parts, after checking that they are of this run."""
     folder = Path(folder, checkpoint)
@@ -209,15 +194,6 @@ def _length(folder: Path) -> int | None:
     """Return how many samples a stream had; None before a run has come to its end."""
     end = folder / END
     return int(json.loads(end.read_text())["samples"]) if end.exists() else None
-
-
-def digest(arrays: Iterable[tuple[str, Any]]) -> str:
-    """Return what tells one set of arrays from another, from their kinds and bytes."""
-    found = sha256()
-    for kind, content in arrays:
-        found.update(kind.encode())
-        found.update(content)
-    return found.hexdigest()
 
 
 def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.Table:

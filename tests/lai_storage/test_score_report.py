@@ -8,12 +8,12 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+from lai_storage.report import write_mixture, write_report
+from lai_storage.tables import read_scores, score_parts
 from matplotlib.figure import Figure
 from PIL import Image
 
 from lai_core.mixtures import Mixture
-from lai_core.storage.report import write_mixture, write_report
-from lai_core.storage.tables import read_scores, score_parts
 
 
 def table(**changed):

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lai_core.storage._files import write_whole
-from lai_core.storage._safetensors import as_numpy
+from lai_storage._files import write_whole
+from lai_storage._safetensors import as_numpy
 
 __all__ = ["write_weights"]
 
@@ -39,7 +39,7 @@ def write_weights(weights: Any, path: str | PathLike[str], *, ids: Sequence[Any]
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from lai_core.storage.weights import write_weights
+    >>> from lai_storage.weights import write_weights
     >>> path = Path(tempfile.mkdtemp(), "weights.jsonl")
     >>> write_weights([0.5, 0.0], path, ids=[7, 3])
     >>> print(path.read_text().strip())

@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 import jax
 import jax.numpy as jnp
 import lai_jax
+import lai_storage
 import numpy as np
 import pytest
 import torch
+from lai_storage._values import rebuilt
 from safetensors.numpy import save_file
 
 import lai_core as lai
-from lai_core import storage
 from lai_core.estimators.gates import GateTrace
-from lai_core.storage._values import rebuilt
 from tests.support.backends import BACKENDS
 
 READERS = {backend.name: backend for backend in BACKENDS}
@@ -78,8 +78,8 @@ def test_what_one_namespace_saves_every_other_loads(tmp_path, writer, reader):
         lai.summarize(trace, "lai", positions="mean"),
         GateTrace(trace, [trace.layers[3].activations]),
     )
-    storage.save(tmp_path / "kept", kept)
-    same(kept, storage.load(tmp_path / "kept", asarray=reader.array))
+    lai_storage.save(tmp_path / "kept", kept)
+    same(kept, lai_storage.load(tmp_path / "kept", asarray=reader.array))
 
 
 def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
@@ -88,8 +88,8 @@ def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
         ("a", 2): [],
         "arrays": [np.zeros((0, 3)), np.array(2.0), np.arange(6.0).reshape(2, 3).T, np.array([True])],
     }
-    storage.save(tmp_path / "kept", kept)
-    found = storage.load(tmp_path / "kept")
+    lai_storage.save(tmp_path / "kept", kept)
+    found = lai_storage.load(tmp_path / "kept")
     assert list(found) == list(kept)
     same(list(found.values()), list(kept.values()))
 
@@ -97,16 +97,16 @@ def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
 @pytest.mark.parametrize("reader", [torch.asarray, jnp.asarray], ids=["torch", "jax"])
 def test_bfloat16_keeps_its_bits(tmp_path, reader):
     values = torch.randn(50).bfloat16()
-    storage.save(tmp_path / "kept", [values])
-    (found,) = storage.load(tmp_path / "kept", asarray=reader)
+    lai_storage.save(tmp_path / "kept", [values])
+    (found,) = lai_storage.load(tmp_path / "kept", asarray=reader)
     assert str(found.dtype).endswith("bfloat16")
     assert [float(value) for value in found] == values.tolist()
-    assert storage.load(tmp_path / "kept")[0].dtype == np.float32
+    assert lai_storage.load(tmp_path / "kept")[0].dtype == np.float32
 
 
 def test_a_tensor_with_a_graph_is_saved_without_it(tmp_path):
-    storage.save(tmp_path / "kept", torch.ones(2, requires_grad=True) * 3)
-    assert storage.load(tmp_path / "kept").tolist() == [3.0, 3.0]
+    lai_storage.save(tmp_path / "kept", torch.ones(2, requires_grad=True) * 3)
+    assert lai_storage.load(tmp_path / "kept").tolist() == [3.0, 3.0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +116,17 @@ class OwnTrace(lai.LayerTrace):
 
 def test_a_kind_of_record_of_ones_own_is_kept_with_nothing_to_declare(tmp_path):
     trace = lai.Trace([OwnTrace(np.ones((2, 3)), np.ones((2, 1)))])
-    storage.save(tmp_path / "kept", trace)
-    same(trace, storage.load(tmp_path / "kept"))
+    lai_storage.save(tmp_path / "kept", trace)
+    same(trace, lai_storage.load(tmp_path / "kept"))
 
 
 def test_a_summary_loaded_elsewhere_scores_alike(tmp_path):
     draws = np.random.default_rng(1)
     sides = [(draws.normal(size=(n, 4)), draws.normal(size=(n, 3))) for n in (9, 5)]
     validation, training = (lai.Trace([lai.LayerTrace(*side)]) for side in sides)
-    storage.save(tmp_path / "kept", lai.summarize(validation, "lai"))
+    lai_storage.save(tmp_path / "kept", lai.summarize(validation, "lai"))
     batch = lai.Trace([lai.LayerTrace(*map(torch.from_numpy, sides[1]))])
-    found = lai.lai_scores(storage.load(tmp_path / "kept", asarray=torch.asarray), batch)
+    found = lai.lai_scores(lai_storage.load(tmp_path / "kept", asarray=torch.asarray), batch)
     np.testing.assert_allclose(found, lai.lai_scores(validation, training), rtol=1e-13)
 
 
@@ -143,8 +143,8 @@ def test_a_validation_side_of_jax_is_kept(tmp_path, estimator):
 
     sketch = {"sketch": lai_jax.draw_sketch(jax.random.key(0), 3, 2)} if estimator == "lai" else {}
     side = lai_jax.summarize(apply, params, loss, data, data[:, :3], estimator=estimator, **sketch)
-    storage.save(tmp_path / "kept", side)
-    found = storage.load(tmp_path / "kept", asarray=jnp.asarray)
+    lai_storage.save(tmp_path / "kept", side)
+    found = lai_storage.load(tmp_path / "kept", asarray=jnp.asarray)
     assert jax.tree.structure(found) == jax.tree.structure(side)
     for pair in zip(*map(jax.tree.leaves, (found, side)), strict=True):
         np.testing.assert_array_equal(*pair)
@@ -152,45 +152,45 @@ def test_a_validation_side_of_jax_is_kept(tmp_path, estimator):
 
 def test_any_changed_or_missing_byte_is_noticed(tmp_path):
     path = tmp_path / "kept"
-    storage.save(path, [np.arange(5.0), "text", 1])
+    lai_storage.save(path, [np.arange(5.0), "text", 1])
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(ValueError, match="kept: expected a whole file"):
-            storage.load(path)
+            lai_storage.load(path)
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="kept: expected a whole file"):
-            storage.load(path)
+            lai_storage.load(path)
 
 
 def test_files_of_others_and_newer_ones_are_named(tmp_path):
     save_file({"0": np.ones(2)}, tmp_path / "other")
     with pytest.raises(ValueError, match="got one of another program"):
-        storage.load(tmp_path / "other")
+        lai_storage.load(tmp_path / "other")
     save_file({}, tmp_path / "newer", {"lai_core": "2", "content": json.dumps({}), "sha256": ""})
     with pytest.raises(ValueError, match="got one of format 2 of a newer lai_core"):
-        storage.load(tmp_path / "newer")
+        lai_storage.load(tmp_path / "newer")
     with pytest.raises(FileNotFoundError):
-        storage.load(tmp_path / "missing")
+        lai_storage.load(tmp_path / "missing")
 
 
 def test_what_cannot_be_kept_is_named_with_its_place_before_anything_is_written(tmp_path):
     trace = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)), weight=object())])
     with pytest.raises(TypeError, match=r"kept\['a'\]\.layers\[0\]\.weight: expected .*, got object"):
-        storage.save(tmp_path / "kept", {"a": trace})
+        lai_storage.save(tmp_path / "kept", {"a": trace})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_type_that_the_namespace_would_change_is_refused(tmp_path):
-    storage.save(tmp_path / "kept", np.ones(2))
+    lai_storage.save(tmp_path / "kept", np.ones(2))
     with pytest.raises(ValueError, match="expected asarray to keep the type float64, got float32"):
-        storage.load(tmp_path / "kept", asarray=lambda array: array.astype("float32"))
+        lai_storage.load(tmp_path / "kept", asarray=lambda array: array.astype("float32"))
 
 
 def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):
     path = tmp_path / "kept"
-    storage.save(path, [np.ones(2)])
+    lai_storage.save(path, [np.ones(2)])
     whole = path.read_bytes()
 
     def interrupted(file):
@@ -198,21 +198,21 @@ def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, mon
 
     monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        storage.save(path, [np.zeros(9)])
+        lai_storage.save(path, [np.zeros(9)])
     assert [path] == list(tmp_path.iterdir())
     assert path.read_bytes() == whole
 
 
 KIND_NOT_IMPORTED = """
 import sys, pytest
-from lai_core import storage
+import lai_storage
 with pytest.raises(ValueError, match="got a lai_jax.Sketch: import 'lai_jax' first"):
-    storage.load(sys.argv[1])
+    lai_storage.load(sys.argv[1])
 """
 
 
 def test_a_kind_whose_package_is_not_imported_is_named(tmp_path):
-    storage.save(tmp_path / "kept", lai_jax.draw_sketch(jax.random.key(0), 3, 2))
+    lai_storage.save(tmp_path / "kept", lai_jax.draw_sketch(jax.random.key(0), 3, 2))
     subprocess.run([sys.executable, "-c", KIND_NOT_IMPORTED, str(tmp_path / "kept")], check=True)
 
 
@@ -220,3 +220,24 @@ def test_a_kind_of_a_package_that_is_not_imported_is_named():
     message = "here: expected kinds that are imported, got a elsewhere.own.Kind: import 'elsewhere' first"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         rebuilt({"kind": "elsewhere.own.Kind", "fields": {}}, [], "here")
+
+
+OLD_NAME = """
+import pickle, sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from lai_core.storage.tables import read_scores
+    from lai_core import storage
+    import lai_core.storage.report
+(warning,) = caught
+assert warning.category is DeprecationWarning and "is now lai_storage" in str(warning.message), warning
+assert warning.filename == "<string>"
+import lai_storage.report, lai_storage.tables, lai_storage.top
+assert storage is lai_storage and lai_core.storage.report is lai_storage.report
+assert read_scores is lai_storage.tables.read_scores
+assert pickle.loads(b"clai_core.storage.top\\ntop_samples\\n.") is lai_storage.top.top_samples
+"""
+
+
+def test_the_old_name_gives_the_same_modules_and_warns_once():
+    subprocess.run([sys.executable, "-c", OLD_NAME], check=True)

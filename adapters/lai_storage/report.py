@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
 from lai_core.mixtures import MixtureUpdate
-from lai_core.storage.tables import read_scores
+from lai_storage.tables import read_scores
 
 __all__ = ["write_mixture", "write_report"]
 

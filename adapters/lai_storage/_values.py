@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from lai_core._engine.namespace import is_array
+from lai_core._adapters import is_array
 from lai_core.estimators.gates import GateTrace
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Record, Trace

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-
-from lai_core.storage.columns import NUMBERS, columns_of, joined, paired, rows_of, scored
+from lai_storage.columns import NUMBERS, columns_of, joined, paired, rows_of, scored
 
 GRID = np.arange(8, dtype=np.float32).reshape(4, 2)
 TENSORS = pa.FixedShapeTensorArray.from_numpy_ndarray(GRID)
@@ -99,4 +98,5 @@ def test_a_mapping_is_inputs_and_targets_and_a_function_sees_all_columns():
 
 def test_joined_batches_are_one():
     batches = {"a": np.array([1.0, 2.0]), "b": ["x", "y"]}, {"a": np.array([3.0]), "b": ["z"]}
+    assert joined(batches[1:]) == {"a": [3.0], "b": ["z"]}
     assert joined(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}

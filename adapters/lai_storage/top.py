@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from tqdm import tqdm
 
-from lai_core._engine.namespace import Array, Namespace, device, namespace_of
-from lai_core.storage._safetensors import as_numpy
+from lai_core._adapters import Array, Namespace, device_of, namespace_of
+from lai_storage._safetensors import as_numpy
 
 __all__ = ["top_samples"]
 
@@ -60,7 +60,7 @@ def top_samples(
     Examples
     --------
     >>> import numpy as np
-    >>> from lai_core.storage.top import top_samples
+    >>> from lai_storage.top import top_samples
     >>> kernel = np.array([[3.0, -1.0, 2.0]])
     >>> [(row["effect"], row["id"]) for row in top_samples([kernel], top=1).to_pylist()]
     [('helps', 0), ('hurts', 1)]
@@ -79,7 +79,7 @@ def top_samples(
             rows = _check_block(block, rows)
             xp = namespace_of({"blocks": block})
             count = int(block.shape[1])
-            numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device(block)), block.shape)
+            numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device_of(block)), block.shape)
             for effect, sign in EFFECTS.items():
                 kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
             seen += count
