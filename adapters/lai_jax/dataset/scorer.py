@@ -44,7 +44,7 @@ class Scorer(BatchScorer):
     estimator, positions
         As for `score_dataset`; a summary keeps the positions that it was made with.
     batch_size, parts, collate, ids, groups
-        See `lai_storage.scoring`; a summary keeps the parts that it was made with.
+        As for `score_dataset`; a summary keeps the parts that it was made with.
 
     Examples
     --------

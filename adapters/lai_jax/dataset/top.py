@@ -46,7 +46,8 @@ def top_samples(
     estimator
         `ghost`, `lai` or `lli`: those that have a kernel.
     relative
-        Whether scores are per length of step, see `lai_storage.scoring`.
+        Whether each score is divided by the norm of the training sample's gradient (RelatIF), which else
+        puts samples with large gradients first.
     top, ids, validation_ids, progress
         As for `lai_storage.top.top_samples`.
 

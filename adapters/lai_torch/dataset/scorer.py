@@ -44,7 +44,7 @@ class Scorer(BatchScorer):
     estimator
         As for `score_dataset`.
     batch_size, parts, collate, ids, groups
-        See `lai_storage.scoring`; a saved summary keeps the parts that it was saved with.
+        As for `score_dataset`; a saved summary keeps the parts that it was saved with.
 
     Examples
     --------

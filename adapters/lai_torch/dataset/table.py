@@ -68,8 +68,15 @@ def score_dataset(
     checkpoints
         Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
         `read_scores(folder, average=True)` averages.
-    batch_size, parts, collate, ids, groups, rows_per_file, process
-        See `lai_storage.scoring`.
+    batch_size, parts
+        How many samples are scored at once, and into how many parts the validation set is cut for the
+        standard error. More on these options in `lai_storage.scoring`.
+    collate
+        From a batch's columns to inputs and targets: two names of columns, or a function.
+    ids, groups
+        The samples' own, whole numbers or text; or the names of the columns that hold them.
+    rows_per_file, process
+        What an interruption loses at most; this process's number, and how many there are.
     progress
         Whether to show a bar.
 
