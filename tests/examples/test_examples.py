@@ -71,6 +71,36 @@ def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
 
 
 @pytest.mark.slow
+def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command.append(str(EXAMPLES / "torchtitan_style.py"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for name, *figures in (line.split("\t") for line in done.stdout.splitlines()[-3:]):
+        found[name] = {key: float(value) for key, value in map(str.split, figures)}
+    assert found.keys() == {"plain", "keep_top", "keep_positive"}
+    for row in found.values():
+        assert row["graph_breaks"] == 0
+        assert row["graphs"] <= row["shapes"]
+        assert row["logits"] == 1 / 8  # of all, at most, while scoring and while training
+    assert found["plain"]["graphs"] == found["keep_top"]["graphs"] == 1
+    assert found["keep_top"]["noise"] < 0.8 * found["plain"]["noise"]
+
+
+def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
+    stream = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))["PackedRows"]
+    processes, alone = [stream(2, rank, 2, 0.4) for rank in range(2)], stream(2, 0, 1, 0.4)
+    shares = zip(*map(next, processes), strict=True)
+    wholes = zip(next(alone), next(alone), strict=True)
+    for own, batches in zip(shares, wholes, strict=True):
+        assert torch.equal(torch.stack(own, 1).flatten(0, 1), torch.cat(batches))
+    resumed = stream(0, 1, 2, 0.4)
+    resumed.load_state_dict(processes[0].state_dict())
+    assert all(map(torch.equal, next(resumed), next(processes[1])))
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the trainer's own
 def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monkeypatch):
     made = runpy.run_path(str(EXAMPLES / "trl_grpo.py"))
@@ -97,7 +127,7 @@ def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monke
 
 
 def test_every_example_is_run_and_in_the_gallery():
-    elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo"}  # in test_trl_trainer.py, and above
+    elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo", "torchtitan_style"}
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere
     pages = (EXAMPLES.parent / "docs/guide" / f"{name}.md" for name in ("examples", "whole-run"))
