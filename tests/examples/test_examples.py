@@ -70,14 +70,21 @@ def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
+def on_two_processes(*program):
+    """Return the lines that two processes print."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = EXAMPLES.parent
+    done = subprocess.run(
+        [*command, *map(str, program)], cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.mark.slow
 def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command.append(str(EXAMPLES / "torchtitan_style.py"))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
     found = {}
-    for name, *figures in (line.split("\t") for line in done.stdout.splitlines()[-3:]):
+    for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
         found[name] = {key: float(value) for key, value in map(str.split, figures)}
     assert found.keys() == {"plain", "keep_top", "keep_positive"}
     for row in found.values():
@@ -86,6 +93,14 @@ def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_n
         assert row["logits"] == 1 / 8  # of all, at most, while scoring and while training
     assert found["plain"]["graphs"] == found["keep_top"]["graphs"] == 1
     assert found["keep_top"]["noise"] < 0.8 * found["plain"]["noise"]
+
+
+@pytest.mark.slow
+def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the_whole_batch():
+    (line,) = on_two_processes("-m", "tests.examples.compiled_shards")
+    _, scores, _, parameters = line.split()
+    assert float(scores) < 1e-13
+    assert float(parameters) < 1e-12  # AdamW divides by the root of what is nearly zero
 
 
 def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
