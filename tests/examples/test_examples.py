@@ -1,15 +1,23 @@
 """Every example runs, and shows what it says."""
 
+import functools
 import math
 import runpy
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import lai_torch
 import pytest
 import torch
 
+import lai_core
+from benchmarks.meters_torch import PeakBytes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WORDS = 8192
+"""Of a vocabulary whose logits are most of a step's memory."""
 SHOWS = {
     "accelerate_loop": lambda plain, curated: curated > plain,
     "jax_equinox": lambda plain, curated: curated > plain,
@@ -101,6 +109,33 @@ def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the
     _, scores, _, parameters = line.split()
     assert float(scores) < 1e-13
     assert float(parameters) < 1e-12  # AdamW divides by the root of what is nearly zero
+
+
+@pytest.mark.slow
+def test_a_curated_step_never_holds_the_logits_of_a_batch(monkeypatch):
+    made = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))
+    monkeypatch.setitem(made["PackedRows"].__next__.__globals__, "WORDS", WORDS)
+    whole = 4 * made["ROWS"] * made["LENGTH"] * WORDS
+    stream, (tokens, labels, _) = made["PackedRows"](2), next(made["PackedRows"](1))
+    peaks = []
+    for warmup in (10**9, 0):
+        model = made["Decoder"]()
+        curator = lai_torch.Curator(
+            model,
+            lambda losses, _: losses,
+            torch.optim.AdamW(model.parameters()),
+            ((tokens, labels), labels),
+            estimator=lai_torch.LAI(positions="tokens", sketch=16, chunk=2),
+            policy=functools.partial(lai_core.keep_top, fraction=0.5),
+            warmup=warmup,
+        )
+        for step in range(3):
+            (inputs, targets, _), tracker = next(stream), PeakBytes()
+            with tracker if step == 2 else nullcontext():
+                curator.step((inputs, targets), targets)
+        peaks.append(tracker.peak)
+    plain, curated = peaks
+    assert curated < plain < whole
 
 
 def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
