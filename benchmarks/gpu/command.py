@@ -110,7 +110,8 @@ def cell(
         row["milliseconds"], row["host"] = map(statistics.median, zip(*times, strict=True))
         row["tokens_per_second"] = _tokens(work) / row["milliseconds"] * 1e3
         row["peak_mib"] = row["memory"] / 2**20
-        lines = [f"{name}, {way}, {kind or 'float32'}, {device}, torch {torch.__version__}"]
+        machine = torch.cuda.get_device_name() if device == "cuda" else device
+        lines = [f"{name}, {way}, {kind or 'float32'}, {machine}, torch {torch.__version__}"]
         lines += [f"{key} {value}" for key, value in row.items()]
         lines += [f"round {index}: {each} ms, host {host} ms" for index, (each, host) in enumerate(times)]
         log[way].write_text("\n".join(lines) + "\n", encoding="utf-8")
