@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 BUILD = Path("build")
+MOST_COLUMNS = 1000
 
 
 def machine(packages: Iterable[str]) -> dict[str, str | int]:
@@ -34,7 +35,9 @@ def table(
         found.add_column(column, justify="right" if place else "left")
     for row in rows:
         found.add_row(*row)
-    Console().print(found)
+    console = Console()
+    whole = console.measure(found, options=console.options.update(max_width=MOST_COLUMNS)).maximum
+    Console(width=max(console.width, whole)).print(found)  # a narrow terminal or a pipe cuts no figure
 
 
 def close(

@@ -1,24 +1,40 @@
-"""`python -m benchmarks gpu`: milliseconds, waits, launches and memory of each method, plain steps beside."""
+"""`python -m benchmarks gpu`: each method's tokens a second, peak memory, waits, launches, and its log."""
 
 import gc
 import statistics
 import time
+import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks import report
 from benchmarks.gpu.methods import METHODS
 from benchmarks.meters_torch import PeakBytes
-from benchmarks.models import ON_GPU, built
+from benchmarks.models import ON_GPU, Work, built
 from workloads.launches import counted
 from workloads.operations import operations
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 """float32, TF32 off; and parameters in float32 under bfloat16 autocast, scored so too."""
-COLUMNS = ("milliseconds", "ratio", "host", "waits", "launches", "memory", "flops")
+COLUMNS = {
+    "tokens_per_second": "tokens/s",
+    "peak_mib": "peak MiB",
+    "milliseconds": "ms",
+    "ratio": "ratio",
+    "host": "host ms",
+    "waits": "waits",
+    "launches": "launches",
+    "memory": "memory",
+    "flops": "flops",
+    "log": "log",
+}
+"""Figures by key, and how the table calls them. `ratio`, `memory` and `flops` are over a plain step's."""
+LOGS = report.BUILD / "bench" / "gpu"
 FIRST = 3
 """Steps that prove and capture, which a user pays once."""
 
@@ -38,30 +54,33 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
     failed = []
     for name in names or ON_GPU:
         for precision, kind in PRECISIONS.items():
-            found, refused, broken = cell(name, device, kind, rounds, toy=toy)
+            logs = LOGS / f"{name}-{precision}"
+            found, refused, broken = cell(name, device, kind, rounds, logs, toy=toy)
             figures[f"{name} {precision}"] = found | {way: {"refused": why} for way, why in refused.items()}
             failed += [f"{name} {precision} {way}: {why}" for way, why in broken.items()]
             rows = ((way, *(_said(row.get(key)) for key in COLUMNS)) for way, row in found.items())
             remarks = (f"{way}: {why}" for way, why in (refused | broken).items())
-            report.table(f"{name} {precision}, {where}", ("method", *COLUMNS), rows, remarks)
+            report.table(f"{name} {precision}, {where}", ("method", *COLUMNS.values()), rows, remarks)
     report.close(
         "gpu", figures, None, failed, packages=("torch", "transformers"), device=where, rounds=rounds
     )
 
 
 def cell(
-    name: str, device: str, kind: torch.dtype | None, rounds: int, *, toy: bool
-) -> tuple[dict[str, dict[str, float]], dict[str, str], dict[str, str]]:
+    name: str, device: str, kind: torch.dtype | None, rounds: int, logs: Path, *, toy: bool
+) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, str]]:
     """Return each method's figures on one model in one precision; what refuses it, and what fails, and why.
 
     All methods train the same parameters with the same optimizer, in turn, so that clocks and temperature
-    meet them alike.
+    meet them alike. A method's log in `logs` has every measurement, or the traceback of what refused it.
     """
+    logs.mkdir(parents=True, exist_ok=True)
+    log = {way: logs / f"{way.replace(',', '').replace(' ', '-').lower()}.log" for way in METHODS}
     torch.set_float32_matmul_precision("highest")
     work = built(name, device, toy=toy)
     optimizer = work.optimizer()
     steps: dict[str, Callable[[], Any]] = {}
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Any]] = {}
     refused, broken = {}, {}
     for way, build in METHODS.items():
         try:
@@ -73,8 +92,10 @@ def cell(
                 found[way] = _counts(step, device)
         except (ValueError, NotImplementedError, ModuleNotFoundError) as error:
             refused[way] = str(error).splitlines()[0]
+            log[way].write_text(traceback.format_exc(), encoding="utf-8")
         except RuntimeError as error:
-            broken[way] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            broken[way] = f"{type(error).__name__}: {str(error).splitlines()[0]}; {log[way]}"
+            log[way].write_text(traceback.format_exc(), encoding="utf-8")
         else:
             steps[way] = step
         gc.collect()
@@ -85,12 +106,28 @@ def cell(
         for way in names[shift:] + names[:shift]:
             taken[way].append(_milliseconds(steps[way], device))
     for way, times in taken.items():
-        found[way]["milliseconds"], found[way]["host"] = map(statistics.median, zip(*times, strict=True))
+        row = found[way]
+        row["milliseconds"], row["host"] = map(statistics.median, zip(*times, strict=True))
+        row["tokens_per_second"] = _tokens(work) / row["milliseconds"] * 1e3
+        row["peak_mib"] = row["memory"] / 2**20
+        machine = torch.cuda.get_device_name() if device == "cuda" else device
+        lines = [f"{name}, {way}, {kind or 'float32'}, {machine}, torch {torch.__version__}"]
+        lines += [f"{key} {value}" for key, value in row.items()]
+        lines += [f"round {index}: {each} ms, host {host} ms" for index, (each, host) in enumerate(times)]
+        log[way].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        row["log"] = str(log[way])
     plain = dict(found["plain"])
     for row in found.values():
         row["ratio"] = row["milliseconds"] / plain["milliseconds"]
         row["memory"], row["flops"] = row["memory"] / plain["memory"], row["flops"] / plain["flops"]
     return found, refused, broken
+
+
+def _tokens(work: Work) -> int:
+    """Return how many tokens a batch has, kept or not; an image counts as one."""
+    inputs = work.batch[0]
+    ids = inputs["input_ids"] if isinstance(inputs, dict) else inputs
+    return ids.numel() if isinstance(ids, Tensor) and not ids.is_floating_point() else len(work.batch[1])
 
 
 def _counts(step: Callable[[], Any], device: str) -> dict[str, float]:
@@ -127,5 +164,7 @@ def _milliseconds(step: Callable[[], Any], device: str) -> tuple[float, float]:
     return begin.elapsed_time(end), host
 
 
-def _said(figure: float | None) -> str:
+def _said(figure: float | str | None) -> str:
+    if isinstance(figure, str):
+        return figure
     return "" if figure is None else f"{figure:.4g}"

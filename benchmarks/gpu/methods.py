@@ -8,6 +8,7 @@ from typing import Any
 
 import lai_torch
 import torch
+from torch._dynamo.utils import counters
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from benchmarks.meters_torch import HALF
@@ -62,6 +63,32 @@ def curated(name: str, backward: str = "kept", refresh: int = CACHED) -> Build:
     return build
 
 
+def graphed(build: Build) -> Build:
+    """Return a method on the compiled model, whose training pass is replayed as CUDA graphs.
+
+    A step that keeps half of every batch trains on one shape, which one graph holds; scoring runs as it is.
+    """
+
+    def built(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
+        if work.batch[1].device.type != "cuda":
+            msg = "CUDA graphs not tried: there is no GPU"
+            raise NotImplementedError(msg)
+        skipped = counters["inductor"]["cudagraph_skips"]
+        compiled: Any = torch.compile(work.model, mode="reduce-overhead", dynamic=False)
+        step = build(replace(work, model=compiled), optimizer, kind)
+
+        def replayed() -> None:
+            torch.compiler.cudagraph_mark_step_begin()
+            step()
+            if counters["inductor"]["cudagraph_skips"] > skipped:
+                msg = "CUDA graphs tried, and skipped by the compiler: TORCH_LOGS=perf_hints says why"
+                raise NotImplementedError(msg)
+
+        return replayed
+
+    return built
+
+
 def hand(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
     """Take LAI's step as one would write it for one model, without a check of anything."""
     if kind is not None:
@@ -95,6 +122,8 @@ METHODS: dict[str, Build] = {
     "Ghost": curated("ghost"),
     "Ghost, fresh": curated("ghost", refresh=1),
     "exact": curated("exact"),
+    "plain, CUDA graphs": graphed(plain),
+    "LAI, kept, CUDA graphs": graphed(curated("lai")),
     "by hand": hand,
     "opacus, fresh": opacus,
 }

@@ -1,15 +1,23 @@
 """Every example runs, and shows what it says."""
 
+import functools
 import math
 import runpy
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import lai_torch
 import pytest
 import torch
 
+import lai_core
+from benchmarks.meters_torch import PeakBytes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WORDS = 8192
+"""Of a vocabulary whose logits are most of a step's memory."""
 SHOWS = {
     "accelerate_loop": lambda plain, curated: curated > plain,
     "jax_equinox": lambda plain, curated: curated > plain,
@@ -70,6 +78,78 @@ def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
+def on_two_processes(*program):
+    """Return the lines that two processes print."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = EXAMPLES.parent
+    done = subprocess.run(
+        [*command, *map(str, program)], cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
+    found = {}
+    for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
+        found[name] = {key: float(value) for key, value in map(str.split, figures)}
+    assert found.keys() == {"plain", "keep_top", "keep_positive"}
+    for row in found.values():
+        assert row["graph_breaks"] == 0
+        assert row["graphs"] <= row["shapes"]
+        assert row["logits"] == 1 / 8  # of all, at most, while scoring and while training
+    assert found["plain"]["graphs"] == found["keep_top"]["graphs"] == 1
+    assert found["keep_top"]["noise"] < 0.8 * found["plain"]["noise"]
+
+
+@pytest.mark.slow
+def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the_whole_batch():
+    (line,) = on_two_processes("-m", "tests.examples.compiled_shards")
+    _, scores, _, parameters = line.split()
+    assert float(scores) < 1e-13
+    assert float(parameters) < 1e-12  # AdamW divides by the root of what is nearly zero
+
+
+@pytest.mark.slow
+def test_a_curated_step_never_holds_the_logits_of_a_batch(monkeypatch):
+    made = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))
+    monkeypatch.setitem(made["PackedRows"].__next__.__globals__, "WORDS", WORDS)
+    whole = 4 * made["ROWS"] * made["LENGTH"] * WORDS
+    stream, (tokens, labels, _) = made["PackedRows"](2), next(made["PackedRows"](1))
+    peaks = []
+    for warmup in (10**9, 0):
+        model = made["Decoder"]()
+        curator = lai_torch.Curator(
+            model,
+            lambda losses, _: losses,
+            torch.optim.AdamW(model.parameters()),
+            ((tokens, labels), labels),
+            estimator=lai_torch.LAI(positions="tokens", sketch=16, chunk=2),
+            policy=functools.partial(lai_core.keep_top, fraction=0.5),
+            warmup=warmup,
+        )
+        for step in range(3):
+            (inputs, targets, _), tracker = next(stream), PeakBytes()
+            with tracker if step == 2 else nullcontext():
+                curator.step((inputs, targets), targets)
+        peaks.append(tracker.peak)
+    plain, curated = peaks
+    assert curated < plain < whole
+
+
+def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
+    stream = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))["PackedRows"]
+    processes, alone = [stream(2, rank, 2, 0.4) for rank in range(2)], stream(2, 0, 1, 0.4)
+    shares = zip(*map(next, processes), strict=True)
+    wholes = zip(next(alone), next(alone), strict=True)
+    for own, batches in zip(shares, wholes, strict=True):
+        assert torch.equal(torch.stack(own, 1).flatten(0, 1), torch.cat(batches))
+    resumed = stream(0, 1, 2, 0.4)
+    resumed.load_state_dict(processes[0].state_dict())
+    assert all(map(torch.equal, next(resumed), next(processes[1])))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the trainer's own
 def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monkeypatch):
@@ -97,7 +177,7 @@ def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monke
 
 
 def test_every_example_is_run_and_in_the_gallery():
-    elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo"}  # in test_trl_trainer.py, and above
+    elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo", "torchtitan_style"}
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere
     pages = (EXAMPLES.parent / "docs/guide" / f"{name}.md" for name in ("examples", "whole-run"))

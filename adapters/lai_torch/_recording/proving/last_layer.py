@@ -101,7 +101,8 @@ def _several(names: list[str], uses: int) -> str:
         return (
             f"model: expected one final layer, found {uses} uses of {names} whose outputs reach the loss "
             "side by side: a layer on several inputs of one sample has no single readout; put these "
-            "inputs on an axis of positions, or use estimator 'ghost' or 'exact'"
+            "inputs on an axis of positions (of a loss in chunks: in eval mode, in which a curator scores, "
+            "fewer samples at a time by chunk=), or use estimator 'ghost' or 'exact'"
         )
     return (
         f"model: expected one final layer, found {uses} whose outputs reach the loss: {names}; "
