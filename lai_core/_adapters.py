@@ -1,6 +1,7 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
 import re
+import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -89,11 +90,24 @@ class SelfCheck:
         `max |s - s_ref| / size` of the batch's exact scores, as a step takes them, along its own summed
         gradient. They are sums of K_ref's columns, which nearly cancel where a model is trained: `size` is
         the largest of `|s_ref|` and of the columns' roots of the sum of squares.
+    float32
+        Correlation over the samples with a float32 copy of the model: `scores`, of the batch's scores by an
+        estimator along the batch itself; `gradients`, of the same sums by plain gradients of one sample at a
+        time, in the format in which the model trains. None where no estimator was named.
     """
 
     relative_error: float
     layers: Mapping[str, float]
     exact: float
+    float32: Mapping[str, float] | None = None
+
+
+def correlation(found: Array, expected: Array) -> float:
+    """Return Pearson's correlation of two vectors of scores, of three samples or more."""
+    if found.shape[0] < 3:
+        msg = f"inputs: expected three samples or more, to correlate scores of, got {found.shape[0]}"
+        raise ValueError(msg)
+    return statistics.correlation(*([float(score) for score in side] for side in (found, expected)))
 
 
 def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:
