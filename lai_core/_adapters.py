@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -102,12 +102,13 @@ class SelfCheck:
     float32: Mapping[str, float] | None = None
 
 
-def correlation(found: Array, expected: Array) -> float:
-    """Return Pearson's correlation of two vectors of scores, of three samples or more."""
-    if found.shape[0] < 3:
-        msg = f"inputs: expected three samples or more, to correlate scores of, got {found.shape[0]}"
+def agreements(own: Sequence[Array], full: Sequence[Array]) -> dict[str, float]:
+    """Return Pearson's correlations for `SelfCheck.float32`, of three samples or more."""
+    if own[0].shape[0] < 3:
+        msg = f"inputs: expected three samples or more, whose scores correlate, got {own[0].shape[0]}"
         raise ValueError(msg)
-    return statistics.correlation(*([float(score) for score in side] for side in (found, expected)))
+    pairs = zip(("scores", "gradients"), own, full, strict=True)
+    return {name: statistics.correlation(*(list(map(float, one)) for one in pair)) for name, *pair in pairs}
 
 
 def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
-from lai_core._adapters import check_agreement, check_batch, correlation, relative_error
+from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_jax._curation.options import EstimatorName
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
@@ -157,8 +157,7 @@ def _agreements(
         scores = score(apply, own, loss, summary, *given, **options)[1].scores
         gradients = [one.astype(jnp.float32) for one in sample_gradients(apply, own, loss, *given).values()]
         found.append((scores, sum(part @ part.sum(0) for part in gradients)))
-    names = ("scores", "gradients")
-    return {name: correlation(*sides) for name, sides in zip(names, zip(*found, strict=True), strict=True)}
+    return agreements(*found)
 
 
 def _raised(leaf: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core import _adapters
-from lai_core._adapters import check_agreement, check_batch, correlation, relative_error
+from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.side import ValidationSide
@@ -28,7 +28,7 @@ from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
 from lai_torch.curator import Curator
 from lai_torch.exact import exact_scores
-from lai_torch.options import Estimator
+from lai_torch.options import Estimator, EstimatorName
 from lai_torch.trace import check_explained
 
 PASSES = ("selective", "whole")
@@ -70,7 +70,7 @@ def selfcheck(
     *,
     last: str | None = None,
     backward: str | None = None,
-    float32: str | Estimator | None = None,
+    float32: EstimatorName | Estimator | None = None,
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself, and exact scores, to one backward pass per sample.
 
@@ -207,32 +207,33 @@ def _kernel(gradients: list[Tensor]) -> Tensor:
 
 
 def _agreements(
-    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: str | Estimator
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: EstimatorName | Estimator
 ) -> dict[str, float]:
     """Return the correlations with a float32 copy: of an estimator's scores, and of plain autograd's."""
-    copied, samples = copy.deepcopy((model, loss)), count(*batch)
-    for one in copied:
+    own = _scores(model, loss, batch, estimator, trained=True)
+    model, loss = copy.deepcopy((model, loss))
+    for one in (model, loss):
         if isinstance(one, nn.Module):
             one.float()
-    raised = mapped(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
-    full = replace(estimator, autocast=None) if hasattr(estimator, "autocast") else estimator
-    found = []
-    for problem, asked, trained in (
-        ((model, loss, batch), estimator, True),
-        ((*copied, raised), full, False),
-    ):
-        *own, given = problem
-        scores = Curator(*own, None, given, estimator=asked).score(*given)[1].scores
-        gradients = _one_by_one(*problem, samples, trained=trained).values()
-        found.append((scores, _kernel([part.float() for part in gradients]).sum(0)))
-    names = ("scores", "gradients")
-    return {name: correlation(*sides) for name, sides in zip(names, zip(*found, strict=True), strict=True)}
+    batch = mapped(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    if isinstance(estimator, Estimator) and getattr(estimator, "autocast", None):
+        estimator = replace(estimator, autocast=None)  # type: ignore[call-arg]  # of those that have it
+    return agreements(own, _scores(model, loss, batch, estimator, trained=False))
+
+
+def _scores(
+    model: nn.Module, loss: Loss, batch: Any, estimator: EstimatorName | Estimator, *, trained: bool
+) -> tuple[Tensor, Tensor]:
+    """Return a batch's scores along itself: by a curator, and by plain autograd of one sample at a time."""
+    scores = Curator(model, loss, None, batch, estimator=estimator).score(*batch)[1].scores
+    gradients = _one_by_one(model, loss, batch, count(*batch), trained=trained).values()
+    return scores, _kernel([part.float() for part in gradients]).sum(0)
 
 
 def _one_by_one(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, *, trained: bool = False
 ) -> dict[str, Tensor]:
-    """Return each sample's gradient of each trainable parameter, `(n, size)`, in float8 where it `trained` so."""
+    """Return each sample's gradient of each trainable parameter, `(n, size)`; `trained`: in float8, too."""
     function = Function(model, loss)
     trainable = function.parameters()
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}

@@ -133,8 +133,8 @@ def float8_layers(*, trained: bool) -> Iterator[None]:
     def forward(self: Any, input: Tensor) -> Any:
         if any(map(sys.modules[kind.__module__].tensor_already_casted_to_fp8, (input, self.weight))):
             msg = (
-                "model: expected float8 layers that cast their inputs and weights by themselves, got one that "
-                "is given float8; set enable_fsdp_float8_all_gather=False, and shard by fully_shard alone"
+                "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
+                "given float8; set enable_fsdp_float8_all_gather=False, and shard by fully_shard alone"
             )
             raise ValueError(msg)
         if trained:
