@@ -134,7 +134,7 @@ def float8_layers(*, trained: bool) -> Iterator[None]:
         if any(map(sys.modules[kind.__module__].tensor_already_casted_to_fp8, (input, self.weight))):
             msg = (
                 "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
-                "given float8; set enable_fsdp_float8_all_gather=False, and shard by fully_shard alone"
+                "given float8; shard by fully_shard in place of torchao's float8 tensor parallelism"
             )
             raise ValueError(msg)
         if trained:
