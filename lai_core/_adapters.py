@@ -1,7 +1,8 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -97,11 +98,25 @@ class SelfCheck:
         `max |s - s_ref| / size` of the batch's exact scores, as a step takes them, along its own summed
         gradient. They are sums of K_ref's columns, which nearly cancel where a model is trained: `size` is
         the largest of `|s_ref|` and of the columns' roots of the sum of squares.
+    float32
+        Correlation over the samples with a float32 copy of the model: `scores`, of the batch's scores by an
+        estimator along the batch itself; `gradients`, of the same sums by plain gradients of one sample at a
+        time, in the format in which the model trains. None where no estimator was named.
     """
 
     relative_error: float
     layers: Mapping[str, float]
     exact: float
+    float32: Mapping[str, float] | None = None
+
+
+def agreements(own: Sequence[Array], full: Sequence[Array]) -> dict[str, float]:
+    """Return Pearson's correlations for `SelfCheck.float32`, of three samples or more."""
+    if own[0].shape[0] < 3:
+        msg = f"inputs: expected three samples or more, whose scores correlate, got {own[0].shape[0]}"
+        raise ValueError(msg)
+    pairs = zip(("scores", "gradients"), own, full, strict=True)
+    return {name: statistics.correlation(*(list(map(float, one)) for one in pair)) for name, *pair in pairs}
 
 
 def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:

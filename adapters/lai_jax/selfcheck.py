@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
-from lai_core._adapters import check_agreement, check_batch, relative_error
+from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
+from lai_jax._curation.options import EstimatorName
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
@@ -16,6 +17,8 @@ from lai_jax._program.losses import losses_of
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
+from lai_jax.curated_update import score
+from lai_jax.summarize import summarize
 
 
 def selfcheck(
@@ -26,6 +29,7 @@ def selfcheck(
     targets: Any,
     *,
     last: str | None = None,
+    float32: EstimatorName | None = None,
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself to `jax.grad` of one sample at a time, in a plain loop.
 
@@ -35,6 +39,10 @@ def selfcheck(
     ----------
     apply, params, loss, inputs, targets, last
         As for `trace`; a few samples are enough.
+    float32
+        An estimator, as for `curated_update`: also compare its scores, and those of plain gradients, with
+        those of params and batch in float32; three samples at least, many for a correlation that tells. An
+        `apply` that casts by itself does so there, too. None: no such comparison.
 
     Returns
     -------
@@ -71,7 +79,9 @@ def selfcheck(
         layers["+".join(names)] = relative_error(lai.ghost_kernel(part, part), reference, rounding)
     ghost = relative_error(lai.ghost_kernel(traced, traced), expected)
     scores = _exact_scores(apply, params, loss, (inputs, targets), list(gradients.values()))
-    return SelfCheck(ghost, layers, relative_error(scores, expected.sum(0), rounding, terms=expected))
+    error = relative_error(scores, expected.sum(0), rounding, terms=expected)
+    agreed = None if float32 is None else _agreements(apply, params, loss, (inputs, targets), float32, last)
+    return SelfCheck(ghost, layers, error, agreed)
 
 
 def check_per_sample_gradients(
@@ -129,6 +139,30 @@ def _exact_scores(
 
     direction = [own.sum(0).reshape(leaf.shape) for own, leaf in zip(gradients, moving, strict=True)]
     return method_for(losses, moving, batch)(losses, moving, batch, direction)[1]
+
+
+def _agreements(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    batch: Any,
+    estimator: EstimatorName,
+    last: str | None,
+) -> dict[str, float]:
+    """Return the correlations with params in float32: of an estimator's scores, and of plain gradients'."""
+    options: Any = {"estimator": estimator} | ({} if last is None else {"last": last})
+    found = []
+    for own, given in ((params, batch), jax.tree.map(_raised, (params, batch))):
+        summary = summarize(apply, own, loss, *given, **options)
+        scores = score(apply, own, loss, summary, *given, **options)[1].scores
+        gradients = [one.astype(jnp.float32) for one in sample_gradients(apply, own, loss, *given).values()]
+        found.append((scores, sum(part @ part.sum(0) for part in gradients)))
+    return agreements(*found)
+
+
+def _raised(leaf: Any) -> Any:
+    """Return an array of a floating type in float32, anything else as it is."""
+    return leaf.astype(jnp.float32) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 
 
 def _groups(leaves_of: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], list[int]]]:

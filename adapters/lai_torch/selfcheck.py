@@ -1,8 +1,9 @@
 """Ghost, and the passes of a curator, against plain autograd on the user's own batch."""
 
+import copy
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core import _adapters
-from lai_core._adapters import check_agreement, check_batch, relative_error
+from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.side import ValidationSide
-from lai_torch._model.batch import Loss, count, rows
+from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.function import Function
 from lai_torch._model.mixing import mixing
+from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
@@ -24,7 +26,9 @@ from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.proving.independence import CoupledError, run
 from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
+from lai_torch.curator import Curator
 from lai_torch.exact import exact_scores
+from lai_torch.options import Estimator, EstimatorName
 from lai_torch.trace import check_explained
 
 PASSES = ("selective", "whole")
@@ -47,6 +51,11 @@ class SelfCheck(_adapters.SelfCheck):
         samples' gradients nearly cancels where a model is trained: `size` is the largest entry of g_ref, or
         of the sum with random signs. Where that is below half the digits of the largest (attention's
         key bias has none but rounding), it is these. None where no pass was named.
+    float32
+        Correlation over the samples with a float32 copy of the model: `scores`, of the batch's scores by an
+        estimator along the batch itself, as a curator takes them; `gradients`, of the same sums by plain
+        autograd of one sample at a time, in the format in which the model trains: bfloat16, or float8 of
+        torchao's layers. None where no estimator was named.
     """
 
     backward: Mapping[str, float] | None = None
@@ -61,6 +70,7 @@ def selfcheck(
     *,
     last: str | None = None,
     backward: str | None = None,
+    float32: EstimatorName | Estimator | None = None,
 ) -> SelfCheck:
     """Compare Ghost's kernel of a batch with itself, and exact scores, to one backward pass per sample.
 
@@ -75,6 +85,10 @@ def selfcheck(
         As for `trace`; a few samples are enough, for `backward` at least two.
     backward
         `selective` or `whole`, as for `Curator`; None: no such comparison.
+    float32
+        An estimator, as for `Curator`: also compare its scores, and plain autograd's, with those of a float32
+        copy of model, loss and batch; three samples at least, many for a correlation that tells. A model that
+        casts inside of its forward function does so in the copy. None: no such comparison.
 
     Returns
     -------
@@ -122,7 +136,9 @@ def selfcheck(
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
-    return SelfCheck(ghost, layers, relative_error(scores, whole.sum(0), floor, terms=whole), passed)
+    error = relative_error(scores, whole.sum(0), floor, terms=whole)
+    agreed = None if float32 is None else _agreements(model, loss, (inputs, targets), float32)
+    return SelfCheck(ghost, layers, error, agreed, passed)
 
 
 @alone
@@ -190,14 +206,40 @@ def _kernel(gradients: list[Tensor]) -> Tensor:
         return torch.stack([part @ part.T for part in gradients]).sum(0)
 
 
-def _one_by_one(model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int) -> dict[str, Tensor]:
-    """Return each sample's gradient of each trainable parameter, `(n, size)`."""
+def _agreements(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], estimator: EstimatorName | Estimator
+) -> dict[str, float]:
+    """Return the correlations with a float32 copy: of an estimator's scores, and of plain autograd's."""
+    own = _scores(model, loss, batch, estimator, trained=True)
+    model, loss = copy.deepcopy((model, loss))
+    for one in (model, loss):
+        if isinstance(one, nn.Module):
+            one.float()
+    batch = mapped(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    if isinstance(estimator, Estimator) and getattr(estimator, "autocast", None):
+        estimator = replace(estimator, autocast=None)  # type: ignore[call-arg]  # of those that have it
+    return agreements(own, _scores(model, loss, batch, estimator, trained=False))
+
+
+def _scores(
+    model: nn.Module, loss: Loss, batch: Any, estimator: EstimatorName | Estimator, *, trained: bool
+) -> tuple[Tensor, Tensor]:
+    """Return a batch's scores along itself: by a curator, and by plain autograd of one sample at a time."""
+    scores = Curator(model, loss, None, batch, estimator=estimator).score(*batch)[1].scores
+    gradients = _one_by_one(model, loss, batch, count(*batch), trained=trained).values()
+    return scores, _kernel([part.float() for part in gradients]).sum(0)
+
+
+def _one_by_one(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, *, trained: bool = False
+) -> dict[str, Tensor]:
+    """Return each sample's gradient of each trainable parameter, `(n, size)`; `trained`: in float8, too."""
     function = Function(model, loss)
     trainable = function.parameters()
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
-        with function.preserved():
+        with function.preserved(), float8_layers(trained=trained):
             gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
             one_found = torch.zeros_like(parameter) if gradient is None else gradient
@@ -249,7 +291,7 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
-    with preserved(model, loss):
+    with preserved(model, loss), float8_layers(trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)

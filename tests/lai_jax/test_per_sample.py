@@ -65,3 +65,14 @@ def test_a_batch_is_a_pair():
             call(apply, parameters(), cross_entropy, inputs)
     with pytest.raises(TypeError, match=r"second: expected a pair \(inputs, targets\)"):
         lai_jax.per_sample_inner_products(apply, parameters(), cross_entropy, classified(N), inputs)
+
+
+def test_selfcheck_says_how_scores_and_gradients_in_bfloat16_agree_with_float32():
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters())
+    inputs, targets = classified(N)
+
+    def loss(outputs, targets):
+        return cross_entropy(outputs.astype(jnp.float32), targets)
+
+    found = lai_jax.selfcheck(apply, low, loss, inputs.astype(jnp.bfloat16), targets, float32="lai").float32
+    assert all(0.999 < found[name] < 1.0 - 1e-7 for name in ("scores", "gradients"))

@@ -1,15 +1,18 @@
 """Forward passes in fewer digits, and what a rounding of the parameters does to the losses."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from torch.utils._pytree import tree_map
 
 from lai_core._adapters import rounding_bound
@@ -105,6 +108,54 @@ class OwnAutocast(TorchFunctionMode):
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def float8_linear() -> type[nn.Module] | None:
+    """Return the class of torchao's layers that train in float8; None where it is not loaded."""
+    library: Any = sys.modules.get("torchao.float8.float8_linear")
+    return None if library is None else library.Float8Linear
+
+
+@contextmanager
+def float8_layers(*, trained: bool) -> Iterator[None]:
+    """Let torchao's float8 layers compute as they are `trained`, or without float8's rounding.
+
+    Both are one call that a recorder reads: a layer's own forward function casts and multiplies inside of a
+    `torch.autograd.Function`, which hides its product.
+    """
+    kind: Any = float8_linear()
+    if kind is None:
+        yield
+        return
+    before = kind.forward
+    own = getattr(before, "own", before)
+
+    def forward(self: Any, input: Tensor) -> Any:
+        if any(map(sys.modules[kind.__module__].tensor_already_casted_to_fp8, (input, self.weight))):
+            msg = (
+                "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
+                "given float8; shard by fully_shard in place of torchao's float8 tensor parallelism"
+            )
+            raise ValueError(msg)
+        if trained:
+            return rounded_linear(input, self.weight, self.bias, partial(own, self))
+        return functional.linear(input, self.weight, self.bias)
+
+    forward.own = own  # type: ignore[attr-defined]  # contexts nest
+    kind.forward = forward
+    try:
+        yield
+    finally:
+        kind.forward = before
+
+
+def rounded_linear(
+    input: Tensor, weight: Tensor, bias: Tensor | None, product: Callable[[Tensor], Any]
+) -> Any:
+    """Compute a layer by a `product` of its own, which rounds; a mode sees it as one call."""
+    if has_torch_function((input, weight)):
+        return handle_torch_function(rounded_linear, (input, weight), input, weight, bias, product)
+    return product(input)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.checkpoints import asked
+from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot.modes import Caches, evaluating_by_own_methods, has_own_modes
 from lai_torch._model.snapshot.streams import Streams
 from lai_torch._model.snapshot.tensors import Tensors
@@ -71,6 +72,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
+        float8_layers(trained=False),
         asked(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
@@ -154,7 +156,7 @@ def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
 @contextmanager
 def eager() -> Iterator[None]:
     """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
-    with _uncompiled(), asked(), torch.enable_grad():
+    with _uncompiled(), float8_layers(trained=True), asked(), torch.enable_grad():
         yield
 
 

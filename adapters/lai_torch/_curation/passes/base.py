@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Batch, Reading
 from lai_torch._model.batch import tensors
+from lai_torch._model.precision import float8_linear
 from lai_torch._model.walk import modules_of, named_parameters
 
 
@@ -116,6 +117,18 @@ def check_unhooked(model: nn.Module) -> None:
                 "or use backward='kept'"
             )
             raise ValueError(msg)
+
+
+def check_unrounded(model: nn.Module) -> None:
+    """Raise if a layer computes in float8: its graph holds other products than its own."""
+    kind = float8_linear()
+    if kind is not None and any(isinstance(one, kind) for one in modules_of(model)):
+        name = next(name for name, one in model.named_modules() if isinstance(one, kind))
+        msg = (
+            f"backward: 'selective' expects layers that compute in their parameters' type, {name!r} computes "
+            "in float8; use backward='whole' or 'kept'"
+        )
+        raise ValueError(msg)
 
 
 def check_unmixed(function: str | None) -> None:

@@ -1,0 +1,212 @@
+"""torchao's float8 layers: scored as float32 layers are, trained in float8, and read as they train."""
+
+import contextlib
+import copy
+import dataclasses
+import functools
+
+import lai_torch
+import pytest
+import torch
+from lai_torch._model import precision, preserve
+from lai_torch._recording.rules import layers
+from torch import nn
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+from torchao.float8.float8_linear import Float8Linear
+
+import lai_core as lai
+
+RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
+ESTIMATORS = ("lai", "lli", "ghost", "exact")
+HALF = functools.partial(lai.keep_top, fraction=0.5)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 16))
+
+
+class Transformer(nn.Module):
+    """One block of a language model, its head in float8 as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm = nn.Embedding(16, 16), nn.LayerNorm(16)
+        self.head = nn.Linear(16, 16, bias=False)
+        self.mixed, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, ids):
+        hidden = self.table(ids)
+        heads = [one.unflatten(-1, (2, 8)).mT for one in self.mixed(self.norm(hidden)).chunk(3, -1)]
+        query, key, value = (one.transpose(1, 3) for one in heads)
+        found = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        hidden = hidden + self.out(found.transpose(1, 2).flatten(2))
+        return self.head(self.norm(hidden + self.down(nn.functional.gelu(self.up(hidden)))))
+
+
+def loss(outputs, targets):
+    outputs = outputs.float().mT if outputs.ndim == 3 else outputs.float()
+    losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+    return losses if losses.ndim == 1 else losses.mean(1)
+
+
+def model_of(name, recipe=None):
+    torch.manual_seed(0)
+    model = {"mlp": mlp, "transformer": Transformer}[name]()
+    return model if recipe is None else rounded(model, recipe)
+
+
+def rounded(model, recipe):
+    config = Float8LinearConfig.from_recipe_name(recipe)
+    return convert_to_float8_training(model, config=dataclasses.replace(config, emulate=True))
+
+
+def batch(name, samples, seed):
+    generator = torch.Generator().manual_seed(seed)
+    if name == "mlp":
+        targets = torch.randint(16, (samples,), generator=generator)
+        return torch.randn(samples, 16, generator=generator), targets
+    ids = torch.randint(16, (samples, 9), generator=generator)
+    return ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+
+
+def curator(name, model, estimator="lai", **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lai_torch.Curator(model, loss, optimizer, batch(name, 12, 1), estimator=estimator, **options)
+
+
+def correlation(left, right):
+    return float(torch.corrcoef(torch.stack([left.double(), right.double()]))[0, 1])
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_scores_are_those_of_the_layers_in_float32(name, recipe):
+    training = batch(name, 16, 2)
+    plain, model = model_of(name), model_of(name, recipe)
+    assert not torch.equal(plain(training[0]), model(training[0]))
+    for estimator in ESTIMATORS:
+        expected = curator(name, plain, estimator).score(*training)[1].scores
+        found = curator(name, model, estimator).score(*training)[1].scores
+        assert torch.equal(found, expected)
+    read = [[layer.name for layer in lai_torch.trace(one, loss, *training).layers] for one in (plain, model)]
+    assert read[0] == read[1]
+    assert set(read[1]) == {key for key, one in model.named_modules() if isinstance(one, Float8Linear)}
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+@pytest.mark.parametrize("recipe", RECIPES[:2])
+def test_the_kept_rows_train_in_float8(name, recipe):
+    model, training = model_of(name, recipe), batch(name, 16, 2)
+    start = copy.deepcopy(model)
+    report = curator(name, model, policy=HALF).step(*training)
+    kept = report.weights > 0
+    inputs, targets = (one[kept] for one in training)
+    losses = (loss(start(inputs), targets) * report.weights[kept]).sum()
+    gradients = torch.autograd.grad(losses, list(start.parameters()))
+    for now, before, gradient in zip(model.parameters(), start.parameters(), gradients, strict=True):
+        torch.testing.assert_close(now.detach(), before.detach() - 0.1 * gradient, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+@pytest.mark.parametrize("recipe", RECIPES[:2])
+def test_the_whole_pass_reads_float8_products_as_they_train(name, recipe):
+    plain, model = (curator(name, model_of(name, one), backward="whole") for one in (None, recipe))
+    for seed in (2, 3):
+        expected, report = (one.step(*batch(name, 16, seed)) for one in (plain, model))
+        assert (report.backward, report.positions) == ("whole", expected.positions)
+        assert not torch.equal(report.scores, expected.scores)
+        assert correlation(report.scores, expected.scores) > 0.999
+    found = lai_torch.selfcheck(model_of(name, recipe), loss, *batch(name, 8, 2), backward="whole")
+    assert max(found.backward.values()) < 1e-6
+    assert found.relative_error < 1e-5
+
+
+MUTANTS = {
+    "scores are rounded": (
+        preserve,
+        "float8_layers",
+        lambda *, trained: precision.float8_layers(trained=True),
+        test_scores_are_those_of_the_layers_in_float32,
+    ),
+    "products are hidden": (
+        preserve,
+        "float8_layers",
+        lambda *, trained: contextlib.nullcontext(),
+        test_scores_are_those_of_the_layers_in_float32,
+    ),
+    "training is not rounded": (
+        layers.LAYERS,
+        precision.rounded_linear,
+        lambda recorder, func, *given: layers._linear(recorder, func, *given[:3]),
+        test_the_whole_pass_reads_float8_products_as_they_train,
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_shows(mutant, monkeypatch):
+    where, name, wrong, test = MUTANTS[mutant]
+    (monkeypatch.setitem if isinstance(where, dict) else monkeypatch.setattr)(where, name, wrong)
+    with pytest.raises((AssertionError, ValueError)):
+        test("mlp", "tensorwise")
+
+
+def test_the_selective_pass_refuses_them_by_name():
+    model = nn.Sequential(*mlp()[:4], rounded(mlp()[4:], "tensorwise")[0])
+    with pytest.raises(ValueError, match=r"'4' computes in float8; use backward='whole' or 'kept'"):
+        curator("mlp", model, backward="selective").step(*batch("mlp", 16, 2))
+
+
+def test_inputs_that_are_float8_already_are_refused_and_nothing_is_left_behind():
+    model, own = model_of("mlp", "tensorwise"), Float8Linear.forward
+
+    def cast(module, given):
+        from torchao.float8.float8_scaling_utils import hp_tensor_to_float8_dynamic
+
+        return hp_tensor_to_float8_dynamic(given[0], torch.float8_e4m3fn, module.linear_mm_config)
+
+    model[2].register_forward_pre_hook(cast)
+    with pytest.raises(ValueError, match="expected float8 layers that cast inputs and weights by themselves"):
+        curator("mlp", model).score(*batch("mlp", 16, 2))
+    assert Float8Linear.forward is own
+
+
+def in_bfloat16(name):
+    """Return a model in bfloat16, and what makes its inputs fit."""
+    return model_of(name).bfloat16(), lambda inputs: inputs.bfloat16() if name == "mlp" else inputs
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_scores_in_bfloat16_agree_with_those_in_float32(name):
+    training, validation = batch(name, 16, 2), batch(name, 12, 1)
+    model, cast = in_bfloat16(name)
+    for kind in (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost):
+        expected = curator(name, model_of(name), kind()).score(*training)[1].scores
+        autocast = curator(name, model_of(name), kind(autocast=torch.bfloat16)).score(*training)[1].scores
+        own = lai_torch.Curator(model, loss, None, (cast(validation[0]), validation[1]), estimator=kind())
+        plain = own.score(cast(training[0]), training[1])[1].scores
+        assert all(0.999 < correlation(scores, expected) < 1.0 - 1e-9 for scores in (autocast, plain))
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+@pytest.mark.parametrize("kind", ["bfloat16", "autocast", "float8"])
+def test_selfcheck_says_how_scores_and_gradients_agree_with_float32(name, kind):
+    model, (inputs, targets) = model_of(name, "tensorwise" if kind == "float8" else None), batch(name, 10, 2)
+    if kind == "bfloat16":
+        model, cast = in_bfloat16(name)
+        inputs = cast(inputs)
+    estimator = lai_torch.LAI(autocast=torch.bfloat16 if kind == "autocast" else None)
+    found = lai_torch.selfcheck(model, loss, inputs, targets, float32=estimator).float32
+    assert 0.999 < found["scores"] <= 1.0 + 1e-12
+    assert 0.99 < found["gradients"] <= 1.0 + 1e-12
+    assert (found["scores"] > 1.0 - 1e-9) == (kind == "float8")
+    assert (found["gradients"] > 1.0 - 1e-9) == (kind == "autocast")
+
+
+def test_selfcheck_compares_with_float32_where_asked_and_on_three_samples():
+    assert lai_torch.selfcheck(mlp(), loss, *batch("mlp", 3, 2)).float32 is None
+    with pytest.raises(
+        ValueError, match="inputs: expected three samples or more, whose scores correlate, got 2"
+    ):
+        lai_torch.selfcheck(mlp(), loss, *batch("mlp", 2, 2), float32="lai")
