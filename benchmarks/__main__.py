@@ -56,6 +56,12 @@ def routes() -> None:
 
 
 @main.command()
+def formats() -> None:
+    """Compare scores of torch models in bfloat16 and in torchao's float8 with those in float32."""
+    _run("formats")
+
+
+@main.command()
 def processes() -> None:
     """Compare curated runs on 2 and 4 processes with one process on the whole batch."""
     _run("processes")
@@ -152,6 +158,7 @@ def everything() -> None:
         "cost_torch",
         "routes_torch",
         "selective_torch",
+        "formats",
         "processes",
         "exactness_jax",
         "cost_jax",

@@ -9,7 +9,6 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._model import precision, preserve
-from lai_torch._recording.rules import layers
 from torch import nn
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from torchao.float8.float8_linear import Float8Linear
@@ -108,20 +107,6 @@ def test_the_kept_rows_train_in_float8(name, recipe):
         torch.testing.assert_close(now.detach(), before.detach() - 0.1 * gradient, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["mlp", "transformer"])
-@pytest.mark.parametrize("recipe", RECIPES[:2])
-def test_the_whole_pass_reads_float8_products_as_they_train(name, recipe):
-    plain, model = (curator(name, model_of(name, one), backward="whole") for one in (None, recipe))
-    for seed in (2, 3):
-        expected, report = (one.step(*batch(name, 16, seed)) for one in (plain, model))
-        assert (report.backward, report.positions) == ("whole", expected.positions)
-        assert not torch.equal(report.scores, expected.scores)
-        assert correlation(report.scores, expected.scores) > 0.999
-    found = lai_torch.selfcheck(model_of(name, recipe), loss, *batch(name, 8, 2), backward="whole")
-    assert max(found.backward.values()) < 1e-6
-    assert found.relative_error < 1e-5
-
-
 MUTANTS = {
     "scores are rounded": (
         preserve,
@@ -135,27 +120,32 @@ MUTANTS = {
         lambda *, trained: contextlib.nullcontext(),
         test_scores_are_those_of_the_layers_in_float32,
     ),
-    "training is not rounded": (
-        layers.LAYERS,
-        precision.rounded_linear,
-        lambda recorder, func, *given: layers._linear(recorder, func, *given[:3]),
-        test_the_whole_pass_reads_float8_products_as_they_train,
-    ),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_shows(mutant, monkeypatch):
     where, name, wrong, test = MUTANTS[mutant]
-    (monkeypatch.setitem if isinstance(where, dict) else monkeypatch.setattr)(where, name, wrong)
+    monkeypatch.setattr(where, name, wrong)
     with pytest.raises((AssertionError, ValueError)):
         test("mlp", "tensorwise")
 
 
-def test_the_selective_pass_refuses_them_by_name():
+@pytest.mark.parametrize("backward", ["selective", "whole"])
+def test_passes_that_score_what_trains_refuse_them_by_name(backward):
     model = nn.Sequential(*mlp()[:4], rounded(mlp()[4:], "tensorwise")[0])
-    with pytest.raises(ValueError, match=r"'4' computes in float8; use backward='whole' or 'kept'"):
-        curator("mlp", model, backward="selective").step(*batch("mlp", 16, 2))
+    with pytest.raises(ValueError, match=rf"'{backward}' .* '4' rounds to float8; use backward='kept'"):
+        curator("mlp", model, backward=backward).step(*batch("mlp", 16, 2))
+
+
+def test_auto_keeps_to_the_pass_that_scores_without_rounding():
+    auto = curator(
+        "mlp",
+        model_of("mlp", "tensorwise"),
+        backward="auto",
+        policy=functools.partial(lai.keep_top, fraction=1.0),
+    )
+    assert {auto.step(*batch("mlp", 16, seed)).backward for seed in range(3)} == {"kept"}
 
 
 def test_inputs_that_are_float8_already_are_refused_and_nothing_is_left_behind():

@@ -5,14 +5,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from lai_core._adapters import rounding_bound
@@ -120,8 +119,8 @@ def float8_linear() -> type[nn.Module] | None:
 def float8_layers(*, trained: bool) -> Iterator[None]:
     """Let torchao's float8 layers compute as they are `trained`, or without float8's rounding.
 
-    Both are one call that a recorder reads: a layer's own forward function casts and multiplies inside of a
-    `torch.autograd.Function`, which hides its product.
+    Without it they are products that a recorder reads: a layer's own forward function casts and multiplies
+    inside of a `torch.autograd.Function`, which hides them.
     """
     kind: Any = float8_linear()
     if kind is None:
@@ -131,14 +130,14 @@ def float8_layers(*, trained: bool) -> Iterator[None]:
     own = getattr(before, "own", before)
 
     def forward(self: Any, input: Tensor) -> Any:
+        if trained:
+            return own(self, input)
         if any(map(sys.modules[kind.__module__].tensor_already_casted_to_fp8, (input, self.weight))):
             msg = (
                 "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
                 "given float8; shard by fully_shard in place of torchao's float8 tensor parallelism"
             )
             raise ValueError(msg)
-        if trained:
-            return rounded_linear(input, self.weight, self.bias, partial(own, self))
         return functional.linear(input, self.weight, self.bias)
 
     forward.own = own  # type: ignore[attr-defined]  # contexts nest
@@ -147,15 +146,6 @@ def float8_layers(*, trained: bool) -> Iterator[None]:
         yield
     finally:
         kind.forward = before
-
-
-def rounded_linear(
-    input: Tensor, weight: Tensor, bias: Tensor | None, product: Callable[[Tensor], Any]
-) -> Any:
-    """Compute a layer by a `product` of its own, which rounds; a mode sees it as one call."""
-    if has_torch_function((input, weight)):
-        return handle_torch_function(rounded_linear, (input, weight), input, weight, bias, product)
-    return product(input)
 
 
 @contextmanager

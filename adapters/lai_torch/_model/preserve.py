@@ -156,7 +156,7 @@ def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
 @contextmanager
 def eager() -> Iterator[None]:
     """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
-    with _uncompiled(), float8_layers(trained=True), asked(), torch.enable_grad():
+    with _uncompiled(), asked(), torch.enable_grad():
         yield
 
 

@@ -79,12 +79,19 @@ class Pass(ABC):
 
 
 def check_uncoupled(model: nn.Module, name: str) -> None:
-    """Raise if a module normalises over the batch, naming it."""
+    """Raise if a module normalises over the batch or rounds to float8, naming it."""
     found = coupling(model)
     if found is not None:
         msg = (
             f"backward: {name!r} expects a model that couples no samples, BatchNorm {found!r} in "
             "training mode does; use backward='kept', or GroupNorm"
+        )
+        raise ValueError(msg)
+    found = rounding(model)
+    if found is not None:
+        msg = (
+            f"backward: {name!r} expects layers that compute in their parameters' type, {found!r} rounds to "
+            "float8; use backward='kept', which scores without that rounding and trains with it"
         )
         raise ValueError(msg)
 
@@ -94,6 +101,14 @@ def coupling(model: nn.Module) -> str | None:
     kind = nn.modules.batchnorm._BatchNorm
     found = next((one for one in modules_of(model) if isinstance(one, kind) and one.training), None)
     return None if found is None else next(name for name, one in model.named_modules() if one is found)
+
+
+def rounding(model: nn.Module) -> str | None:
+    """Return the name of a layer that trains in float8; None if there is none."""
+    kind = float8_linear()
+    if kind is None:
+        return None
+    return next((name for name, one in model.named_modules() if isinstance(one, kind)), None)
 
 
 def check_precision(inputs: Any, name: str) -> None:
@@ -117,18 +132,6 @@ def check_unhooked(model: nn.Module) -> None:
                 "or use backward='kept'"
             )
             raise ValueError(msg)
-
-
-def check_unrounded(model: nn.Module) -> None:
-    """Raise if a layer computes in float8: its graph holds other products than its own."""
-    kind = float8_linear()
-    if kind is not None and any(isinstance(one, kind) for one in modules_of(model)):
-        name = next(name for name, one in model.named_modules() if isinstance(one, kind))
-        msg = (
-            f"backward: 'selective' expects layers that compute in their parameters' type, {name!r} computes "
-            "in float8; use backward='whole' or 'kept'"
-        )
-        raise ValueError(msg)
 
 
 def check_unmixed(function: str | None) -> None:

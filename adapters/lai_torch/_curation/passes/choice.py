@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from lai_torch._curation.passes.base import Pass, coupling
+from lai_torch._curation.passes.base import Pass, coupling, rounding
 from lai_torch._curation.passes.kept import KeptPass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import LocalPass, SynchronisedPass
@@ -84,7 +84,8 @@ class Passes:
             return self.kept
         if self.by_share:
             worth = self.share is not None and self.share > BREAK_EVEN
-            return self.shared if worth and coupling(self.model) is None else self.kept
+            unfit = coupling(self.model) or rounding(self.model)
+            return self.shared if worth and unfit is None else self.kept
         return self.shared
 
     def observe(self, share: float) -> None:

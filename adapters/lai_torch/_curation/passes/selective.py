@@ -27,7 +27,6 @@ from lai_torch._curation.passes.base import (
     check_uncoupled,
     check_unhooked,
     check_unmixed,
-    check_unrounded,
 )
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._exact.graph import check_reads_outputs
@@ -100,7 +99,6 @@ class SelectivePass(Pass):
         check_uncoupled(self.model, "selective")
         check_precision(batch[0], "selective")
         check_unhooked(self.model)
-        check_unrounded(self.model)
         samples = count(*batch)
         if samples < 2:  # torch specialises on size 1
             return self.kept.forward(batch, summary)

@@ -1,6 +1,5 @@
 """The record of a layer `s = W a (+ b)`: everything that is a product with a matrix comes here."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,19 +11,8 @@ from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.uses import Source, Use
 
 
-def dense(
-    recorder: Recorder,
-    inputs: Any,
-    weight: Any,
-    bias: Any,
-    *,
-    transposed: bool,
-    product: Callable[[Tensor], Tensor] | None = None,
-) -> Any:
-    """Record `a W^T + b`, or `a W + b` where the parameter is stored `transposed`.
-
-    A `product` computes its values where those are others, rounded to fewer digits.
-    """
+def dense(recorder: Recorder, inputs: Any, weight: Any, bias: Any, *, transposed: bool) -> Any:
+    """Record `a W^T + b`, or `a W + b` where the parameter is stored `transposed`."""
     source = recorder.source(weight)
     if source is None or not recorder.is_batched(inputs) or weight.ndim != 2 or recorder.is_batched(bias):
         return NotImplemented
@@ -40,8 +28,7 @@ def dense(
     matrix = recorder.cut(weight).requires_grad_(weight.requires_grad)  # torch picks kernels by it
     matrix = matrix.T if transposed else matrix
     constant = recorder.cut(bias) if isinstance(bias, Tensor) and joined else None
-    computes = functional.linear(inputs, matrix, constant) if product is None else product(inputs)
-    output, probe = recorder.probe(computes)
+    output, probe = recorder.probe(functional.linear(inputs, matrix, constant))
     computed = as_computed(inputs)
     kept = recorder.kept(computed, "dense")
     recorder.note(

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lai_torch._model.precision import rounded_linear
 from lai_torch._model.signatures import written
 from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
 from lai_torch._recording.rules.dense import as_computed, dense
@@ -26,11 +25,6 @@ def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = 
         if out is not NotImplemented:
             return out
     return dense(recorder, input, weight, bias, transposed=False)
-
-
-def _rounded(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any, product: Any) -> Any:
-    """Record `a W^T + b`, as a layer computes it that rounds to fewer digits."""
-    return dense(recorder, input, weight, bias, transposed=False, product=product)
 
 
 def _matmul(recorder: Recorder, func: Any, input: Any, other: Any, **options: Any) -> Any:
@@ -240,7 +234,6 @@ LAYERS: dict[Any, Rule] = {
     **dict.fromkeys((*_PRODUCTS, _ATEN.matmul.default, _ATEN.mm.default), _matmul),
     **dict.fromkeys((torch.addmm, Tensor.addmm, _ATEN.addmm.default), _addmm),
     **dict.fromkeys(_CONVOLUTIONS, _convolution),
-    rounded_linear: _rounded,
     functional.multi_head_attention_forward: _attention,
     functional.batch_norm: _batch_norm,
     torch.batch_norm: _batch_norm,
