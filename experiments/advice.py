@@ -5,7 +5,8 @@ from typing import Any
 from experiments import advice_sources
 from experiments.harness import record as records
 from experiments.harness.statistics import compared
-from experiments.studies import finetuning, noisy_labels, pretraining, search
+from experiments.retraining import datamodels
+from experiments.studies import attribution, finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
     noisy_labels.STOPPED, "validation only", "validation batch mixed in", "RHO-loss", "KNN-Shapley",
@@ -70,6 +71,12 @@ Test accuracy of small language models with a prediction layer:
 - Curate to see *which* samples help or hurt: the share of epochs in which a sample was kept finds wrong
   labels at an AUC of {found}, its own loss at the end at {own}. `lai_torch.score_dataset` makes the table,
   and `lai_torch.AuditLog` keeps every epoch's.
+- Which training samples does *one prediction* depend on? Attribute after training, by EKFAC: Ghost's scores
+  summed over a run are above it in {above} of {places} settings, level in {level}, below in {below}, and cost
+  as much. On digits, most of what they tell is the label. Rank correlation with networks retrained on
+  subsets; costs in plain trainings ([study](../theory/studies.md)):
+
+{attributed}
 """
 
 
@@ -106,6 +113,7 @@ def page() -> str:
         lost=f"{-100 * judged[f'{noisy_labels.DOUBTFUL}: {BETTER}']['found']:.0f}",
         found=f"{moves['share of epochs kept']['AUC, LAI']['mean']:.3f}",
         own=f"{moves['own loss at the end']['AUC, LAI']['mean']:.3f}",
+        **_attributed(held["attribution"]),
     )
 
 
@@ -161,6 +169,20 @@ def _search(record: dict[str, Any]) -> str:
             f"  Most accurate, *{exact}*, at {cost:.1f} plain trainings: {gained}."
         )
     return "\n".join(parts)
+
+
+def _attributed(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of attribution, and in how many settings the run's sums are above EKFAC."""
+    methods, places = record["methods"], attribution.recorded(record["methods"])
+    names = (datamodels.LABEL, "LAI", "Ghost", attribution.PRODUCTS, attribution.TRAK, attribution.EKFAC)
+    columns = {f"{place}: {datamodels.ONE}": place for place in places}
+    claim = "{}: Ghost over the run is above EKFAC"
+    verdicts = [record["claims"][claim.format(place)]["verdict"] for place in places]
+    counts = {"above": "holds", "level": "undecided", "below": "refuted"}
+    return {key: verdicts.count(verdict) for key, verdict in counts.items()} | {
+        "places": len(places),
+        "attributed": _table(methods, names, columns | {f"{places[0]}: cost": f"cost, {places[0]}"}),
+    }
 
 
 def _table(methods: dict[str, Any], names: tuple[str, ...], columns: dict[str, str]) -> str:

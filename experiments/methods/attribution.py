@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vjp, vmap
 from torch.nn import functional
 
+import lai_core as lai
 from experiments.methods.base import LOSS, Batch
 
 
@@ -82,8 +83,8 @@ def margin(outputs: Tensor, targets: Tensor) -> Tensor:
     return right.squeeze(1) - others
 
 
-def projected_values(model: nn.Module, own: Batch, held: Batch, *, width: int, seed: int) -> Tensor:
-    """Return `(n,)`: TRAK of one network, what each sample adds to the summed log-odds of a validation set.
+def projected_kernel(model: nn.Module, own: Batch, held: Batch, *, width: int, seed: int) -> Tensor:
+    """Return `(n_val, n)`: TRAK of one network, what each sample adds to each validation sample's log-odds.
 
     With features `F`, the projected gradients of the log-odds, it is `f' (F'F)^-1 F'`, each column times the
     chance that the label as given is wrong (Park et al. 2023).
@@ -99,38 +100,81 @@ def projected_values(model: nn.Module, own: Batch, held: Batch, *, width: int, s
     with torch.no_grad():
         doubt = (-margin(model(own[0]), own[1])).sigmoid()
     # The pseudo-inverse is (F'F)^-1 F', and defined where there are fewer samples than columns.
-    return (toward.sum(0, keepdim=True) @ torch.linalg.pinv(features)).squeeze(0) * doubt
+    return toward @ torch.linalg.pinv(features) * doubt
 
 
-def kronecker_values(model: nn.Module, own: Batch, held: Batch, *, damping: float) -> Tensor:
-    """Return `(n,)`: influence by a curvature that is diagonal in its Kronecker factors' eigenbasis (EKFAC).
+def projected_values(model: nn.Module, own: Batch, held: Batch, *, width: int, seed: int) -> Tensor:
+    """Return `(n,)`: TRAK of one network, of the summed log-odds of a validation set."""
+    return projected_kernel(model, own, held, width=width, seed=seed).sum(0)
 
-    Of dense layers, each by itself (George et al. 2018; Grosse et al. 2023). Labels are not drawn from the
-    network: what their draw would give on average is summed over the classes. `damping` is a share of the
-    mean eigenvalue of each layer.
+
+def inverse_operations(count: int, width: int) -> int:
+    """Return what TRAK's pseudo-inverse costs, which is no product (Golub and Van Loan)."""
+    return 6 * count * width**2 + 20 * width**3
+
+
+def kronecker_kernel(
+    model: nn.Module, own: Batch, held: Batch, *, damping: float, summed: bool = False
+) -> Tensor:
+    """Return `(n_val, n)`: influence by a curvature that is diagonal in its Kronecker factors' eigenbasis.
+
+    EKFAC of dense layers and convolutions, each by itself (George et al. 2018; Grosse et al. 2023). Labels
+    are not drawn from the network: what their draw would give on average is summed over the classes.
+    `damping` is a share of the mean eigenvalue of each layer. `summed` adds the validation gradients up
+    first, which leaves one row.
     """
     with torch.no_grad():
         chance = model(own[0]).softmax(1)
     named = [torch.full_like(own[1], label) for label in range(chance.shape[1])]
     parts = [(own[0], labels) for labels in named]
     (validation, training), by_class = (
-        [lai_torch.trace(model, LOSS, *part, gradients="all").layers for part in of]
+        [_dense(lai_torch.trace(model, LOSS, *part, gradients="all")) for part in of]
         for of in ((held, own), parts)
     )
-    total = torch.zeros_like(chance[:, 0])
-    for at, layer in enumerate(training):
-        a, a_held = (
-            functional.pad(of.activations, (0, int(of.bias)), value=1.0) for of in (layer, validation[at])
-        )
-        g = torch.stack([of[at].output_gradients for of in by_class], 1)  # (n, classes, d_out)
-        left = torch.linalg.eigh(torch.einsum("nc,nci,ncj->ij", chance, g, g) / len(a))[1]
-        right = torch.linalg.eigh(a.T @ a / len(a))[1]
-        squares = (chance[:, :, None] * (g @ left).square()).sum(1)
-        spectrum = squares.T @ (a @ right).square() / len(a)
-        toward = left.T @ validation[at].output_gradients.T @ a_held @ right
+    total = 0.0
+    for at, (a, own_g) in enumerate(training):
+        a_held, g_held = validation[at]
+        g = torch.stack([of[at][1] for of in by_class], 1)  # (n, classes, positions, d_out)
+        left = torch.linalg.eigh(torch.einsum("nc,ncti,nctj->ij", chance, g, g) / len(a))[1]
+        right = torch.linalg.eigh(torch.einsum("nti,ntj->ij", a, a) / len(a))[1]
+        spectrum = _second_moment(g @ left, a @ right, chance)
+        toward = torch.einsum("zto,zti->zoi", g_held, a_held)
+        toward = left.T @ (toward.sum(0, keepdim=True) if summed else toward) @ right
         solved = left @ (toward / (spectrum + damping * spectrum.mean())) @ right.T
-        total += ((layer.output_gradients @ solved) * a).sum(1)
+        gradients = torch.einsum("nto,nti->noi", own_g, a)
+        total = total + solved.flatten(1) @ gradients.flatten(1).T
     return total
+
+
+def kronecker_values(model: nn.Module, own: Batch, held: Batch, *, damping: float) -> Tensor:
+    """Return `(n,)`: EKFAC, of the summed validation loss."""
+    return kronecker_kernel(model, own, held, damping=damping, summed=True)[0]
+
+
+def eigenvector_operations(model: nn.Module) -> int:
+    """Return what EKFAC's eigenvectors cost, which are no product."""
+    sides = (1 + side for value in model.parameters() if value.dim() == 2 for side in value.shape)
+    return sum(9 * side**3 for side in sides)
+
+
+def _dense(trace: lai.Trace) -> list[tuple[Tensor, Tensor]]:
+    """Return activations, 1 behind them where there is a bias, and output gradients, `(n, positions, d)`."""
+    found = []
+    for record in trace.layers:
+        layer = record.unfolded() if isinstance(record, lai.ConvolutionTrace) else record
+        a = functional.pad(layer.activations, (0, int(layer.bias)), value=1.0)
+        vector = a.dim() == 2
+        found.append(tuple(of[:, None] if vector else of for of in (a, layer.output_gradients)))
+    return found
+
+
+def _second_moment(g: Tensor, a: Tensor, chance: Tensor) -> Tensor:
+    """Return the mean square of each entry of `sum_t g_t a_t'` over samples and their chances of classes."""
+    if a.shape[1] == 1:  # one position: the square of a product is that of its factors
+        squares = (chance[:, :, None] * g.squeeze(2).square()).sum(1)
+        return squares.T @ a.squeeze(1).square() / len(a)
+    each = (torch.einsum("nto,nti->noi", of, a).square() for of in g.unbind(1))
+    return sum(torch.einsum("n,noi->oi", p, of) for p, of in zip(chance.T, each, strict=True)) / len(a)
 
 
 def neighbour_values(own: Batch, held: Batch, *, nearest: int) -> Tensor:

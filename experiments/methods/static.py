@@ -15,6 +15,8 @@ import lai_core as lai
 from experiments.methods.attribution import (
     confident_class,
     curvature_product,
+    eigenvector_operations,
+    inverse_operations,
     kronecker_values,
     last_layer,
     linear,
@@ -131,7 +133,7 @@ def datainf(run: Run) -> Tensor:
 def trak(run: Run) -> Tensor:
     """Score by the gradients of the log-odds, projected to 128 numbers (Park et al. 2023)."""
     model, width = first_round(run)[0], 128
-    run.meter.apart += 6 * len(run.labels) * width**2 + 20 * width**3  # the pseudo-inverse (Golub, Van Loan)
+    run.meter.apart += inverse_operations(len(run.labels), width)
     return projected_values(model, (run.inputs, run.labels), run.task.validation, width=width, seed=run.seed)
 
 
@@ -139,8 +141,7 @@ def trak(run: Run) -> Tensor:
 def ekfac(run: Run) -> Tensor:
     """Score by influence with a curvature in its Kronecker factors' eigenbasis (Grosse et al. 2023)."""
     model = first_round(run)[0]
-    sides = (1 + side for value in model.parameters() if value.dim() == 2 for side in value.shape)
-    run.meter.apart += sum(9 * side**3 for side in sides)  # eigenvectors, which are no product
+    run.meter.apart += eigenvector_operations(model)
     return kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
 
 

@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 from experiments.harness import record
 from experiments.harness.study import Study
 from experiments.studies import (
+    attribution,
     cost,
     dynamics,
     fidelity,
@@ -15,7 +16,7 @@ from experiments.studies import (
     search,
 )
 
-ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search, mixtures)
+ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search, mixtures, attribution)
 """That of the paper's sections 5 and 6; then what would make it win."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
 

@@ -1,11 +1,20 @@
 """TRAK against its definition, EKFAC against its curvature written out, and where it is no approximation."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from experiments.methods.attribution import kronecker_values, projected_values
+from experiments.methods import attribution
+from experiments.methods.attribution import (
+    kronecker_kernel,
+    kronecker_values,
+    projected_kernel,
+    projected_values,
+    sample_gradients,
+)
 from experiments.methods.base import LOSS
 from lai_core import influence
 from tests.experiments.test_attribution import drawn, hessian
@@ -40,9 +49,11 @@ def test_trak_is_its_definition(network):
     features, toward = (gradients(network, log_odds, part) @ projection for part in (own, held))
     kernel = torch.linalg.inv(features.T @ features)
     wrong = torch.stack([1 - network(x[None])[0].softmax(0)[y] for x, y in zip(*own, strict=True)]).detach()
-    expected = torch.stack([toward[z] @ kernel @ features.T * wrong for z in range(6)]).sum(0)
-    found = projected_values(network, own, held, width=8, seed=5)
+    expected = torch.stack([toward[z] @ kernel @ features.T * wrong for z in range(6)])
+    found = projected_kernel(network, own, held, width=8, seed=5)
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+    found = projected_values(network, own, held, width=8, seed=5)
+    torch.testing.assert_close(found, expected.sum(0), rtol=1e-7, atol=1e-9)
 
 
 def test_trak_has_an_answer_for_fewer_samples_than_columns(network):
@@ -94,9 +105,11 @@ def test_ekfac_is_influence_by_its_curvature_written_out(network):
         kronecker_curvature(network, own), by_layer(network, own), by_layer(network, held), strict=True
     ):
         inverse = q @ torch.diag(1 / (values + 0.1 * values.mean())) @ q.T
-        expected = expected + validation.sum(0) @ inverse @ training.T
-    found = kronecker_values(network, own, held, damping=0.1)
+        expected = expected + validation @ inverse @ training.T
+    found = kronecker_kernel(network, own, held, damping=0.1)
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+    found = kronecker_values(network, own, held, damping=0.1)
+    torch.testing.assert_close(found, expected.sum(0), rtol=1e-7, atol=1e-9)
 
 
 def test_ekfac_is_the_gauss_newton_inverse_where_the_curvature_is_a_kronecker_product():
@@ -123,3 +136,41 @@ def test_without_a_curvature_worth_the_name_ekfac_is_the_inner_product(network):
     expected = sum(one / (1e9 * mean) for one, mean in zip(products, spectra, strict=True))
     found = kronecker_values(network, own, held, damping=1e9)
     np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-6)
+
+
+def test_the_curvature_of_positions_is_that_of_their_summed_gradient():
+    generator = torch.Generator().manual_seed(0)
+    g, a = torch.randn(3, 2, 4, 5, generator=generator), torch.randn(3, 4, 6, generator=generator)
+    chance = torch.rand(3, 2, generator=generator)
+    expected = torch.zeros(5, 6)
+    for n, c in itertools.product(range(3), range(2)):
+        expected += chance[n, c] * sum(torch.outer(g[n, c, t], a[n, t]) for t in range(4)).square() / 3
+    torch.testing.assert_close(attribution._second_moment(g, a, chance), expected)
+    one = g[:, :, :1], a[:, :1]  # the short cut for one position
+    both = g * torch.tensor([1.0, 0.0, 0.0, 0.0])[:, None], a
+    torch.testing.assert_close(
+        attribution._second_moment(*one, chance), attribution._second_moment(*both, chance)
+    )
+
+
+def test_ekfac_of_convolutions_tends_to_the_inner_product():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 2, padding=1), nn.Tanh(), nn.Flatten(),
+        nn.Linear(18, CLASSES),
+    ).double()  # fmt: skip
+    own, held = drawn(12, 1), drawn(5, 2)
+    chance = model(own[0]).softmax(1).detach()
+    each = [sample_gradients(model, LOSS, part) for part in (held, own)]
+    named = [(own[0], torch.full_like(own[1], label)) for label in range(CLASSES)]
+    drawn_each = [sample_gradients(model, LOSS, part) for part in named]
+    expected = 0.0
+    for name in ("1", "4"):
+        (validation, training), classes = (
+            [torch.cat([g[f"{name}.{kind}"].flatten(1) for kind in ("weight", "bias")], 1) for g in of]
+            for of in (each, drawn_each)
+        )
+        squares = sum(p @ g.square().mean(1) for p, g in zip(chance.T, classes, strict=True)) / len(own[1])
+        expected = expected + validation @ training.T / (1e9 * squares)
+    found = kronecker_kernel(model, own, held, damping=1e9)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)

@@ -1,0 +1,179 @@
+"""Scores that a run adds up, `(n_test, n)`: how the steps on each sample lower each test sample's loss."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import lai_torch
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+import lai_core as lai
+from experiments.methods.attribution import sample_gradients
+from experiments.methods.base import LOSS, Batch
+from experiments.retraining.trained import Setting
+from lai_core.optimizers import Adam, adam_derivative_scores, adam_step
+from workloads.operations import operations
+
+
+class Recorder:
+    """Records a chain of layers as `lai_torch.trace` does, which proves each trace and takes longer."""
+
+    def __init__(self, model: nn.Sequential, batch: Batch) -> None:
+        self.model = model
+        self.layers = lai_torch.trace(model, LOSS, *batch, gradients="all").layers
+        self.modules = [each for each in model if isinstance(each, nn.Linear | nn.Conv2d)]
+
+    def __call__(self, *parts: Batch) -> list[lai.Trace]:
+        """Trace parts of one batch."""
+        seen: list[tuple[Tensor, Tensor]] = []
+        hooks = [
+            module.register_forward_hook(lambda _, given, out: seen.append((given[0].detach(), out)))
+            for module in self.modules
+        ]
+        inputs, labels = (torch.cat(each) for each in zip(*parts, strict=True))
+        losses = LOSS(self.model(inputs), labels)
+        for hook in hooks:
+            hook.remove()
+        gradients = torch.autograd.grad(losses.sum(), [out for _, out in seen])
+        sizes = [len(part[1]) for part in parts]
+        records = [
+            [replace(layer, activations=a, output_gradients=g) for a, g in zip(*each, strict=True)]
+            for layer, each in zip(
+                self.layers,
+                ((given.split(sizes), g.split(sizes)) for (given, _), g in zip(seen, gradients, strict=True)),
+                strict=True,
+            )
+        ]
+        return [lai.Trace(layers) for layers in zip(*records, strict=True)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on a batch, before it is taken.
+
+    Attributes
+    ----------
+    record, positions
+        The network at the parameters before the step; what LAI means by an inner product of positions.
+    rate, adam
+        The learning rate; Adam's settings, None for SGD.
+    held, batch
+        The test samples, and the samples trained on.
+    parameters, gradient, first, second
+        Vectors of all parameters: their values, the gradient of the mean loss, Adam's moments.
+    count
+        Which step this is, from 1.
+    """
+
+    record: Recorder
+    positions: str
+    rate: float
+    adam: Adam | None
+    held: Batch
+    batch: Batch
+    parameters: Tensor
+    gradient: Tensor
+    first: Tensor
+    second: Tensor
+    count: int
+
+    @cached_property
+    def sides(self) -> list[lai.Trace]:
+        """Traces of the test samples and of the batch."""
+        return self.record(self.held, self.batch)
+
+    def after(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the parameters and moments after the optimizer's step on a gradient."""
+        if self.adam is None:
+            return self.parameters - self.rate * gradient, self.first, self.second
+        moments = self.first, self.second
+        return adam_step(self.parameters, gradient, *moments, adam=self.adam, step=self.count)
+
+    def there(self, parameters: Tensor, look: Callable[[], Any]) -> Any:
+        """Return what a function gives while the network has other parameters."""
+        vector_to_parameters(parameters, self.record.model.parameters())
+        found = look()
+        vector_to_parameters(self.parameters, self.record.model.parameters())
+        return found
+
+
+def midpoint(step: Step) -> Tensor:
+    """Return inner products with the test samples' gradients in the middle of SGD's step."""
+    middle = step.parameters - 0.5 * step.rate * step.gradient
+    (held,) = step.there(middle, lambda: step.record(step.held))
+    return lai.ghost_kernel(held, step.sides[1])
+
+
+def adam_midpoint(step: Step) -> Tensor:
+    """Return the derivatives of Adam's step at half of the gradient, for each test sample."""
+    half, model = 0.5 * step.gradient, step.record.model
+    toward = step.there(step.after(half)[0], lambda: flat_gradients(model, step.held))
+    own = flat_gradients(model, step.batch)
+
+    def scores(gradient: Tensor) -> Tensor:
+        state = step.parameters, half, step.first, step.second
+        return adam_derivative_scores(gradient, own, *state, adam=step.adam, step=step.count)
+
+    return torch.vmap(scores)(toward)
+
+
+def flat_gradients(model: nn.Module, batch: Batch) -> Tensor:
+    """Return each sample's gradient of all parameters, `(n, p)`."""
+    return torch.cat([each.flatten(1) for each in sample_gradients(model, LOSS, batch).values()], 1)
+
+
+SUMMED: dict[str, Callable[[Step], Tensor]] = {
+    "LLI": lambda step: lai.lli_kernel(*step.sides),
+    "LAI": lambda step: lai.lai_kernel(*step.sides, positions=step.positions),
+    "Ghost": lambda step: lai.ghost_kernel(*step.sides),
+    "midpoint": midpoint,
+}
+ADAMS = {"midpoint of Adam": adam_midpoint}
+"""Of Adam's runs alone."""
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What a run gave: the network at its end, scores `(n_test, n)`, and their costs in trainings."""
+
+    model: nn.Module
+    scores: dict[str, Tensor]
+    costs: dict[str, float]
+    operations: int
+    """Of the training alone."""
+
+
+def train(setting: Setting, kind: str, seed: int, training: Batch, held: Batch, rows: Tensor) -> Summed:
+    """Train on the rows of each step, `(steps, batch)`; add up what each step does for each test sample."""
+    model = setting.network(seed)
+    record = Recorder(model, (training[0][:2], training[1][:2]))
+    rate = setting.rates[kind]
+    adam = Adam(learning_rate=rate) if kind == "Adam" else None
+    names = SUMMED | (ADAMS if adam else {})
+    scores = {name: torch.zeros(len(held[1]), len(training[1])) for name in names}
+    spent, plain = {}, 1
+    parameters = parameters_to_vector(model.parameters()).detach()
+    first = second = torch.zeros_like(parameters)
+    for count, index in enumerate(rows, 1):
+        batch = training[0][index], training[1][index]
+
+        def descend(batch: Batch = batch) -> None:
+            model.zero_grad()
+            LOSS(model(batch[0]), batch[1]).mean().backward()
+
+        descend()
+        gradient = parameters_to_vector([value.grad for value in model.parameters()])
+        state = parameters, gradient, first, second
+        step = Step(record, setting.positions, rate, adam, held, batch, *state, count)
+        if count == 1:  # what a step costs, and each score by itself
+            spent = {name: operations(partial(score, replace(step))) for name, score in names.items()}
+            plain = operations(descend)
+        for name, score in names.items():
+            scores[name].index_add_(1, index, score(step).detach())
+        parameters, first, second = step.after(gradient)
+        vector_to_parameters(parameters, model.parameters())
+    costs = {name: 1.0 + spent[name] / plain for name in names}
+    return Summed(model, scores, costs, plain * len(rows))

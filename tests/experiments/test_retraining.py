@@ -1,0 +1,173 @@
+"""The attribution study: scores of a run against the library's own, retrainings, and what compares them."""
+
+import lai_torch
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from experiments.methods.base import LOSS
+from experiments.retraining import summed
+from experiments.retraining.datamodels import (
+    BEYOND,
+    LABEL,
+    ONE,
+    ORACLE,
+    OWN,
+    SEVERAL,
+    WHOLE,
+    datamodelling_scores,
+    rank_correlation,
+)
+from experiments.retraining.trained import SETTINGS, order, side_by_side, subsets
+from experiments.studies import attribution
+
+KINDS = ("SGD", "Adam")
+
+
+def small(name, count=8, tested=3):
+    """Return a setting and the first of its samples."""
+    training, test = SETTINGS[name].data(0)
+    return SETTINGS[name], tuple(of[:count] for of in training), tuple(of[:tested] for of in test)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_recorder_traces_as_the_adapter_does(name):
+    setting, training, test = small(name)
+    model = setting.network(1)
+    for found, part in zip(summed.Recorder(model, training)(test, training), (test, training), strict=True):
+        expected = lai_torch.trace(model, LOSS, *part, gradients="all")
+        assert [layer.name for layer in found.layers] == [layer.name for layer in expected.layers]
+        for one, other in zip(found.layers, expected.layers, strict=True):
+            torch.testing.assert_close(one.activations, other.activations)
+            torch.testing.assert_close(one.output_gradients, other.output_gradients)
+
+
+def taken(setting, kind, training, model):
+    """Train by torch's own optimizer, batch after batch; return the optimizer."""
+    optimizer = setting.optimizer(kind, list(model.parameters()))
+    for rows in torch.arange(len(training[1])).split(4)[:-1]:
+        optimizer.zero_grad()
+        LOSS(model(training[0][rows]), training[1][rows]).mean().backward()
+        optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_midpoint_is_that_of_the_exact_scores(name, kind):
+    setting, training, test = small(name, 12)
+    rows = torch.arange(12).view(3, 4)
+    run = summed.train(setting, kind, 1, training, test, rows)
+    model = setting.network(1)
+    optimizer = taken(setting, kind, training, model)
+    options = {"optimizer": optimizer} if kind == "Adam" else {"learning_rate": setting.rates[kind]}
+    last = tuple(of[rows[-1]] for of in training)
+    expected = lai_torch.exact_scores(model, LOSS, test, last, at="midpoint", **options)
+    found = run.scores["midpoint of Adam" if kind == "Adam" else "midpoint"]
+    torch.testing.assert_close(found[:, 8:].sum(0), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_of_a_sample_that_is_trained_on_twice_add_up(kind):
+    setting, training, test = small("tabular")
+    for of in training:
+        of[3] = of[1]  # what a copy is given in its place
+    twice, copied = (
+        summed.train(setting, kind, 1, training, test, torch.tensor([[0, 1], [2, other]])).scores
+        for other in (1, 3)
+    )
+    for name, scores in twice.items():
+        torch.testing.assert_close(scores[:, 1], copied[name][:, 1] + copied[name][:, 3])
+        assert not scores[:, 3:].any()
+    assert ("midpoint of Adam" in twice) == (kind == "Adam")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_networks_side_by_side_are_those_trained_one_by_one(name, kind):
+    setting, training, test = small(name, 12)
+    rows = torch.arange(12).view(3, 4)
+    steps = torch.stack([rows, rows.flip(0)], 1)
+    found = side_by_side(setting, kind, [1, 2], training, steps, torch.full(steps.shape, 0.25), test)
+    for logits, seed, of in zip(found, (1, 2), (rows, rows.flip(0)), strict=True):
+        run = summed.train(setting, kind, seed, training, test, of)
+        torch.testing.assert_close(logits, run.model(test[0]), rtol=1e-3, atol=1e-4)
+
+
+def test_a_sample_without_a_weight_is_not_there():
+    setting, training, test = small("tabular")
+    rows = torch.arange(8).view(2, 1, 4)
+    weights = torch.full(rows.shape, 0.25)
+    weights[1, 0, 2] = 0.0
+    changed = training[0], torch.where(torch.arange(8) == 6, 1 - training[1], training[1])
+    one, other = (side_by_side(setting, "Adam", [1], of, rows, weights, test) for of in (training, changed))
+    assert torch.equal(one, other)
+
+
+def test_an_epoch_has_each_member_once_and_a_subset_half_of_the_samples():
+    members = subsets(20, 12, 0)
+    assert members.sum(1).tolist() == [6] * 20
+    assert 0 < members.float().mean(0).min() < members.float().mean(0).max() < 1
+    steps = order(torch.arange(12)[members[0]], 3, 2, 0)
+    assert steps.shape == (4, 3)
+    for epoch in steps.view(2, 6):
+        assert sorted(epoch.tolist()) == torch.arange(12)[members[0]].tolist()
+
+
+def test_a_rank_correlation_is_spearmans_and_0_of_a_constant():
+    random = np.random.default_rng(0)
+    one, other = (torch.tensor(random.integers(0, 5, (9, 3)).astype(float)) for _ in range(2))
+    expected = np.mean([spearmanr(one[:, k], other[:, k]).statistic for k in range(3)])
+    assert rank_correlation(one, other) == pytest.approx(expected)
+    constant = one * torch.tensor([1.0, 1.0, 0.0])
+    expected = sum(spearmanr(one[:, k], other[:, k]).statistic for k in range(2)) / 3
+    assert rank_correlation(constant, other) == pytest.approx(expected)
+
+
+def test_a_partial_correlation_is_that_of_the_textbook():
+    random = np.random.default_rng(0)
+    x, y, z = (torch.tensor(random.normal(size=(12, 1))) for _ in range(3))
+    xy, xz, yz = (rank_correlation(*pair) for pair in ((x, y), (x, z), (y, z)))
+    expected = (xy - xz * yz) / ((1 - xz**2) * (1 - yz**2)) ** 0.5
+    assert rank_correlation(x, y, beyond=z) == pytest.approx(expected)
+    assert rank_correlation(z.exp(), y, beyond=z) == 0.0
+
+
+def test_scores_that_explain_every_retraining_score_1():
+    generator = torch.Generator().manual_seed(0)
+    truth, noise = (torch.randn(4, 20, generator=generator) for _ in range(2))
+    label = (torch.arange(20) % 2 == torch.arange(4)[:, None] % 2).float()
+    members = subsets(50, 20, 0)
+    again = (members.float() @ truth.T).expand(4, -1, -1)
+    kernels = {"truth": truth, "noise": noise, LABEL: label}
+    found = datamodelling_scores(
+        {k: torch.stack([v, v]) for k, v in kernels.items()}, members, again, again[0]
+    )
+    for name in ("truth", ORACLE):
+        assert [found[name][key] for key in (ONE, SEVERAL, BEYOND, OWN)] == pytest.approx([1.0] * 4)
+    assert found["truth"][WHOLE] > 0.5
+    assert all(abs(found["noise"][key]) < 0.5 for key in (ONE, SEVERAL, BEYOND, OWN))
+    assert found[LABEL][BEYOND] == 0.0
+
+
+def test_retrainings_are_held_against_others():
+    generator = torch.Generator().manual_seed(0)
+    again = torch.randn(6, 50, 20, generator=generator)
+    kernels = {LABEL: torch.randn(1, 20, 30, generator=generator)}
+    found = datamodelling_scores(kernels, subsets(50, 30, 0), again, again[0])[ORACLE]
+    assert all(abs(found[key]) < 0.1 for key in (ONE, SEVERAL, BEYOND))
+    assert found[OWN] > 0.3
+    assert abs(found[WHOLE]) < 0.3
+
+
+def test_one_seed_gives_every_method_every_metric():
+    config = attribution.config("quick") | {"subsets": 3, "epochs": 1}
+    (unit,) = attribution.units(config | {"seeds": [0]})
+    found = unit.run()
+    (place,) = config["settings"]
+    shown = {f"{place}: {key}" for key in attribution.SHOWN}
+    assert all(shown <= set(metrics) for metrics in found.values())
+    assert set(found) == set(unit.methods)
+    assert found[ORACLE][f"{place}: cost"] == 1.5
+    assert found["Ghost"][f"{place}: cost"] > found["LAI"][f"{place}: cost"] > 1.0
