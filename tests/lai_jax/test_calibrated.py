@@ -181,25 +181,3 @@ def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part
     np.testing.assert_allclose([first, final], slopes(parts, ghost), rtol=1e-9)
     assert frozen == 0.0
     assert found.side.positions == "mean"
-
-
-def test_what_calibration_cannot_use_is_refused_by_name():
-    params, batch = parameters(), data(5)
-
-    def computed(params, inputs):
-        return apply(params | {"b": params["b"] * 2}, inputs)
-
-    with pytest.raises(ValueError, match=r"'calibrated_lai' expects layers whose weight is a parameter, 'b'"):
-        summarize(computed, params, loss, *batch, estimator="calibrated_lai")
-    with pytest.raises(ValueError, match="is calibrated on at least two samples, got 1"):
-        summarize(apply, params, loss, *data(1), estimator="calibrated_lai")
-    plain = summarize(apply, params, loss, *batch)
-    with pytest.raises(
-        ValueError, match="'calibrated_lai' expects a Validation with layer weights; use lai_"
-    ):
-        lai_jax.curated_update(apply, loss, TX, estimator="calibrated_lai")(
-            params, TX.init(params), plain, *batch
-        )
-    weighted = lai_jax.Validation(plain.side, layer_weights=jnp.ones(3))
-    with pytest.raises(ValueError, match="layer_weights: expected the estimator to be one of 'lai'"):
-        lai_jax.curated_update(apply, loss, TX, estimator="lli")(params, TX.init(params), weighted, *batch)

@@ -56,12 +56,3 @@ def test_numbers_that_disagree_are_named(monkeypatch):
     monkeypatch.setattr(sys.modules["lai_jax.selfcheck"], "selfcheck", lambda *given: wrong)
     with pytest.raises(ValueError, match=r"relative errors of 1\.0e-06 for tied; please report"):
         lai_jax.check_per_sample_gradients(apply, parameters(), cross_entropy, classified(N))
-
-
-def test_a_batch_is_a_pair():
-    inputs = classified(N)[0]
-    for call in (lai_jax.per_sample_norms, lai_jax.check_per_sample_gradients):
-        with pytest.raises(TypeError, match=r"batch: expected a pair \(inputs, targets\)"):
-            call(apply, parameters(), cross_entropy, inputs)
-    with pytest.raises(TypeError, match=r"second: expected a pair \(inputs, targets\)"):
-        lai_jax.per_sample_inner_products(apply, parameters(), cross_entropy, classified(N), inputs)

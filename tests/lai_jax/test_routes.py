@@ -110,9 +110,3 @@ def test_convolutions_and_products_count_as_xla_counts_them(groups):
     maps = drawn(2, 8, 8, 4)
     program = jax.jit(model).lower(params, maps).compile()
     assert 2 * forward_cost(model, params, maps) == program.cost_analysis()["flops"]
-
-
-def test_wrong_widths_are_named():
-    for width in (0, 2.0, True):
-        with pytest.raises(ValueError, match=f"sketches: expected positive whole numbers, got {width!r}"):
-            lai_jax.routes(apply, parameters(), loss, drawn(3, PLACES, 3), drawn(3), sketches=[width])
