@@ -9,6 +9,8 @@ import optax
 import pytest
 import torch
 
+from tests.lai_jax.support import cross_entropy as loss
+
 LENGTH, FURTHER = 5, 9
 
 
@@ -25,10 +27,6 @@ def padded(samples, seed, length):
 def apply(params, words, kept):
     hidden = jnp.tanh(words @ params["inner"]) * kept[..., None]
     return (hidden @ params["outer"] * kept[..., None]).sum(1)
-
-
-def loss(outputs, targets):
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
 PARAMS = {

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, curated, labels, randn
 from tests.support.torch_modules import held, holding
 
@@ -131,18 +132,8 @@ def test_sequences_that_are_given_by_length_are_scored(estimator):
     scores = curated(model, sequences(4), lr=0.0, estimator=estimator).step(*batch).scores
     if estimator in {"ghost", "exact"}:
         validation = sequences(4)
-        gradients = [
-            torch.autograd.grad(LOSS(model(*inputs), targets).sum(), list(model.parameters()))
-            for inputs, targets in (
-                validation,
-                *(((batch[0][0][j : j + 1], batch[0][1][j : j + 1]), batch[1][j : j + 1]) for j in range(6)),
-            )
-        ]
         scores = curated(model, validation, lr=0.0, estimator=estimator).step(*batch).scores
-        along = torch.stack(
-            [sum((a * b).sum() for a, b in zip(gradients[0], one, strict=True)) for one in gradients[1:]]
-        )
-        torch.testing.assert_close(scores, along)
+        torch.testing.assert_close(scores, by_autograd(model, validation, batch))
 
 
 @pytest.mark.parametrize("place", [centred, lambda values: values - values.mean(0)])

@@ -12,6 +12,7 @@ import torch
 from lai_torch._recording.assemble import assemble
 from torch import nn
 
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, data
 from tests.support.torch_modules import held, holding
 from workloads import torch_models, transformer_models
@@ -42,10 +43,7 @@ def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
 def test_validation_is_chunked_exactly():
     model, validation, training = network(), data(13), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    torch.testing.assert_close(found, of_training @ of_validation.sum(0))
+    torch.testing.assert_close(found, by_autograd(model, validation, training))
 
 
 class Doubled(torch.autograd.Function):
@@ -126,6 +124,17 @@ def loss_after_a_step(model, optimizer, validation, training, weights, max_norm)
         return LOSS(twin_model(validation[0]), validation[1]).sum()
 
 
+def check_differences(found, model, optimizer, validation, training, weight, max_norm, h=1e-5):
+    """Compare scores with central differences of the step, sample by sample, per unit learning rate."""
+    for j in range(N):
+        shift = h * (torch.arange(N) == j).double()
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+
+
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("steps", [0, 2])
@@ -148,16 +157,8 @@ def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_n
         model, LOSS, validation, training, optimizer=optimizer, reduction=reduction, max_norm=max_norm
     )
     torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
-    weight, h = (1 / N if reduction == "mean" else 1.0), 1e-5
-    for j in range(N):
-        shift = torch.zeros(N, dtype=torch.float64)
-        shift[j] = h
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        expected = float(-(up - down) / (2 * h) / 0.1)
-        assert float(found[j]) == pytest.approx(expected, rel=2e-5, abs=1e-6)
+    weight = 1 / N if reduction == "mean" else 1.0
+    check_differences(found, model, optimizer, validation, training, weight, max_norm)
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.05])
@@ -169,14 +170,7 @@ def test_the_midpoint_of_an_optimizer_is_its_steps_derivative_at_half_the_gradie
     optimizer.step()
     options = {"optimizer": optimizer, "max_norm": max_norm}
     found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", **options)
-    h, half = 1e-5, torch.full((N,), 0.5 / N, dtype=torch.float64)
-    for j in range(N):
-        shift = h * (torch.arange(N) == j)
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, half + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+    check_differences(found, model, optimizer, validation, training, 0.5 / N, max_norm)
     if max_norm is None:
         curator = lai_torch.Curator(
             model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
@@ -200,15 +194,7 @@ def test_steps_on_complex_parameters_are_differentiated(name, max_norm):
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
     found = lai_torch.exact_scores(model, LOSS, validation, training, optimizer=optimizer, max_norm=max_norm)
-    weights, h = torch.full((N,), 1 / N, dtype=torch.float64), 1e-5
-    for j in range(N):
-        shift = h * (torch.arange(N) == j)
-        sides = (
-            loss_after_a_step(model, optimizer, validation, training, weights + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        up, down = sides
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+    check_differences(found, model, optimizer, validation, training, 1 / N, max_norm)
 
 
 def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():

@@ -9,6 +9,7 @@ from lai_torch._exact import directional
 from torch import nn
 from torch.nn import functional
 
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, data
 from workloads.torch_oracle import per_sample_gradients
 
@@ -69,8 +70,7 @@ def test_tensors_of_inference_mode_are_scored():
         sides = data(9), data(N)
         found = lai_torch.exact_scores(model, LOSS, *sides)
     sides = [tuple(tensor.clone() for tensor in side) for side in sides]
-    of_validation, of_training = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides)
-    torch.testing.assert_close(found, of_training @ of_validation.sum(0))
+    torch.testing.assert_close(found, by_autograd(model, *sides))
 
 
 def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_other():
@@ -83,9 +83,7 @@ def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_oth
     inputs[1] = torch.nan
     inputs[4] = 0.0  # the root of nothing has a finite value, and no slope
     found = lai_torch.exact_scores(model, rooted, validation, (inputs, targets), explain=True)
-    of_validation = per_sample_gradients(model, rooted, *validation, 9)
-    of_training = per_sample_gradients(model, rooted, inputs, targets, N)
-    expected = of_training @ of_validation.sum(0)
+    expected = by_autograd(model, validation, (inputs, targets), rooted)
     assert torch.isnan(found.scores).tolist() == [j in {1, 4} for j in range(N)]
     torch.testing.assert_close(found.scores, expected, equal_nan=True)
 
@@ -99,11 +97,8 @@ def test_what_thaws_or_is_hooked_after_a_proof_is_seen(estimator):
     curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator, refresh=100)
 
     def check():
-        of_validation, of_training = (
-            per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-        )
         report = curator.score(*training)[1]
-        torch.testing.assert_close(report.scores, of_training @ of_validation.sum(0))
+        torch.testing.assert_close(report.scores, by_autograd(model, validation, training))
         return report.method
 
     assert check() == check() == "forward"
@@ -138,10 +133,7 @@ def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
     model, validation, training = Net(), data(9), data(N)
     monkeypatch.setitem(directional.METHODS, "forward", broken)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0))
+    torch.testing.assert_close(found.scores, by_autograd(model, validation, training))
     assert found.method == "double backward"
     assert found.reason.startswith("forward: off by ")
 
@@ -155,8 +147,5 @@ def test_a_force_on_the_inputs_is_scored_and_is_nobodys_parameter():
 
     model, validation, training = Force(), data(9), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0))
+    torch.testing.assert_close(found.scores, by_autograd(model, validation, training))
     assert found.method == "double backward"

@@ -7,6 +7,7 @@ from torch.nn import functional
 from transformers import MixtralConfig, MixtralForCausalLM
 
 import lai_core as lai
+from tests.lai_torch.exact_support import by_autograd
 
 WORDS, LENGTH, SAMPLES, EXPERTS = 32, 6, 5, 4
 SIZES = {
@@ -36,28 +37,16 @@ def mixtral(way):
     return model if way == "grouped_mm" else model.double()  # whose kernels know no float64
 
 
-def gradients(model, inputs, targets):
-    """Return each sample's gradient by plain autograd, `(n, parameters)`."""
-    found = []
-    for sample in range(len(targets)):
-        one = {**inputs, "input_ids": inputs["input_ids"][sample : sample + 1]}
-        total = loss(model(**one), targets[sample : sample + 1]).sum()
-        parts = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
-        pairs = zip(parts, model.parameters(), strict=True)
-        found.append(torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs]))
-    return torch.stack(found)
-
-
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])
 def test_ghost_is_exact_on_experts_and_batches_may_route_otherwise(way):
     model = mixtral(way)
     validation, training = batch(3), batch()
-    expected = gradients(model, *training) @ gradients(model, *validation).sum(0)
+    expected = by_autograd(model, validation, training, loss)
     curator = lai_torch.Curator(model, loss, None, validation, estimator="ghost")
     bound = {"rtol": 1e-9, "atol": 1e-12} if way == "eager" else {"rtol": 1e-3, "atol": 1e-5}
     torch.testing.assert_close(curator.score(*training)[1].scores, expected, **bound)
     later = batch(2)  # by what is known by now
-    expected = gradients(model, *later) @ gradients(model, *validation).sum(0)
+    expected = by_autograd(model, validation, later, loss)
     torch.testing.assert_close(curator.score(*later)[1].scores, expected, **bound)
     found = lai_torch.coverage(model, loss, *training)
     assert found.share == 1.0

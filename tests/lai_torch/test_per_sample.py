@@ -10,6 +10,7 @@ from lai_torch._recording.assemble import assemble
 from torch import nn
 
 from tests.lai_torch.support import LOSS, Centred, batch, network
+from workloads.torch_oracle import per_sample_gradients
 
 N = 6
 
@@ -33,18 +34,9 @@ def sides():
     return model, *[(torch.randint(7, (n, 5)), torch.arange(n) % 7) for n in (4, N)]
 
 
-def gradients(model, loss, data):
-    """Return each sample's gradient by plain autograd, one sample at a time."""
-    rows = [
-        torch.autograd.grad(loss(model(one[None]), target[None]).sum(), list(model.parameters()))
-        for one, target in zip(*data, strict=True)
-    ]
-    return torch.stack([torch.cat([part.flatten() for part in row]) for row in rows])
-
-
 def test_products_and_norms_are_those_of_plain_autograd():
     model, first, second = sides()
-    left, right = (gradients(model, LOSS, data) for data in (first, second))
+    left, right = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (first, second))
     found = lai_torch.per_sample_inner_products(model, LOSS, first, second)
     assert torch.allclose(found, left @ right.T, rtol=0, atol=1e-14 * float((left @ right.T).abs().max()))
     norms = lai_torch.per_sample_norms(model, LOSS, second)
