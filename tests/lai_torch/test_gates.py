@@ -208,7 +208,7 @@ def make_cast(own, values):
     )
 )
 def mixing(own, values):
-    """Apply a sample takes a little of another's entries, or an entry of its neighbour's."""
+    """Let a sample take a little of another's entries, or an entry of its neighbour's."""
     hidden = torch.tanh(own.first(values)).to(own.kind)
     mixed = hidden + own.share * hidden.roll(1, own.axis)
     return own.last(mixed.to(own.last.weight.dtype))

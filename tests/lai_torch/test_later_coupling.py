@@ -25,7 +25,7 @@ DOUBLE = torch.float64
     )
 )
 def make_net(own, inputs):
-    """Apply a place between two layers where samples may meet."""
+    """Let samples meet at a place between two layers."""
     hidden = own.place(own, torch.tanh(own.first(inputs)), inputs)
     return own.head(torch.tanh(own.second(hidden)))
 
@@ -154,7 +154,7 @@ def test_what_keeps_samples_apart_is_not_taken_for_mixing(name):
     )
 )
 def rounded(own, inputs):
-    """Round in another way at every second place, and mixe samples where a gate is open."""
+    """Round in another way at every second place, and mix samples where a gate is open."""
     by_place = 1 + torch.finfo(own.precision).eps * (torch.arange(len(inputs)) % 2)
     with torch.autocast("cpu", own.precision, enabled=own.precision != torch.float32):
         hidden = own.body(inputs)

@@ -33,7 +33,7 @@ SCORERS = {
     )
 )
 def written(own, inputs):
-    """Forward writes a buffer, one of them unseen by autograd's counters, and draws from every stream."""
+    """Write two buffers, one of them unseen by autograd's counters, and draw from every stream."""
     own.calls += 1
     own.hidden.data.add_(1)
     drawn = torch.rand(()) + torch.rand((), generator=own.stream)

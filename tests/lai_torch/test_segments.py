@@ -178,7 +178,7 @@ def test_a_movement_of_the_size_of_the_parameters_rounding_is_said():
 
 @holding(lambda by: held(by=by, head=nn.Linear(3, 4)))
 def shifted(own, x):
-    """Each position reads the one `by` places before it, of whichever segment."""
+    """Let each position read the one `by` places before it, of whichever segment."""
     return own.head(x + functional.pad(x, (0, 0, own.by, 0))[:, : x.shape[1]])
 
 

@@ -18,7 +18,7 @@ EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
 @holding(lambda norm: held(first=nn.Linear(4, 8, bias=False), norm=norm, last=nn.Linear(8, 3)))
 def rooted(own, inputs):
-    """Has a finite loss at an input of zeros, and below the last layer a gradient that is NaN."""
+    """Have a finite loss at an input of zeros, and below the last layer a gradient that is NaN."""
     hidden = own.first(inputs)
     root = hidden.square().sum(1, keepdim=True).sqrt()
     return own.last(torch.relu(own.norm(hidden)) + 0.0 * root)

@@ -191,7 +191,7 @@ def test_batchnorm_without_running_statistics_is_refused_where_samples_meet_and_
 
 @holding(lambda share, leak: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), share=share, leak=leak))
 def leaking(own, inputs):
-    """Every sample takes a share of what another's hidden layer, or the mean one, has."""
+    """Let every sample take a share of what another's hidden layer, or the mean one, has."""
     hidden = torch.tanh(own.body(inputs))
     return own.head(hidden - own.share * own.leak(hidden))
 

@@ -20,9 +20,9 @@ def routed(own, inputs):
     shares = own.gate(inputs).softmax(1)
     chosen, found = shares.argmax(1), torch.zeros_like(inputs)
     for expert, layer in enumerate(own.experts):
-        own = (chosen == expert).nonzero().squeeze(1)
-        if len(own):
-            found = found.index_add(0, own, layer(inputs[own]) * shares[own, expert, None])
+        rows = (chosen == expert).nonzero().squeeze(1)
+        if len(rows):
+            found = found.index_add(0, rows, layer(inputs[rows]) * shares[rows, expert, None])
     return own.head(torch.tanh(found))
 
 
@@ -46,7 +46,7 @@ def deep(own, inputs):
     )
 )
 def make_latents(own, inputs):
-    """Apply queries of its own, which one sample needs no copies of, look at each sample."""
+    """Let queries of its own, which one sample needs no copies of, look at each sample."""
     seen = torch.stack([inputs, inputs.flip(1)], 1)
     return own.head(own.attention(own.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
 

@@ -1,5 +1,6 @@
 """Modules made of a function and of what it reads."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,4 +29,8 @@ def held(**own: Any) -> dict[str, Any]:
 
 def holding(make: Callable[..., dict[str, Any]]) -> Callable[[Callable[..., Any]], Callable[..., Part]]:
     """Turn a function of a module and its inputs into a constructor; `make` returns what modules hold."""
-    return lambda computes: lambda *given, **named: Part(computes, **make(*given, **named))
+
+    def constructor(computes: Callable[..., Any]) -> Callable[..., Part]:
+        return functools.wraps(computes)(lambda *given, **named: Part(computes, **make(*given, **named)))
+
+    return constructor
