@@ -2,13 +2,15 @@
 
 import pytest
 
-from tests.lai_torch.messages import curators, exact, options, traces
+from tests.lai_torch.messages import curators, exact, options, traces, trainers
 from tests.support.refusals import check_refusal
 
-MESSAGES = curators.MESSAGES | options.MESSAGES | traces.MESSAGES | exact.MESSAGES
+TABLES = curators.MESSAGES, options.MESSAGES, traces.MESSAGES, exact.MESSAGES, trainers.MESSAGES
+ROWS = [row for table in TABLES for row in table.items()]
 
 
-@pytest.mark.parametrize("said", MESSAGES)
-def test_a_mistake_is_named(said, tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # the trainers' own
+@pytest.mark.parametrize(("said", "calls"), ROWS, ids=[said for said, _ in ROWS])
+def test_a_mistake_is_named(said, calls, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    check_refusal(said, MESSAGES[said])
+    check_refusal(said, calls)

@@ -20,5 +20,6 @@ def check_refusal(said: str, calls: Call | Iterable[Call]) -> None:
     for call in [calls] if callable(calls) else calls:
         with pytest.raises(Exception) as caught:  # noqa: PT011 # its kind is among the words
             call()
-        assert kind in {base.__name__ for base in caught.type.__mro__}
-        assert re.match(pattern, str(caught.value), re.DOTALL), str(caught.value)
+        found = str(caught.value)
+        assert kind in {base.__name__ for base in caught.type.__mro__}, f"{caught.type.__name__}: {found}"
+        assert re.match(pattern, found, re.DOTALL), found
