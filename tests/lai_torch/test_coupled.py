@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lai_torch.support import LOSS
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part, held, holding
 
 N = 6
 ESTIMATORS = pytest.mark.parametrize("gradients", ["output", "all"])
@@ -21,20 +21,6 @@ def tower(*between):
 
 def batch():
     return torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
-
-
-@holding(lambda function: held(function=function))
-def make_between(own, hidden):
-    """Apply some function of the whole batch's hidden layer."""
-    return own.function(hidden)
-
-
-def centred(outputs, targets):
-    return functional.cross_entropy(outputs - outputs.mean(0), targets, reduction="none")
-
-
-def mean_out(hidden):
-    return hidden - hidden.mean(0)
 
 
 @holding(lambda: held(encoder=tower()))
@@ -66,5 +52,5 @@ def test_samples_of_their_own_are_never_refused(gradients):
     for kind in (torch.float64, torch.float32, torch.bfloat16):
         for function in functions:
             inputs, targets = batch()
-            model = tower(make_between(function)).to(kind)
+            model = tower(Part(lambda _, hidden, function=function: function(hidden))).to(kind)
             lai_torch.trace(model, LOSS, inputs.to(kind), targets, gradients=gradients)

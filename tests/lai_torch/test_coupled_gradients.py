@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from tests.lai_torch.support import LOSS
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part
 
 N = 6
 COUPLED = r"coupled|add up|its own"
@@ -25,14 +25,11 @@ class Own(torch.autograd.Function):
         return -gradients
 
 
-@holding(lambda function: held(function=function))
-def between(own, values):
-    return own.function(values)
-
-
 def net(function=torch.tanh):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 7), nn.Tanh(), between(function), nn.Linear(7, 3)).double()
+    return nn.Sequential(
+        nn.Linear(4, 7), nn.Tanh(), Part(lambda _, values: function(values)), nn.Linear(7, 3)
+    ).double()
 
 
 def batch(seed=0):

@@ -15,11 +15,6 @@ from tests.lai_torch.support import LOSS, curated, data, network, sgd
 from tests.support.torch_modules import held, holding
 
 
-def same(left, right):
-    for before, after in zip(left.parameters(), right.parameters(), strict=True):
-        assert torch.equal(before, after)
-
-
 def test_exact_and_midpoint_estimators_are_the_exact_scores():
     model, validation, batch = network(nn.Dropout(0.5)), data(11), data(7)
     _, report = curated(model, validation, estimator="exact").score(*batch)

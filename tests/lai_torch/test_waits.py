@@ -14,7 +14,6 @@ from tests.lai_torch.support import HALF, LOSS, data
 from tests.support.torch_modules import held, holding
 
 POLICIES = {"count known": (HALF, 1), "count unknown": (lai.keep_positive, 2)}
-PASSES = ("kept", "selective", "whole")
 
 
 def network():
