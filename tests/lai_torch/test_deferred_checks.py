@@ -1,4 +1,4 @@
-"""A step asks the device once: its questions wait there, and one that fails is asked again by itself."""
+"""Checks that a step defers: where one fails, the step is taken again, and reads each as it arises."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What a step costs whatever the model computes: each thing is looked up once."""
+"""What a walk over a model remembers is dropped where the model changed."""
 
 import pytest
 import torch
