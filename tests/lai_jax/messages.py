@@ -80,6 +80,7 @@ def mapped(inputs):
 
 
 SKETCH, WIDE = (lai_jax.draw_sketch(jax.random.key(0), outputs, 2) for outputs in (3, 4))
+WIDTH = "summary: output gradients have width"
 WHOLE = "expected a whole number"
 KEPT = drawn(6, 5, 4), jnp.ones((6, 5))
 POLICY = "policy: expected floating-point weights of shape (4,)"
@@ -152,10 +153,10 @@ STEPS = {
         lambda: updated(of(sketch=SKETCH), estimator="ghost"),
         lambda: updated(of(sketch=SKETCH), estimator="preconditioned_lai", more=(jnp.zeros(3),)),
     ],
-    "ValueError: summary: output gradients have width 2, the step's 3 (the step does not sketch); pass": (
+    f"ValueError: {WIDTH} 2, the step's 3 (the step does not sketch); pass the object": (
         lambda: updated(left_behind)
     ),
-    "ValueError: summary: output gradients have width 3, the step's 2 (the step sketches to 2); pass": (
+    f"ValueError: {WIDTH} 3, the step's 2 (the step sketches to 2); pass the object": (
         lambda: updated(lambda params: lai_jax.Validation(of()(params).side, SKETCH))
     ),
 }

@@ -139,16 +139,6 @@ def test_a_summary_serves_as_the_validation_set():
     torch.testing.assert_close(report.scores, manual_scores(model, validation, batch, "lai"))
 
 
-def test_a_batch_with_nothing_kept_is_skipped_and_counted():
-    curator = curated(policy=torch.zeros_like)
-    before = [p.clone() for p in curator.model.parameters()]
-    report = curator.step(*data(7))
-    assert (report.skipped, report.kept, curator.skipped, curator.steps) == (True, 0, 1, 1)
-    assert math.isnan(report.loss)
-    for p, values in zip(curator.model.parameters(), before, strict=True):
-        assert torch.equal(p, values)
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("warmup", [0, 1])

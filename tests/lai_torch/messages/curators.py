@@ -56,6 +56,7 @@ def without_gradients(scores, temperature):
 
 
 NORM = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
+ENCODE = "encode text once for the whole data set"
 ONE_OF = "expected one that holds parameters of the model"
 MADE = {
     f"ValueError: optimizer: {ONE_OF}, got one that holds none": lambda: made(optimizer=sgd(network())),
@@ -197,7 +198,7 @@ MADE = {
 
 GIVEN = {
     "ValueError: groups: expected shape (3,), got (2,)": lambda: made().score(*data(3), groups=torch.ones(2)),
-    "TypeError: groups: …got list; encode text once for the whole data set, torch.as_tensor(numpy.unique(": (
+    f"TypeError: groups: …got list; {ENCODE}, torch.as_tensor(numpy.unique(names, return_": (
         lambda: made().step(*data(6), groups=list("ababab"))
     ),
     "ValueError: …GroupFloor expects them with every batch": (

@@ -106,16 +106,14 @@ def frequent(kind):
 CENTRES = nn.Parameter(randn(3, 3))
 PROXIES = Part(lambda p, o, t: LOSS(-torch.cdist(o, p.centres), t), centres=nn.Parameter(randn(3, 3)))
 SCALAR = "loss: expected one number per sample, shape (6,), got"
+INPUTS = "inputs: expected a tensor, a tuple or a mapping, got"
+DEVICE = "expected tensors on the model's device, cpu, got one on meta; move the batch there"
 ENTRY = "with an entry for each; collate it to tensors"
 MESSAGES = {
     "ValueError: gradients: expected one of 'output', 'all', got 'every'": lambda: traced(gradients="every"),
-    "TypeError: inputs: expected a tensor, a tuple or a mapping, got list": lambda: traced(inputs=[1.0]),
-    "TypeError: inputs: expected a tensor, a tuple or a mapping, got list; pass a tuple, for model(": (
-        lambda: traced(inputs=[X, X])
-    ),
-    "TypeError: inputs: …a tuple or a mapping, got ndarray; pass torch.as_tensor(inputs)": (
-        lambda: traced(inputs=X.numpy())
-    ),
+    f"TypeError: {INPUTS} list": lambda: traced(inputs=[1.0]),
+    f"TypeError: {INPUTS} list; pass a tuple, for model(*inputs)": (lambda: traced(inputs=[X, X])),
+    f"TypeError: {INPUTS} ndarray; pass torch.as_tensor(inputs)": (lambda: traced(inputs=X.numpy())),
     "ValueError: …got none (ndarray, ndarray); pass torch.as_tensor(...) of each": (
         lambda: traced(inputs=X.numpy(), targets=Y.numpy())
     ),
@@ -193,12 +191,8 @@ MESSAGES = {
         for run in (lai_torch.trace, lai_torch.coverage, lai_torch.selfcheck)
         for layout in (torch.strided, torch.jagged)
     ],
-    "ValueError: inputs: expected tensors on the model's device, cpu, got one on meta; move the batch": (
-        lambda: moved(0)
-    ),
-    "ValueError: targets: expected tensors on the model's device, cpu, got one on meta; move the batch": (
-        lambda: moved(1)
-    ),
+    f"ValueError: inputs: {DEVICE}": (lambda: moved(0)),
+    f"ValueError: targets: {DEVICE}": (lambda: moved(1)),
     "ValueError: valid: expected shape (6, t), one row a sample, got (2, 4)": lambda: traced(valid=X[:2]),
     "TypeError: valid: expected a tensor (n, t), not zero where a position counts, or a function": (
         lambda: traced(valid=[1, 2])
@@ -220,7 +214,9 @@ MESSAGES = {
         ),
     ],
     "ValueError: …expects a model that compiles in one graph": selective(Part(valued, head=linear(4, 3))),
-    "ValueError: …BatchNorm '1' in training mode does": selective(network(nn.BatchNorm1d(8)))[1],
+    "ValueError: …BatchNorm '1' in training mode does; use backward='kept'": selective(
+        network(nn.BatchNorm1d(8))
+    )[1],
     "ValueError: …BatchNorm": [
         lambda way=way: lai_torch.selfcheck(network(nn.BatchNorm1d(8)), LOSS, X, Y, backward=way)
         for way in ("whole", "selective")
