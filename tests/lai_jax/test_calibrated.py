@@ -117,46 +117,6 @@ def test_samples_that_are_not_finite_are_not_calibrated_on():
     assert all(bool(jnp.isfinite(total).all()) for total in found.side.totals[0])
 
 
-def spread(outputs, targets):
-    """One loss a sample, over all positions."""
-    return ((outputs - targets[:, None, None]) ** 2 * jnp.arange(1.0, outputs.shape[-1] + 1)).sum((1, 2))
-
-
-@pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
-def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais_at_positions(positions):
-    params = {"w": drawn(3, 5), "b": drawn(5), "o": drawn(5, 4)}
-
-    def model(params, inputs):
-        return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
-
-    batch = drawn(6, 7, 3), drawn(6)
-    hidden = np.tanh(np.asarray(batch[0] @ params["w"] + params["b"]))
-    outputs = hidden @ np.asarray(params["o"])
-    g = 2 * (outputs - np.asarray(batch[1])[:, None, None]) * np.arange(1, 5)
-    lai_part = []
-    for a, bias in ((np.asarray(batch[0]), 1), (hidden, 0)):
-        if positions == "tokens":
-            pairs = np.einsum("zti,jsi->ztjs", a, a) + bias, np.einsum("zti,jsi->ztjs", g, g)
-            lai_part.append((pairs[0] * pairs[1]).sum((1, 3)))
-        elif positions == "mean":
-            lai_part.append((a.mean(1) @ a.mean(1).T + bias) * (g.mean(1) @ g.mean(1).T))
-        else:
-            flat = [one.reshape(6, -1) for one in (a, g)]
-            lai_part.append((flat[0] @ flat[0].T + 7 * bias) * (flat[1] @ flat[1].T))
-    ghost = [ghost_part(model, params, spread, batch, names) for names in ("wb", "o")]
-    found = summarize(model, params, spread, *batch, estimator="calibrated_lai", positions=positions)
-    np.testing.assert_allclose(found.layer_weights, slopes(lai_part, ghost), rtol=1e-9)
-    sketch = lai_jax.draw_sketch(jax.random.key(0), 4, 2)
-    sketched = summarize(
-        model, params, spread, *batch, estimator="calibrated_lai", positions=positions, sketch=sketch
-    )
-    np.testing.assert_allclose(sketched.layer_weights, found.layer_weights)  # fitted to exact products
-    update = lai_jax.curated_update(model, spread, TX, estimator="calibrated_lai")
-    report = update(params, TX.init(params), found, *batch)[2]
-    expected = sum(w * part.sum(0) for w, part in zip(slopes(lai_part, ghost), lai_part, strict=True))
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-8)
-
-
 def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part_or_none():
     kernel, fixed = drawn(2, 1, 3), drawn(9, 5)
 
@@ -181,25 +141,3 @@ def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part
     np.testing.assert_allclose([first, final], slopes(parts, ghost), rtol=1e-9)
     assert frozen == 0.0
     assert found.side.positions == "mean"
-
-
-def test_what_calibration_cannot_use_is_refused_by_name():
-    params, batch = parameters(), data(5)
-
-    def computed(params, inputs):
-        return apply(params | {"b": params["b"] * 2}, inputs)
-
-    with pytest.raises(ValueError, match=r"'calibrated_lai' expects layers whose weight is a parameter, 'b'"):
-        summarize(computed, params, loss, *batch, estimator="calibrated_lai")
-    with pytest.raises(ValueError, match="is calibrated on at least two samples, got 1"):
-        summarize(apply, params, loss, *data(1), estimator="calibrated_lai")
-    plain = summarize(apply, params, loss, *batch)
-    with pytest.raises(
-        ValueError, match="'calibrated_lai' expects a Validation with layer weights; use lai_"
-    ):
-        lai_jax.curated_update(apply, loss, TX, estimator="calibrated_lai")(
-            params, TX.init(params), plain, *batch
-        )
-    weighted = lai_jax.Validation(plain.side, layer_weights=jnp.ones(3))
-    with pytest.raises(ValueError, match="layer_weights: expected the estimator to be one of 'lai'"):
-        lai_jax.curated_update(apply, loss, TX, estimator="lli")(params, TX.init(params), weighted, *batch)

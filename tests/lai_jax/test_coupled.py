@@ -8,6 +8,8 @@ import optax
 import pytest
 from jax import lax
 
+from tests.lai_jax.support import cross_entropy as entropy
+
 N = 6
 
 
@@ -21,10 +23,6 @@ BATCH = draw(N, 4), jnp.arange(N) % 3
 
 def plain(params, inputs):
     return jnp.tanh(inputs @ params["w"]) @ params["head"]
-
-
-def entropy(outputs, targets):
-    return optax.losses.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
 def normalised(params, inputs):

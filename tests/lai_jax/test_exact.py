@@ -199,23 +199,3 @@ def test_plain_sgd_per_unit_learning_rate_is_scored_where_it_arrives():
     np.testing.assert_allclose(
         found, parts @ gradients(dense, arrived, squares, VALIDATION).sum(0), rtol=1e-10
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
-        ({"reduction": "max"}, ValueError, "reduction: expected one of 'mean', 'sum'"),
-        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs an optimizer, or"),
-        ({"learning_rate": 0.1}, ValueError, "learning_rate: scores at the start are per unit"),
-        ({"optimizer": optax.sgd(0.1)}, TypeError, r"optimizer: expected a pair \(tx, state\) of optax"),
-    ],
-)
-def test_wrong_options_are_named(options, kind, message):
-    with pytest.raises(kind, match=message):
-        lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING, **options)
-
-
-def test_batches_must_be_pairs():
-    with pytest.raises(TypeError, match=r"validation: expected a pair \(inputs, targets\)"):
-        lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION[0], TRAINING)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.lai_jax.oracle import drawn
+from tests.lai_jax.support import cross_entropy as loss
 
 PARAMS = {"e": drawn(5, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
 
@@ -18,11 +19,6 @@ def causal(params, ids):
     read = params["e"][ids]
     count = jnp.arange(1, ids.shape[1] + 1)[:, None]
     return jnp.tanh(jnp.cumsum(read, 1) / count @ params["w"]) @ params["o"]
-
-
-def loss(outputs, targets):
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[..., None], -1)
-    return -chosen[..., 0]
 
 
 @jax.custom_vjp

@@ -109,18 +109,3 @@ def test_what_lai_cannot_read_is_scored():
     )[2]
     of_validation, of_batch = (gradients(solving, params, squares, side) for side in (validation, batch))
     np.testing.assert_allclose(report.scores, of_batch @ of_validation.sum(0), rtol=1e-9)
-
-
-def test_the_validation_side_of_another_estimator_is_refused():
-    params, batch = parameters(), data(5)
-    plain = lai_jax.summarize(chain, params, squares, *batch)
-    with pytest.raises(ValueError, match="'exact' expects a ValidationGradient, got ValidationSummary; use"):
-        lai_jax.curated_update(chain, squares, TX, estimator="exact")(params, TX.init(params), plain, *batch)
-    with pytest.raises(ValueError, match="targets: expected 5 samples as in inputs"):
-        lai_jax.curated_update(chain, squares, TX, estimator="exact")(
-            params,
-            TX.init(params),
-            lai_jax.summarize(chain, params, squares, *batch, estimator="exact"),
-            batch[0],
-            batch[1][:3],
-        )

@@ -11,7 +11,3 @@ def test_ghost_is_exact_and_covers_everything(name):
     found = jax_exactness.measure(MODELS[name])
     assert found["relative_error"] <= 1e-10
     assert found["coverage"] == 1.0
-
-
-def test_there_are_twelve_models():
-    assert len(MODELS) >= 12

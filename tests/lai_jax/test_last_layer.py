@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 import lai_core as lai
+from tests.lai_jax.support import cross_entropy as loss
 
 N, WIDTH = 5, 6
 
@@ -111,10 +112,6 @@ BIASED = {
     "in a loop": lambda p, s: lax.fori_loop(0, 2, lambda i, c: jnp.tanh(c) * p["b"], s),
 }
 """Other uses of the last layer's bias, behind it."""
-
-
-def loss(outputs, targets):
-    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
 
 
 def case(head, shape, *, body=(4, WIDTH)):

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 import lai_core as lai
+from tests.lai_jax.support import cross_entropy as loss
 
 N, WIDTH, CLASSES = 5, 6, 4
 MASK = np.eye(CLASSES)[::-1].copy()
@@ -84,10 +85,6 @@ JAX = SimpleNamespace(layer=plain, tanh=jnp.tanh, read=lambda table, ids: table[
 TORCH = SimpleNamespace(
     layer=functional.linear, tanh=torch.tanh, read=lambda table, ids: functional.embedding(ids, table)
 )
-
-
-def loss(outputs, targets):
-    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
 
 
 def jax_model(model):

@@ -1,7 +1,5 @@
 """The same samples, padded further, have the same scores; torch and JAX agree on them."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import lai_jax
@@ -10,6 +8,8 @@ import numpy as np
 import optax
 import pytest
 import torch
+
+from tests.lai_jax.support import cross_entropy as loss
 
 LENGTH, FURTHER = 5, 9
 
@@ -27,10 +27,6 @@ def padded(samples, seed, length):
 def apply(params, words, kept):
     hidden = jnp.tanh(words @ params["inner"]) * kept[..., None]
     return (hidden @ params["outer"] * kept[..., None]).sum(1)
-
-
-def loss(outputs, targets):
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
 PARAMS = {
@@ -86,21 +82,3 @@ def test_torch_and_jax_agree_on_a_mask():
     for one, other in zip(by_jax.layers, by_torch.layers, strict=True):
         np.testing.assert_array_equal(one.valid, other.valid)
         np.testing.assert_allclose(one.activations, other.activations, rtol=1e-12)
-
-
-def test_a_mask_that_does_not_fit_is_refused():
-    inputs, targets = padded(4, 1, LENGTH)
-    cases = (
-        (inputs["kept"][:2], "valid: expected an array of shape (4, t), one row a sample, got (2, 5)"),
-        (
-            inputs["kept"][:, :2],
-            "valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 2)",
-        ),
-    )
-    for valid, message in cases:
-        with pytest.raises(ValueError, match=re.escape(message)):
-            lai_jax.trace(apply, PARAMS, loss, inputs, targets, valid=valid)
-    with pytest.raises(TypeError, match="valid: expected a function from a batch's inputs"):
-        lai_jax.curated_update(apply, loss, optax.sgd(0.1), valid=inputs["kept"])
-    with pytest.raises(ValueError, match=r"valid: expected the estimator to be one of 'lai', .* got 'ghost'"):
-        lai_jax.summarize(apply, PARAMS, loss, inputs, targets, estimator="ghost", valid=kept)

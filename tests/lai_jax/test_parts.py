@@ -50,14 +50,6 @@ def test_scores_of_parts_are_those_against_each_part_alone(estimator, rows):
         assert int(report.kept) <= rows
 
 
-def test_what_cannot_be_cut_is_refused():
-    given = dense, {"w": drawn(4, 6), "o": drawn(6, 3)}, squares, drawn(5, 4), drawn(5, 3)
-    with pytest.raises(ValueError, match="parts: expected an estimator and positions that have"):
-        lai_jax.summarize(*given, estimator="exact", parts=2)
-    with pytest.raises(ValueError, match=r"parts: expected a number from 2 to .* \(5\), got 6"):
-        lai_jax.summarize(*given, parts=6)
-
-
 def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
     params, tx, moments = {"w": drawn(4, 6), "o": drawn(6, 3)}, optax.sgd(0.1), None
     validation, state = (drawn(11, 4), drawn(11, 3)), tx.init(params)

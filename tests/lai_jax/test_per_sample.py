@@ -58,15 +58,6 @@ def test_numbers_that_disagree_are_named(monkeypatch):
         lai_jax.check_per_sample_gradients(apply, parameters(), cross_entropy, classified(N))
 
 
-def test_a_batch_is_a_pair():
-    inputs = classified(N)[0]
-    for call in (lai_jax.per_sample_norms, lai_jax.check_per_sample_gradients):
-        with pytest.raises(TypeError, match=r"batch: expected a pair \(inputs, targets\)"):
-            call(apply, parameters(), cross_entropy, inputs)
-    with pytest.raises(TypeError, match=r"second: expected a pair \(inputs, targets\)"):
-        lai_jax.per_sample_inner_products(apply, parameters(), cross_entropy, classified(N), inputs)
-
-
 def test_selfcheck_says_how_scores_and_gradients_in_bfloat16_agree_with_float32():
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters())
     inputs, targets = classified(N)

@@ -119,24 +119,6 @@ def test_scans_may_be_nested_and_carry_parameters():
     assert ghost_error(nested, params, squares, *batches(4)) < 1e-12
 
 
-def shared_biases(params, inputs):
-    """Use one bias behind two weights, and one weight before two biases."""
-    hidden = jnp.tanh(inputs @ params["w"] + params["b"])
-    hidden = jnp.tanh(hidden @ params["v"] + params["b"])
-    return (hidden @ params["v"] + params["c"]) @ params["o"] + params["c"][:2]
-
-
-def overlapping_biases(params, inputs):
-    """Use parts of one leaf as biases of two layers that have an entry in common."""
-    hidden = jnp.tanh(inputs @ params["w"] + params["b"][:4])
-    return hidden @ params["o"] + params["b"][3:]
-
-
-def test_biases_that_are_parts_of_one_leaf_may_overlap():
-    params = {"w": drawn(3, 4), "b": drawn(5), "o": drawn(4, 2)}
-    assert ghost_error(overlapping_biases, params, squares, *batches(3)) < 1e-12
-
-
 def recurred(params, inputs):
     """Run a diagonal recurrence in parallel: one decay, repeated for every sample and place."""
     states = inputs @ params["w"]
@@ -152,11 +134,6 @@ def test_a_parameter_repeated_for_every_sample_is_followed_through_slices_and_ga
         return lai_jax.trace(recurred, params, squares, inputs, targets)
 
     assert [layer.name for layer in jax.eval_shape(traced, params).layers] == ["w", "o"]
-
-
-def test_biases_and_weights_may_be_shared_apart():
-    params = {"w": drawn(3, 4), "v": drawn(4, 4), "b": drawn(4), "c": drawn(4, seed=1), "o": drawn(4, 2)}
-    assert ghost_error(shared_biases, params, squares, *batches(3)) < 1e-12
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -202,15 +179,6 @@ def test_random_keys_may_come_one_a_sample():
     assert ghost_error(apply, drawn(4, 2), squares, *sides) < 1e-12
 
 
-def test_one_bias_may_serve_every_layer_of_a_scan():
-    def apply(params, inputs):
-        hidden, _ = lax.scan(lambda h, w: (jnp.tanh(h @ w + params["b"]), None), inputs, params["w"])
-        return hidden @ params["o"]
-
-    params = {"w": drawn(3, 4, 4), "b": drawn(4), "o": drawn(4, 2)}
-    assert ghost_error(apply, params, squares, *batches(4)) < 1e-12
-
-
 def test_a_counted_loop_reads_its_weight_by_number():
     def apply(params, inputs):
         hidden = lax.fori_loop(0, 3, lambda i, h: jnp.tanh(h @ params["w"][i]), inputs)
@@ -253,18 +221,6 @@ def test_a_straight_through_function_without_parameters_is_differentiated_by_its
         return rounded(3 * inputs @ params["w"]) @ params["o"]
 
     assert ghost_error(apply, {"w": drawn(4, 4), "o": drawn(4, 2)}, squares, *batches(4)) < 1e-12
-
-
-def test_a_batch_may_be_merged_with_other_axes_and_split_again():
-    def apply(params, inputs):
-        n, t, d = inputs.shape
-        flat = inputs.reshape(n * t, d) @ params["w"] + params["b"]
-        flat = jnp.tanh(flat).reshape(n, t, -1)
-        turned = jnp.swapaxes(flat, 0, 1).reshape(t * n, -1) @ params["v"]
-        return jnp.swapaxes(turned.reshape(t, n, -1), 0, 1).reshape(n, -1)
-
-    params = {"w": drawn(5, 4), "b": drawn(4), "v": drawn(4, 2)}
-    assert ghost_error(apply, params, squares, *batches(3, 5)) < 1e-12
 
 
 def test_convolutions_of_every_shape():

@@ -194,63 +194,6 @@ def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply):
     assert found.share == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
 
 
-def linear(params, inputs):
-    return inputs @ params["o"]
-
-
-def traced(apply=linear, params=None, loss=squares, inputs=X, targets=Y, **options):
-    return lai_jax.trace(apply, PARAMS if params is None else params, loss, inputs, targets, **options)
-
-
-WRONG = {
-    "loss is a scalar": (
-        {"loss": lambda o, y: squares(o, y).mean()},
-        ValueError,
-        r"loss: expected one number a sample, shape \(6,\), got shape \(\); leave out the mean",
-    ),
-    "loss has positions": (
-        {"loss": lambda o, _: o},
-        ValueError,
-        r"got shape \(6, 2\); sum or average each sample's own positions",
-    ),
-    "loss is of integers": (
-        {"loss": lambda _, y: jnp.arange(y.shape[0])},
-        TypeError,
-        "loss: expected real floating-point numbers, got int(32|64)",
-    ),
-    "loss ignores everything": (
-        {"loss": lambda _, y: jnp.ones(y.shape[0])},
-        ValueError,
-        "losses that depend on inputs or targets",
-    ),
-    "loss is no function": ({"loss": 3}, TypeError, "loss: expected a function, got int"),
-    "apply is no function": ({"apply": PARAMS}, TypeError, "apply: expected a function, got dict"),
-    "no layer": ({"apply": lambda p, x: x * p["w"][0]}, ValueError, r"at least one product of a parameter"),
-    "no float parameter": (
-        {"params": {"o": jnp.ones((4, 2), int)}},
-        TypeError,
-        "params: expected at least one array of floating-point",
-    ),
-    "no array": ({"inputs": {"flag": True}}, ValueError, "inputs: expected arrays of one batch"),
-    "ragged inputs": ({"inputs": (X, X[:2])}, ValueError, r"got first axes of sizes \[2, 6\]"),
-    "empty batch": ({"inputs": X[:0], "targets": Y[:0]}, ValueError, "at least one sample, got 0"),
-    "targets of another batch": ({"targets": Y[:2]}, ValueError, "targets: expected 6 samples as in inputs"),
-    "unknown gradients": ({"gradients": "some"}, ValueError, "gradients: expected one of 'output', 'all'"),
-    "last in a scan": (
-        {"apply": lambda p, x: lax.scan(lambda h, _: (h @ p["w"], None), x, None, length=2)[0]},
-        ValueError,
-        "the last layer is in a scan whose next iteration uses its output",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_bad_input_is_named(case):
-    given, kind, message = WRONG[case]
-    with pytest.raises(kind, match=message):
-        traced(**given)
-
-
 def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
     monkeypatch.setattr("lai_jax._recording.plan.GRADIENT_BUDGET", 100)
 
@@ -258,5 +201,5 @@ def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out
         return inputs @ (2 * params["o"])
 
     with pytest.raises(ValueError, match=r"the gradient of 'o' has no factors .* 6 x 8 numbers"):
-        traced(apply, gradients="all")
+        lai_jax.trace(apply, PARAMS, squares, X, Y, gradients="all")
     assert lai_jax.coverage(apply, {"o": PARAMS["o"]}, squares, X, Y).share == 0.0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.lai_jax.oracle import drawn
+from tests.lai_jax.support import cross_entropy as loss
 
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 PARAMS = {"e": drawn(7, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
@@ -25,10 +26,6 @@ def apart(params, ids, segment_ids):
 
 def together(params, ids, segment_ids):
     return apart(params, ids, jnp.zeros_like(segment_ids))
-
-
-def loss(outputs, targets):
-    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[..., None], -1)[..., 0]
 
 
 def batch(seed, segments):

@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import lai_jax
-import optax
 import pytest
 
 from workloads.jax_meshes import CASES
@@ -71,24 +67,3 @@ def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
 
 def test_a_device_runs_its_part_of_the_chosen_rows(found):
     assert found["operations"]["with a sharding"] <= 0.75 < 1.0 < found["operations"]["without"]
-
-
-def test_a_sharding_is_a_named_one():
-    with pytest.raises(TypeError, match=r"sharding: expected a jax.sharding.NamedSharding .*, got str"):
-        lai_jax.curated_update(lambda p, x: x, lambda o, t: o, optax.sgd(0.1), sharding="data")
-
-
-def test_a_part_of_a_batch_is_refused():
-    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    spec = jax.sharding.PartitionSpec("data")
-
-    def summed(inputs):
-        def apply(params, inputs):
-            return inputs @ params
-
-        return lai_jax.summarize(apply, jnp.ones((2, 1)), lambda o, t: o.sum(-1), inputs, inputs).side.samples
-
-    with pytest.raises(ValueError, match=r"summarize: expected a batch that is whole.* use jax.jit"):
-        jax.shard_map(summed, mesh=mesh, in_specs=spec, out_specs=jax.sharding.PartitionSpec())(
-            jnp.ones((4, 2))
-        )

@@ -36,11 +36,12 @@ QUICK = [
     ("cnn", "calibrated_lai", {}),
     ("gpt", "lai", {"sketch": 4, "positions": "flatten"}),
     ("gpt", "calibrated_lai", {"sketch": 3}),
+    ("gpt", "calibrated_lai", {"positions": "flatten"}),
 ]
 SLOW = [
     ("gpt", "exact", {}),
     ("gpt", "lai", {"sketch": 4}),
-    ("gpt", "calibrated_lai", {"positions": "mean"}),
+    *(("gpt", "calibrated_lai", {"positions": name}) for name in ("tokens", "mean")),
 ]
 
 

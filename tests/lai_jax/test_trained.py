@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from lai_jax._exact import directional
 
+from tests.lai_jax.support import cross_entropy as loss
+
 SAMPLES, CLASSES = 48, 4
 
 
@@ -18,10 +20,6 @@ def apply(params, inputs):
 def halved(params, inputs):
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
     return apply(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
-
-
-def loss(outputs, targets):
-    return -jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[:, None], 1)[:, 0]
 
 
 def batch(samples, seed, *, learnable):

@@ -326,27 +326,6 @@ def test_labels_picked_by_counting_rows_are_cut_to_their_rows():
     np.testing.assert_allclose(after["w"], params["w"] - gradient["w"], rtol=1e-4, atol=1e-6)
 
 
-def test_wrong_options_are_named():
-    tx = optax.sgd(0.1)
-    with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli'"):
-        lai_jax.curated_update(dense, squares, tx, estimator="best")
-    with pytest.raises(TypeError, match="tx: expected an optax gradient transformation, got float"):
-        lai_jax.curated_update(dense, squares, 0.1)
-    for rows in (0, 0.0, 1.5, -2):
-        with pytest.raises(ValueError, match="rows: expected a number of rows"):
-            lai_jax.curated_update(dense, squares, tx, rows=rows)
-    params = params_of_dense()
-    arguments = params, tx.init(params), summary_of(dense, params, squares, (drawn(5, 4), drawn(5)))
-    with pytest.raises(ValueError, match="rows: expected at most the 8 rows of the batch, got 9"):
-        lai_jax.curated_update(dense, squares, tx, rows=9)(*arguments, drawn(8, 4), drawn(8))
-    with pytest.raises(ValueError, match="second_moment: expected an array"):
-        lai_jax.curated_update(dense, squares, tx, estimator="preconditioned_lai")(
-            *arguments, drawn(8, 4), drawn(8)
-        )
-    with pytest.raises(ValueError, match="expected a summary for 'lli', got one for 'lai'"):
-        lai_jax.curated_update(dense, squares, tx, estimator="lli")(*arguments, drawn(8, 4), drawn(8))
-
-
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [

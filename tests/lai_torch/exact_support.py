@@ -5,9 +5,9 @@ import lai_torch
 import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, randn
-from workloads.torch_oracle import exact_kernel
+from workloads.torch_oracle import exact_kernel, per_sample_gradients
 
-__all__ = ["LOSS", "N", "check_exact", "labels", "randn"]
+__all__ = ["LOSS", "N", "by_autograd", "check_exact", "labels", "randn"]
 
 N = 4
 
@@ -25,3 +25,10 @@ def check_exact(model, inputs, targets=None, loss=LOSS, samples=N, tolerance=1e-
     assert error <= tolerance
     assert lai_torch.coverage(model, loss, inputs, targets).share == 1.0
     return trace
+
+
+def by_autograd(model, validation, training, loss=LOSS):
+    """Return exact scores by one reverse pass a sample."""
+    sides = (per_sample_gradients(model, loss, *side, len(side[1])) for side in (validation, training))
+    of_validation, of_training = sides
+    return of_training @ of_validation.sum(0)

@@ -7,22 +7,24 @@ from torch import nn
 
 from tests.lai_torch import support
 from tests.lai_torch.support import HALF, LOSS
+from tests.support.torch_modules import Part
 
-__all__ = ["HALF", "LOSS", "Body", "N", "Selective", "T", "batch"]
+__all__ = ["HALF", "LOSS", "N", "Selective", "T", "batch", "body", "layered", "with_end"]
 
 N, T = 6, 4
 
 
-class Body(nn.Module):
-    """Two layers; `behind` does what follows the last."""
+def layered(own, inputs):
+    return own.head(torch.tanh(own.body(inputs)))
 
-    def __init__(self, behind=None):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-        self.behind = nn.Identity() if behind is None else behind
 
-    def forward(self, inputs):
-        return self.behind(self.head(torch.tanh(self.body(inputs))))
+def body(computes=layered, **more):
+    """Make two layers, and more: `computes` is a function of what it holds and of the inputs."""
+    return Part(computes, body=nn.Linear(4, 5), head=nn.Linear(5, 3), **more)
+
+
+def with_end(end):
+    return body(lambda own, x: own.end(layered(own, x)), end=end)
 
 
 def batch(shape, n=N):

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS
 
 ESTIMATORS = (
@@ -78,16 +79,6 @@ def test_scores_by_hand_and_the_selfcheck_are_under_autocast_as_outside():
         assert torch.equal(one, other)
 
 
-def one_by_one(model, inputs, targets):
-    """Return each sample's gradient by plain autograd, `(n, parameters)`, in the parameters' float32."""
-    found = []
-    for sample in range(len(targets)):
-        loss = LOSS(model(inputs[sample : sample + 1]), targets[sample : sample + 1]).sum()
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
-        found.append(torch.cat([gradient.flatten() for gradient in gradients]).double())
-    return torch.stack(found)
-
-
 @pytest.mark.parametrize("estimator", ["ghost", "exact"])
 def test_a_model_of_mixed_precision_is_named_and_scored_as_the_function_that_trains(estimator):
     plain, validation, training = network(), batch(20), batch(16)
@@ -95,9 +86,7 @@ def test_a_model_of_mixed_precision_is_named_and_scored_as_the_function_that_tra
     curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator)
     with pytest.warns(UserWarning, match=re.escape("this one switches on autocast (bfloat16) by itself")):
         scores = curator.score(*training)[1].scores.double()
-    own, other = (
-        one_by_one(each, *training) @ one_by_one(each, *validation).sum(0) for each in (model, plain)
-    )
+    own, other = (by_autograd(each, validation, training).double() for each in (model, plain))
     error, apart = (float((scores - each).abs().max() / each.abs().max()) for each in (own, other))
     assert error < 0.01  # the oracle's own products are in bfloat16
     assert error < 0.3 * apart

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import lai_core
 from tests.lai_torch.support import HALF, curated
+from tests.support.torch_modules import held, holding
 
 LENGTH, CLASSES = 5, 7
 WEIGHT = torch.rand(CLASSES, dtype=torch.float64)
@@ -84,18 +85,12 @@ FORMED = [smoothed, with_normaliser, scaled, by_position, twice, hooked]
 AVERAGED = [flat, following, sliced, transposed, weighted, gathered]
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(CLASSES, 6)
-        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, CLASSES)
-        self.double()
-
-    def forward(self, input_ids, attention_mask=None):
-        hidden = torch.tanh(self.body(self.table(input_ids)))
-        if attention_mask is not None:
-            hidden = hidden * attention_mask.unsqueeze(-1)
-        return self.head(hidden)
+@holding(lambda: held(table=nn.Embedding(CLASSES, 6), body=nn.Linear(6, 8), head=nn.Linear(8, CLASSES)))
+def make_model(own, input_ids, attention_mask=None):
+    hidden = torch.tanh(own.body(own.table(input_ids)))
+    if attention_mask is not None:
+        hidden = hidden * attention_mask.unsqueeze(-1)
+    return own.head(hidden)
 
 
 def batch(n, *, padded=False):
@@ -138,7 +133,7 @@ def test_scores_by_means_are_those_of_every_position(form, padded):
     def loss(outputs, targets):
         return per_sample(form(outputs, targets), targets)
 
-    model, validation = Model(), batch(4, padded=padded)
+    model, validation = make_model().double(), batch(4, padded=padded)
     curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=100)
     for _ in range(3):  # proved, planned, by the plan
         training = batch(6, padded=padded)
@@ -162,7 +157,7 @@ def test_selective_steps_are_those_of_kept_rows(form, padded):
     def loss(outputs, targets):
         return per_sample(form(outputs, targets), targets)
 
-    validation, models = batch(4, padded=padded), [Model()]
+    validation, models = batch(4, padded=padded), [make_model().double()]
     models.append(copy.deepcopy(models[0]))
     options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 100}
     kept, selective = (
@@ -190,7 +185,7 @@ def test_sequences_of_one_position(backward):
         inputs, ids = batch(n)
         return {name: one[:, :1] for name, one in inputs.items()}, ids[:, :1]
 
-    model, validation = Model(), first(4)
+    model, validation = make_model().double(), first(4)
     options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
     curator = curated(model, validation, loss, backward=backward, **options)
     for _ in range(3):
@@ -206,7 +201,7 @@ def test_a_first_batch_that_tells_nothing_does_not_mislead(backward):
     def loss(outputs, targets):
         return by_position(outputs, targets).mean(1)
 
-    model, validation = Model(), batch(4)
+    model, validation = make_model().double(), batch(4)
     options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
     curator = curated(model, validation, loss, backward=backward, **options)
     inputs, ids = batch(6)
@@ -222,7 +217,7 @@ def test_what_the_loss_reads_with_a_weight_of_zero_so_far():
     def loss(outputs, targets):
         return per_sample(flat(outputs, targets), targets) + weight * outputs.square().mean((1, 2))
 
-    model, validation = Model(), batch(4)
+    model, validation = make_model().double(), batch(4)
     curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=1)
     for strength in (0.0, 0.0, 0.0, 1.0):
         weight.fill_(strength)
@@ -236,7 +231,7 @@ def test_logits_that_are_widened_in_the_loss(dtype):
     def loss(outputs, targets):
         return per_sample(flat(outputs.float(), targets), targets)
 
-    model, validation = Model().to(dtype), batch(4)
+    model, validation = make_model().double().to(dtype), batch(4)
     curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=100)
     for _ in range(3):
         training = batch(6)

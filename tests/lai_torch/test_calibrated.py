@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, data
 
@@ -205,11 +204,3 @@ def test_one_forward_pass_for_both_calibrates_as_scoring_alone_does(backward):
         torch.testing.assert_close(*(getattr(report, field) for report in reports))
     for one, other in zip(*parameters, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_what_holds_no_validation_samples_is_refused():
-    model = network().double()
-    summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai")
-    for validation in ("batch", "batch+self", summary):
-        with pytest.raises(ValueError, match=r"'calibrated_lai' is calibrated on validation samples; pass"):
-            curated(model, validation)

@@ -17,6 +17,7 @@ from torch import nn
 
 from tests.lai_torch.selective_support import Selective
 from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 
 WIDTH = 24
 
@@ -38,20 +39,21 @@ def paired(model, samples):
         return inputs, model(inputs) + torch.cat([away, -away])
 
 
-class FromLeft(nn.Module):
-    """A product `W a`, an einsum, and attention of which time comes first."""
-
-    def __init__(self):
-        super().__init__()
-        self.left, self.heads = nn.Parameter(torch.randn(8, 12)), nn.Parameter(torch.randn(8, 2, 4))
-        self.attention, self.norm = nn.MultiheadAttention(8, 2), nn.GroupNorm(2, 8)
-        self.head = nn.Linear(8, 4)
-
-    def forward(self, inputs):
-        steps = (self.left @ inputs).transpose(1, 2)
-        mixed = torch.einsum("bti,ihk->bthk", torch.relu(steps), self.heads).flatten(2)
-        found, _ = self.attention(*[mixed.transpose(0, 1)] * 3)
-        return self.head(torch.relu(self.norm(found.permute(1, 2, 0))).mean(2))
+@holding(
+    lambda: held(
+        left=nn.Parameter(torch.randn(8, 12)),
+        heads=nn.Parameter(torch.randn(8, 2, 4)),
+        attention=nn.MultiheadAttention(8, 2),
+        norm=nn.GroupNorm(2, 8),
+        head=nn.Linear(8, 4),
+    )
+)
+def from_left(own, inputs):
+    """Apply a product `W a`, an einsum, and attention of which time comes first."""
+    steps = (own.left @ inputs).transpose(1, 2)
+    mixed = torch.einsum("bti,ihk->bthk", torch.relu(steps), own.heads).flatten(2)
+    found, _ = own.attention(*[mixed.transpose(0, 1)] * 3)
+    return own.head(torch.relu(own.norm(found.permute(1, 2, 0))).mean(2))
 
 
 def images(norm):
@@ -66,7 +68,7 @@ MODELS = {
         lambda: nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4)),
         (8,),
     ),
-    "products": (FromLeft, (12, 5)),
+    "products": (from_left, (12, 5)),
 }
 
 

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_modules import held, holding
 
 STAYS = r"coupled|goes into the losses of others|move with the other samples"
 EACH = ["lai", "ghost", "lli", "exact"]
@@ -107,17 +109,15 @@ def test_draws_that_go_by_values_are_no_coupling(name, estimator):
         assert curator.step(*vectors(6)).scores.isfinite().all()
 
 
-class Packed(nn.Module):
-    """Reads sequences that have to be given by length."""
-
-    def __init__(self, place=None):
-        super().__init__()
-        self.memory, self.head = nn.GRU(4, 5, batch_first=True).double(), nn.Linear(5, 3).double()
-        self.place = place
-
-    def forward(self, inputs, lengths):
-        inputs = inputs if self.place is None else self.place(inputs)
-        return self.head(self.memory(pack_padded_sequence(inputs, lengths, batch_first=True))[1][-1])
+@holding(
+    lambda place=None: held(
+        memory=nn.GRU(4, 5, batch_first=True).double(), head=nn.Linear(5, 3).double(), place=place
+    )
+)
+def packed(own, inputs, lengths):
+    """Read sequences that have to be given by length."""
+    inputs = inputs if own.place is None else own.place(inputs)
+    return own.head(own.memory(pack_padded_sequence(inputs, lengths, batch_first=True))[1][-1])
 
 
 def sequences(n):
@@ -128,27 +128,17 @@ def sequences(n):
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
 @pytest.mark.parametrize("estimator", EACH)
 def test_sequences_that_are_given_by_length_are_scored(estimator):
-    model, batch = Packed(), sequences(6)
+    model, batch = packed(), sequences(6)
     scores = curated(model, sequences(4), lr=0.0, estimator=estimator).step(*batch).scores
     if estimator in {"ghost", "exact"}:
         validation = sequences(4)
-        gradients = [
-            torch.autograd.grad(LOSS(model(*inputs), targets).sum(), list(model.parameters()))
-            for inputs, targets in (
-                validation,
-                *(((batch[0][0][j : j + 1], batch[0][1][j : j + 1]), batch[1][j : j + 1]) for j in range(6)),
-            )
-        ]
         scores = curated(model, validation, lr=0.0, estimator=estimator).step(*batch).scores
-        along = torch.stack(
-            [sum((a * b).sum() for a, b in zip(gradients[0], one, strict=True)) for one in gradients[1:]]
-        )
-        torch.testing.assert_close(scores, along)
+        torch.testing.assert_close(scores, by_autograd(model, validation, batch))
 
 
 @pytest.mark.parametrize("place", [centred, lambda values: values - values.mean(0)])
 def test_sequences_that_are_given_by_length_and_meet_are_refused(place):
-    refused(Packed(place), LOSS, sequences)
+    refused(packed(place), LOSS, sequences)
 
 
 class Once(Net):

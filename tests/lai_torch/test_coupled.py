@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import Part, held, holding
 
 N = 6
 ESTIMATORS = pytest.mark.parametrize("gradients", ["output", "all"])
@@ -22,54 +23,14 @@ def batch():
     return torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
 
 
-class Between(nn.Module):
-    """Some function of the whole batch's hidden layer."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, hidden):
-        return self.function(hidden)
-
-
-def centred(outputs, targets):
-    return functional.cross_entropy(outputs - outputs.mean(0), targets, reduction="none")
-
-
-def mean_out(hidden):
-    return hidden - hidden.mean(0)
-
-
-@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost", "preconditioned_lai"])
-def test_a_curator_refuses_coupled_samples_whatever_the_estimator(estimator):
-    model = tower()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    curator = lai_torch.Curator(model, centred, optimizer, batch(), estimator=estimator)
-    with pytest.raises(ValueError, match=r"samples are coupled|goes into the losses of others"):
-        curator.step(*batch())
-
-
-def test_where_samples_are_coupled_is_said():
-    with pytest.raises(ValueError, match=r"samples are coupled \(before '3'\)"):
-        lai_torch.trace(tower(Between(mean_out)), LOSS, *batch())
-    with pytest.raises(ValueError, match=r"samples are coupled \(behind the last layer, in the loss"):
-        lai_torch.trace(tower(), centred, *batch())
-
-
-class Twice(nn.Module):
-    """One tower on two inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = tower()
-
-    def forward(self, left, right):
-        return self.encoder(left), self.encoder(right)
+@holding(lambda: held(encoder=tower()))
+def twice(own, left, right):
+    """Apply one tower on two inputs."""
+    return own.encoder(left), own.encoder(right)
 
 
 def test_one_tower_used_twice_is_told_apart_from_coupled_samples():
-    model, inputs = Twice().double(), (batch()[0], batch()[0])
+    model, inputs = twice().double(), (batch()[0], batch()[0])
 
     def contrast(outputs, targets):
         left, right = outputs
@@ -91,5 +52,5 @@ def test_samples_of_their_own_are_never_refused(gradients):
     for kind in (torch.float64, torch.float32, torch.bfloat16):
         for function in functions:
             inputs, targets = batch()
-            model = tower(Between(function)).to(kind)
+            model = tower(Part(lambda _, hidden, function=function: function(hidden))).to(kind)
             lai_torch.trace(model, LOSS, inputs.to(kind), targets, gradients=gradients)

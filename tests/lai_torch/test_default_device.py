@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.lai_torch.support import LOSS, Recurrent, curated, data, labels, network
+from tests.support.torch_modules import held, holding
 
 PACKAGE = Path(lai_torch.__file__).parent
 FACTORIES = [
@@ -27,16 +28,10 @@ FACTORIES = [
 ]
 
 
-class Tokens(nn.Module):
-    """Classifies each token, with a gain on the way."""
-
-    def __init__(self):
-        super().__init__()
-        self.table, self.gain = nn.Embedding(9, 6), nn.Parameter(torch.ones(6))
-        self.head = nn.Linear(6, 12)
-
-    def forward(self, words):
-        return self.head(torch.tanh(self.table(words)) * self.gain)
+@holding(lambda: held(table=nn.Embedding(9, 6), gain=nn.Parameter(torch.ones(6)), head=nn.Linear(6, 12)))
+def make_tokens(own, words):
+    """Classify each token, with a gain on the way."""
+    return own.head(torch.tanh(own.table(words)) * own.gain)
 
 
 def tokens(n):
@@ -68,7 +63,7 @@ def checked(model, loss, draw):
 
 MODELS = {
     "layers": (network, LOSS, data),
-    "tokens": (Tokens, token_loss, tokens),
+    "tokens": (make_tokens, token_loss, tokens),
     "recurrent": (Recurrent, LOSS, series),
 }
 READ = [

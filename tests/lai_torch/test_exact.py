@@ -4,7 +4,6 @@ import copy
 import importlib
 import itertools
 import math
-import re
 import sys
 
 import lai_torch
@@ -13,7 +12,9 @@ import torch
 from lai_torch._recording.assemble import assemble
 from torch import nn
 
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, data
+from tests.support.torch_modules import held, holding
 from workloads import torch_models, transformer_models
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
@@ -42,10 +43,7 @@ def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
 def test_validation_is_chunked_exactly():
     model, validation, training = network(), data(13), data(N)
     found = lai_torch.exact_scores(model, LOSS, validation, training)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    torch.testing.assert_close(found, of_training @ of_validation.sum(0))
+    torch.testing.assert_close(found, by_autograd(model, validation, training))
 
 
 class Doubled(torch.autograd.Function):
@@ -61,27 +59,6 @@ class Doubled(torch.autograd.Function):
         if ctx.twice or not torch.is_grad_enabled():
             return gradient * 2, None
         raise RuntimeError("not differentiable twice")
-
-
-@pytest.mark.parametrize(("twice", "method"), [(True, "double backward"), (False, "reverse")])
-def test_where_forward_mode_is_missing_another_way_is_named(twice, method):
-    class Custom(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            return self.head(Doubled.apply(torch.tanh(self.body(inputs)), twice))
-
-    model, validation, training = Custom().double(), data(7), data(N)
-    found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (validation, training)
-    )
-    assert found.method == method
-    assert found.reason.startswith("forward: Doubled: You must implement the jvp function")
-    assert ("double backward: not differentiable twice" in found.reason) == (not twice)
-    torch.testing.assert_close(found.scores, of_training @ of_validation.sum(0), rtol=1e-10, atol=1e-10)
 
 
 class Choosy(nn.Module):
@@ -147,6 +124,17 @@ def loss_after_a_step(model, optimizer, validation, training, weights, max_norm)
         return LOSS(twin_model(validation[0]), validation[1]).sum()
 
 
+def check_differences(found, model, optimizer, validation, training, weight, max_norm, h=1e-5):
+    """Compare scores with central differences of the step, sample by sample, per unit learning rate."""
+    for j in range(N):
+        shift = h * (torch.arange(N) == j).double()
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+
+
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("steps", [0, 2])
@@ -169,16 +157,8 @@ def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_n
         model, LOSS, validation, training, optimizer=optimizer, reduction=reduction, max_norm=max_norm
     )
     torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
-    weight, h = (1 / N if reduction == "mean" else 1.0), 1e-5
-    for j in range(N):
-        shift = torch.zeros(N, dtype=torch.float64)
-        shift[j] = h
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        expected = float(-(up - down) / (2 * h) / 0.1)
-        assert float(found[j]) == pytest.approx(expected, rel=2e-5, abs=1e-6)
+    weight = 1 / N if reduction == "mean" else 1.0
+    check_differences(found, model, optimizer, validation, training, weight, max_norm)
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.05])
@@ -190,14 +170,7 @@ def test_the_midpoint_of_an_optimizer_is_its_steps_derivative_at_half_the_gradie
     optimizer.step()
     options = {"optimizer": optimizer, "max_norm": max_norm}
     found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", **options)
-    h, half = 1e-5, torch.full((N,), 0.5 / N, dtype=torch.float64)
-    for j in range(N):
-        shift = h * (torch.arange(N) == j)
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, half + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+    check_differences(found, model, optimizer, validation, training, 0.5 / N, max_norm)
     if max_norm is None:
         curator = lai_torch.Curator(
             model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
@@ -205,35 +178,23 @@ def test_the_midpoint_of_an_optimizer_is_its_steps_derivative_at_half_the_gradie
         torch.testing.assert_close(curator.score(*training)[1].scores, found)
 
 
-class Spectral(nn.Module):
-    """A filter of complex parameters before a head."""
-
-    def __init__(self):
-        super().__init__()
-        self.filter = nn.Parameter(torch.randn(3, dtype=torch.complex128))
-        self.head = nn.Linear(4, 3).double()
-
-    def forward(self, inputs):
-        return self.head(torch.fft.irfft(torch.fft.rfft(inputs) * self.filter, n=4))
+@holding(
+    lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
+)
+def spectral(own, inputs):
+    """Apply a filter of complex parameters before a head."""
+    return own.head(torch.fft.irfft(torch.fft.rfft(inputs) * own.filter, n=4))
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.05])
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam_l2", "amsgrad"])
 def test_steps_on_complex_parameters_are_differentiated(name, max_norm):
-    model, validation, training = Spectral(), data(7), data(N)
+    model, validation, training = spectral(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
     found = lai_torch.exact_scores(model, LOSS, validation, training, optimizer=optimizer, max_norm=max_norm)
-    weights, h = torch.full((N,), 1 / N, dtype=torch.float64), 1e-5
-    for j in range(N):
-        shift = h * (torch.arange(N) == j)
-        sides = (
-            loss_after_a_step(model, optimizer, validation, training, weights + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        up, down = sides
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
+    check_differences(found, model, optimizer, validation, training, 1 / N, max_norm)
 
 
 def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():
@@ -279,56 +240,6 @@ def test_the_midpoint_of_a_summed_loss_takes_the_summed_step():
     torch.testing.assert_close(found, expected)
 
 
-def test_nothing_is_left_behind():
-    model = nn.Sequential(network(), nn.BatchNorm1d(3), nn.Dropout(0.3)).double()
-    model(data(4)[0]).sum().backward()
-    model[1].eval()
-    before = copy.deepcopy([model.state_dict(), [p.grad for p in model.parameters()], torch.get_rng_state()])
-    validation, training = data(7), data(N)
-    state = torch.get_rng_state()
-    lai_torch.exact_scores(model, LOSS, validation, training)
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.testing.assert_close(model.state_dict(), before[0], rtol=0, atol=0)
-    torch.testing.assert_close([p.grad for p in model.parameters()], before[1], rtol=0, atol=0)
-    assert torch.backends.mha.get_fastpath_enabled()
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        (
-            {"method": "finite"},
-            ValueError,
-            "method: expected one of 'forward', 'double backward', 'reverse', got",
-        ),
-        ({"at": "end"}, ValueError, "at: expected one of 'start', 'midpoint', got 'end'"),
-        ({"reduction": "none"}, ValueError, "reduction: expected one of 'mean', 'sum', got 'none'"),
-        ({"at": "midpoint"}, ValueError, "learning_rate: at='midpoint' needs an optimizer, or"),
-        ({"learning_rate": 0.1}, ValueError, "learning_rate: scores at the start are per unit learning rate"),
-        ({"max_norm": 1.0}, ValueError, "max_norm: expected a positive norm together with an optimizer"),
-        ({"optimizer": torch.optim.RMSprop}, TypeError, "optimizer: expected one of SGD, Adam, AdamW"),
-        (
-            {"optimizer": torch.optim.SGD, "at": "midpoint", "learning_rate": 0.1},
-            ValueError,
-            "learning_rate: an optimizer has its own; leave it out",
-        ),
-    ],
-)
-def test_bad_options_are_named(options, error, message):
-    model = network()
-    if "optimizer" in options:
-        options = {**options, "optimizer": options["optimizer"](model.parameters(), lr=0.1)}
-    with pytest.raises(error, match=re.escape(message)):
-        lai_torch.exact_scores(model, LOSS, data(3), data(3), **options)
-
-
-def test_a_batch_must_be_a_pair_and_something_must_train():
-    with pytest.raises(TypeError, match=r"training: expected a pair \(inputs, targets\), got Tensor"):
-        lai_torch.exact_scores(network(), LOSS, data(3), torch.ones(3))
-    with pytest.raises(ValueError, match="model: expected at least one trainable parameter, got none"):
-        lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), data(3))
-
-
 def test_selfcheck_compares_with_one_backward_pass_a_sample():
     case = doubled(transformer_models.gpt2())
     found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
@@ -364,8 +275,3 @@ def test_selfcheck_shows_exact_scores_that_are_wrong(monkeypatch):
 
 
 EXACT = lai_torch.exact_scores
-
-
-def test_a_method_that_is_none_is_named_by_the_estimator():
-    with pytest.raises(ValueError, match=r"method: expected one of .*, got 'reversed'; did you mean"):
-        lai_torch.Exact(method="reversed")

@@ -10,20 +10,21 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from tests.support.torch_modules import held, holding
 
-class Attending(nn.Module):
-    """A causal language model of one block, whose positions read those before them."""
 
-    def __init__(self, words=5, width=6):
-        super().__init__()
-        self.read = nn.Embedding(words, width)
-        self.attend = nn.MultiheadAttention(width, 2, batch_first=True)
-        self.head = nn.Linear(width, words)
-
-    def forward(self, ids):
-        read = self.read(ids)
-        mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).triu(1)
-        return self.head(read + self.attend(read, read, read, attn_mask=mask)[0])
+@holding(
+    lambda words=5, width=6: held(
+        read=nn.Embedding(words, width),
+        attend=nn.MultiheadAttention(width, 2, batch_first=True),
+        head=nn.Linear(width, words),
+    )
+)
+def attending(own, ids):
+    """Apply a causal language model of one block, whose positions read those before them."""
+    read = own.read(ids)
+    mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).triu(1)
+    return own.head(read + own.attend(read, read, read, attn_mask=mask)[0])
 
 
 def loss(outputs, targets):
@@ -34,7 +35,7 @@ def setting(seed, samples=3, length=4):
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Attending().double()
+        model = attending().double()
     draws = [torch.randint(5, (samples, length), generator=generator) for _ in range(4)]
     return model, tuple(draws[:2]), tuple(draws[2:])
 
@@ -81,16 +82,12 @@ def test_a_hook_counts_for_positions_as_in_training():
 
 
 def test_parameters_of_a_loss_score_too():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
-
-        def forward(self, outputs, targets):
-            return self.scale * loss(outputs, targets)
+    @holding(lambda: held(scale=nn.Parameter(torch.tensor(2.0, dtype=torch.float64))))
+    def make_scaled(own, outputs, targets):
+        return own.scale * loss(outputs, targets)
 
     model, validation, training = setting(2)
-    scaled = Scaled()
+    scaled = make_scaled()
     found = lai_torch.exact_scores(model, scaled, validation, training, per_position=True)
 
     def both(outputs, targets):

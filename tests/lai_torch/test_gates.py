@@ -1,6 +1,5 @@
 """Gates read off a model, and gate-corrected LAI in the loop, against formulas written out in numpy."""
 
-import re
 from functools import partial
 
 import lai_torch
@@ -9,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-import lai_core as lai
 from lai_core.estimators.gates import gate_lai_kernel
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, data
+from tests.support.torch_modules import held, holding
 
 curated = partial(support.curated, estimator="gate_lai")
 
@@ -85,16 +84,11 @@ def test_what_is_read_off_a_model_makes_the_kernel():
 
 
 def test_a_matrix_that_is_stored_the_other_way_round_has_its_own_columns():
-    class Stored(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = nn.Linear(4, 5)
-            self.second = nn.Parameter(torch.randn(5, 3))
+    @holding(lambda: held(first=nn.Linear(4, 5), second=nn.Parameter(torch.randn(5, 3))))
+    def stored(own, values):
+        return torch.tanh(own.first(values)) @ own.second
 
-        def forward(self, values):
-            return torch.tanh(self.first(values)) @ self.second
-
-    model = Stored().double()
+    model = stored().double()
     (norms,) = lai_torch.trace_gates(model, LOSS, *data(2)).column_norms
     np.testing.assert_allclose(norms.numpy(), (model.second.detach().numpy() ** 2).sum(1))
 
@@ -202,29 +196,22 @@ def test_what_is_no_chain_is_refused_by_name(model, shape, reason):
         lai_torch.trace_gates(model.double(), LOSS, inputs.reshape(shape), targets)
 
 
-class Cast(nn.Module):
-    """Computes a function in another type."""
-
-    def __init__(self, function, kind):
-        super().__init__()
-        self.function, self.kind = function, kind
-
-    def forward(self, values):
-        return self.function.to(self.kind)(values.to(self.kind)).to(values.dtype)
+@holding(lambda function, kind: held(function=function, kind=kind))
+def make_cast(own, values):
+    """Compute a function in another type."""
+    return own.function.to(own.kind)(values.to(own.kind)).to(values.dtype)
 
 
-class Mixing(nn.Module):
-    """A sample takes a little of another's entries, or an entry of its neighbour's."""
-
-    def __init__(self, share, axis, kind):
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
-        self.share, self.axis, self.kind = share, axis, kind
-
-    def forward(self, values):
-        hidden = torch.tanh(self.first(values)).to(self.kind)
-        mixed = hidden + self.share * hidden.roll(1, self.axis)
-        return self.last(mixed.to(self.last.weight.dtype))
+@holding(
+    lambda share, axis, kind: held(
+        first=nn.Linear(4, 8), last=nn.Linear(8, 3), share=share, axis=axis, kind=kind
+    )
+)
+def mixing(own, values):
+    """Let a sample take a little of another's entries, or an entry of its neighbour's."""
+    hidden = torch.tanh(own.first(values)).to(own.kind)
+    mixed = hidden + own.share * hidden.roll(1, own.axis)
+    return own.last(mixed.to(own.last.weight.dtype))
 
 
 KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -234,7 +221,7 @@ KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("kind", KINDS)
 def test_entries_that_mix_by_a_few_roundings_are_refused(kind, axis):
     inputs, targets = data(5)
-    model = Mixing(16 * torch.finfo(kind).eps, axis, kind).to(kind)
+    model = mixing(16 * torch.finfo(kind).eps, axis, kind).to(kind)
     with pytest.raises(ValueError, match="mixes entries of the output of layer 'first'"):
         lai_torch.trace_gates(model, LOSS, inputs.to(kind), targets)
 
@@ -247,19 +234,9 @@ def test_elementwise_functions_are_known_in_every_type(kind, inside):
     inputs, targets = data(40)
     for function in functions:
         for cast in (False, True):  # computed in the model's type, or inside in another
-            between = Cast(function, inside) if cast else function
+            between = make_cast(function, inside) if cast else function
             model = nn.Sequential(nn.Linear(4, 9), between, nn.Linear(9, 3)).to(kind)
             found = lai_torch.trace_gates(model, LOSS, 3.0 * inputs.to(kind), targets)
             hidden = model[0](3.0 * inputs.to(kind)).detach().requires_grad_()
             (gates,) = torch.autograd.grad(model[1](hidden).sum(), hidden)
             assert torch.equal(found.gates[0], gates)
-
-
-def test_a_shared_matrix_is_refused_and_so_is_a_summary():
-    shared = nn.Linear(4, 4)
-    model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(4, 3)).double()
-    with pytest.raises(ValueError, match=re.escape("('0'): expected a matrix of its own")):
-        curated(model, data(4)).score(*data(3))
-    summary = lai.summarize(lai_torch.trace(model, LOSS, *data(6)), "lai")
-    with pytest.raises(ValueError, match="estimator 'gate_lai' has no ValidationSummary; pass"):
-        curated(model, summary)

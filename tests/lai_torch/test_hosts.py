@@ -12,8 +12,6 @@ import torch
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.options import (
     KEYWORDS,
-    check_own_keywords,
-    curator_options,
     warn_of_metrics,
 )
 from lai_torch.integrations.transformers import CuratedTrainer
@@ -227,10 +225,6 @@ def happened(host, options, folder, *, positions):
     return repr(found), model.runs, [one.detach().tolist() for one in model.parameters()]
 
 
-def curation(**options):
-    return curator_options("CuratedTrainer", options)
-
-
 @pytest.fixture(scope="module")
 def usually():
     """Remember what hosts do without an option."""
@@ -254,43 +248,6 @@ def test_an_option_has_an_effect_or_is_refused_by_its_name(host, case, usually, 
         assert words & set(re.findall(r"\w+", str(found))), str(found)
     elif (host, name) not in NEUTRAL:
         assert found != usually[key]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: curation(max_norm=0.5),
-            r"no max_norm in curation, .* pass TrainingArguments\(max_grad_norm=",
-        ),
-        (lambda: curation(accumulate=2), r"pass TrainingArguments\(gradient_accumulation_steps="),
-        (lambda: curation(backward="whole"), "no backward in curation, got backward='whole'"),
-        (lambda: curation(backward=lai_torch.Kept(scaler=torch.amp.GradScaler("cpu"))), "fp16=True"),
-        (lambda: curation(positions="mean"), r"it belongs to estimator=lai_torch.LAI\(positions="),
-        (lambda: curation(max_grad_norm=1), r"it belongs to TrainingArguments\(max_grad_norm="),
-        (lambda: curation(loss=LOSS), "loss: expected none in curation, .* pass sample_loss="),
-        (lambda: curation(policy=lai.keep_top), "policy: .* keep_top .missing a required argument"),
-        (lambda: curation(refresh=0), "refresh: expected a whole number, 1 or more, got 0"),
-        (lambda: curation(estimator="midpoint"), "'midpoint' needs the optimizer's learning rates"),
-        (lambda: check_own_keywords({"estimator": "lai"}), "pass curation=.'estimator': ..."),
-        (
-            lambda: check_own_keywords({"max_norm": 1.0}),
-            r"'max_norm'; pass TrainingArguments\(max_grad_norm=",
-        ),
-        (lambda: check_own_keywords({"lr": 1.0}), "'lr'; it belongs to the optimizer"),
-        (lambda: curator_options("CuratedTrainer", ["lai"]), "curation: expected a mapping of options"),
-        (
-            lambda: Curation(LOSS, drawn(3, 0, False), group=None, max_norm=1.0),
-            r"Trainer\(gradient_clip_val=",
-        ),
-        (lambda: Curation(LOSS, drawn(3, 0, False), group=False), "it takes the trainer's processes"),
-        (lambda: Curation(LOSS, drawn(3, 0, False), postions="mean"), r"it belongs to .*LAI\(positions="),
-        (lambda: Curation(LOSS, 3), r"validation: expected .inputs, targets., .* got int"),
-    ],
-)
-def test_options_of_a_trainer_are_checked_when_it_is_made(make, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
 
 
 def test_what_is_evaluated_is_not_held_out():

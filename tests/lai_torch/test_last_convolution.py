@@ -9,34 +9,30 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS
+from tests.support.torch_modules import held, holding
 from workloads.torch_oracle import exact_kernel, per_sample_gradients
 
 N = 5
 
 
-class Pooled(nn.Module):
-    """Averages the output map of a last convolution."""
-
-    def __init__(self, body, last):
-        super().__init__()
-        self.body, self.last = body, last
-
-    def forward(self, inputs):
-        return self.last(torch.tanh(self.body(inputs))).flatten(2).mean(2)
+@holding(lambda body, last: held(body=body, last=last))
+def pooled(own, inputs):
+    """Average the output map of a last convolution."""
+    return own.last(torch.tanh(own.body(inputs))).flatten(2).mean(2)
 
 
 def shared(kernel, **options):
     convolution = nn.Conv2d(3, 3, kernel, **options)
-    return Pooled(convolution, convolution)
+    return pooled(convolution, convolution)
 
 
 MODELS = {
-    "1d": (lambda: Pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2)), (1, 8)),
-    "1d, as many channels as positions": (lambda: Pooled(nn.Identity(), nn.Conv1d(3, 3, 2)), (3, 4)),
-    "strided": (lambda: Pooled(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3, 2, padding=1, dilation=2)), (1, 8, 7)),
-    "grouped": (lambda: Pooled(nn.Conv2d(1, 6, 3), nn.Conv2d(6, 3, 3, groups=3, bias=False)), (1, 7, 7)),
+    "1d": (lambda: pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2)), (1, 8)),
+    "1d, as many channels as positions": (lambda: pooled(nn.Identity(), nn.Conv1d(3, 3, 2)), (3, 4)),
+    "strided": (lambda: pooled(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3, 2, padding=1, dilation=2)), (1, 8, 7)),
+    "grouped": (lambda: pooled(nn.Conv2d(1, 6, 3), nn.Conv2d(6, 3, 3, groups=3, bias=False)), (1, 7, 7)),
     "circular": (
-        lambda: Pooled(nn.Conv3d(1, 2, 2), nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")),
+        lambda: pooled(nn.Conv3d(1, 2, 2), nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")),
         (1, 4, 4, 3),
     ),
     "shared pixels": (lambda: shared(1), (3, 4, 4)),

@@ -8,25 +8,26 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 
 WIDTH, CLASSES, SAMPLES, FAR = 4, 3, 6, 8.0
 DOUBLE = torch.float64
 
 
-class Net(nn.Module):
-    """A place between two layers where samples may meet."""
-
-    def __init__(self, place):
-        super().__init__()
-        self.place = place
-        self.first, self.second = nn.Linear(WIDTH, WIDTH, dtype=DOUBLE), nn.Linear(WIDTH, WIDTH, dtype=DOUBLE)
-        self.head = nn.Linear(WIDTH, CLASSES, dtype=DOUBLE)
-        self.register_buffer("gate", torch.zeros((), dtype=DOUBLE))
-        self.register_buffer("table", torch.randn(SAMPLES, WIDTH, dtype=DOUBLE))
-
-    def forward(self, inputs):
-        hidden = self.place(self, torch.tanh(self.first(inputs)), inputs)
-        return self.head(torch.tanh(self.second(hidden)))
+@holding(
+    lambda place: held(
+        place=place,
+        first=nn.Linear(WIDTH, WIDTH, dtype=DOUBLE),
+        second=nn.Linear(WIDTH, WIDTH, dtype=DOUBLE),
+        head=nn.Linear(WIDTH, CLASSES, dtype=DOUBLE),
+        gate=torch.zeros((), dtype=DOUBLE),
+        table=torch.randn(SAMPLES, WIDTH, dtype=DOUBLE),
+    )
+)
+def make_net(own, inputs):
+    """Let samples meet at a place between two layers."""
+    hidden = own.place(own, torch.tanh(own.first(inputs)), inputs)
+    return own.head(torch.tanh(own.second(hidden)))
 
 
 def far(inputs):
@@ -101,7 +102,7 @@ WAYS = [
 @pytest.mark.parametrize("name", PLACES)
 def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, backward):
     torch.manual_seed(0)
-    net = Net(PLACES[name]).eval()
+    net = make_net(PLACES[name]).eval()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     options = {"estimator": estimator, "refresh": 100, "backward": backward}
     curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), **options)
@@ -115,7 +116,7 @@ def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, b
 @pytest.mark.parametrize("name", PLACES)
 def test_the_selective_pass_takes_no_model_whose_samples_may_meet(name):
     torch.manual_seed(0)
-    net = Net(PLACES[name]).eval()
+    net = make_net(PLACES[name]).eval()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), backward="selective")
     with pytest.raises(ValueError, match="backward: 'selective' expects"):
@@ -144,30 +145,28 @@ APART = {
 def test_what_keeps_samples_apart_is_not_taken_for_mixing(name):
     torch.manual_seed(0)
     inputs, targets = batch(0)
-    assert mixing(Net(APART[name]), LOSS, (inputs, targets), SAMPLES) is None
+    assert mixing(make_net(APART[name]), LOSS, (inputs, targets), SAMPLES) is None
 
 
-class Rounded(nn.Module):
-    """Rounds in another way at every second place, and mixes samples where a gate is open."""
-
-    def __init__(self, precision):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-        self.gate, self.precision = nn.Parameter(torch.zeros(5)), precision
-
-    def forward(self, inputs):
-        by_place = 1 + torch.finfo(self.precision).eps * (torch.arange(len(inputs)) % 2)
-        with torch.autocast("cpu", self.precision, enabled=self.precision != torch.float32):
-            hidden = self.body(inputs)
-        hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
-        return self.head(hidden + self.gate * hidden.tanh())
+@holding(
+    lambda precision: held(
+        body=nn.Linear(4, 5), head=nn.Linear(5, 3), gate=nn.Parameter(torch.zeros(5)), precision=precision
+    )
+)
+def rounded(own, inputs):
+    """Round in another way at every second place, and mix samples where a gate is open."""
+    by_place = 1 + torch.finfo(own.precision).eps * (torch.arange(len(inputs)) % 2)
+    with torch.autocast("cpu", own.precision, enabled=own.precision != torch.float32):
+        hidden = own.body(inputs)
+    hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
+    return own.head(hidden + own.gate * hidden.tanh())
 
 
 @pytest.mark.filterwarnings("ignore:.*switches on autocast")
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_roundings_of_what_the_model_computes_in_are_no_coupling(precision):
     torch.manual_seed(0)
-    model = Rounded(precision)
+    model = rounded(precision)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     validation = torch.randn(8, 4), torch.arange(8) % 3
     curator = lai_torch.Curator(model, LOSS, optimizer, validation)

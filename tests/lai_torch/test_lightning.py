@@ -127,11 +127,6 @@ def test_a_mixture_without_the_sources_of_a_batch_is_refused():
         curation.objective(batch(4, 1))
 
 
-def test_an_objective_without_a_fit_is_refused():
-    with pytest.raises(RuntimeError, match="expected to be a callback of the trainer that fits"):
-        Curation(LOSS, data(5)).objective(data(4))
-
-
 def test_a_training_step_that_asks_for_no_objective_is_told(tmp_path):
     class Forgetful(Module):
         def training_step(self, given, index):

@@ -4,7 +4,6 @@ import copy
 import functools
 import json
 import math
-import re
 
 import lai_torch
 import numpy as np
@@ -14,11 +13,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network, sgd
-
-
-def same(left, right):
-    for before, after in zip(left.parameters(), right.parameters(), strict=True):
-        assert torch.equal(before, after)
+from tests.support.torch_modules import held, holding
 
 
 def test_exact_and_midpoint_estimators_are_the_exact_scores():
@@ -107,32 +102,6 @@ def test_scores_do_not_depend_on_how_the_batch_is_cut(estimator):
         torch.testing.assert_close(torch.cat(parts), whole)
 
 
-def test_accumulated_steps_are_one_step_on_their_mean():
-    model, validation, parts = network(), data(11), [data(4) for _ in range(3)]
-    twin = copy.deepcopy(model)
-    keep_all = functools.partial(lai.keep_top, fraction=1.0)
-    curator = curated(model, validation, policy=keep_all, accumulate=3)
-    reports = [curator.step(*part) for part in parts]
-    assert [report.updated for report in reports] == [False, False, True]
-    optimizer = sgd(twin)
-    (sum(LOSS(twin(x), y).mean() for x, y in parts) / 3).backward()
-    optimizer.step()
-    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
-def test_a_dropped_micro_batch_leaves_the_others_gradient():
-    model, part = network(), data(4)
-    twin, weights = copy.deepcopy(model), iter([torch.full((4,), 0.25), torch.zeros(4)])
-    curator = curated(model, data(11), policy=lambda scores: next(weights).to(scores), accumulate=2)
-    reports = [curator.step(*part) for _ in range(2)]
-    assert [report.skipped for report in reports] == [False, True]
-    assert reports[1].updated
-    optimizer = sgd(twin)
-    (LOSS(twin(part[0]), part[1]).mean() / 2).backward()
-    optimizer.step()
-    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
 def test_a_grad_scaler_changes_no_score_and_no_step():
     validation, batch = data(11), data(7)
     found = []
@@ -182,47 +151,6 @@ def test_scoring_is_as_if_it_had_not_happened():
     curated_model, plain = trained(True), trained(False)
     for key, value in curated_model.state_dict().items():
         torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
-
-
-def test_an_exception_in_the_model_leaves_everything_as_it_was():
-    class Faulty(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.fail = nn.Sequential(network(), nn.Dropout()), False
-
-        def forward(self, inputs):
-            out = self.body(inputs)
-            if self.fail:
-                raise RuntimeError("broken")
-            return out
-
-    model = Faulty()
-    curator = curated(model, data(11))
-    curator.step(*data(7))
-    before = copy.deepcopy((model.state_dict(), curator.state_dict(), torch.get_rng_state()))
-    batch = data(7)
-    state = torch.get_rng_state()
-    model.fail = True
-    with pytest.raises(RuntimeError, match="broken"):
-        curator.step(*batch)
-    assert model.training
-    assert model.body[1].training
-    torch.testing.assert_close(model.state_dict(), before[0])
-    assert curator.state_dict()["steps"] == before[1]["steps"]
-    assert torch.equal(torch.get_rng_state(), state)
-    model.fail = False
-    assert not curator.step(*batch).skipped
-
-
-def test_one_kept_sample_that_batchnorm_cannot_normalise_is_skipped():
-    model = network(nn.BatchNorm1d(8))
-    model.double()
-    curator = curated(model, data(11), policy=functools.partial(lai.keep_top, fraction=0.01))
-    report = curator.step(*data(6))
-    assert report.skipped
-    assert curator.skipped == 1
-    with pytest.raises(ValueError, match="more than 1 value per channel"):
-        curated(model, data(11), warmup=1).step(*data(1))
 
 
 def test_groups_are_reported_and_have_a_floor():
@@ -293,53 +221,14 @@ def test_drawing_from_a_pool_is_unbiased():
     torch.testing.assert_close(counts, torch.tensor([0.5, 0.125, 0.25, 0.125, 0.0]), rtol=0.05, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: lai_torch.draw(torch.ones(3), 0), "size: expected a number of samples, 1 or more, got 0"),
-        (lambda: lai_torch.draw(torch.ones(3), 1, floor=0.0), "floor: expected a share in (0, 1], got 0.0"),
-        (lambda: made("itself"), "validation: expected one of 'batch', 'batch+self'"),
-        (lambda: made([data(3)], share=0.5), "share: expected 1.0 unless validation is (inputs, targets)"),
-        (lambda: made("batch", estimator="exact"), "cannot leave a sample out of its own score"),
-        (
-            lambda: made(optimizer=None, estimator="midpoint"),
-            "needs the optimizer's learning rates, got None",
-        ),
-        (lambda: made(summarized(), estimator="exact"), "estimator 'exact' has no ValidationSummary"),
-        (lambda: lai_torch.GroupFloor(2.0), "share: expected a share in [0, 1], got 2.0"),
-        (lambda: made(max_norm=0.0), "max_norm: expected a number above 0, or None, got 0.0"),
-        (lambda: made(accumulate=0), "accumulate: expected a whole number, 1 or more, got 0"),
-        (lambda: made().step(*data(3), ids=[1]), "ids: expected one per sample (3), got 1"),
-        (lambda: made().score(*data(3), groups=torch.ones(2)), "groups: expected shape (3,), got (2,)"),
-    ],
-)
-def test_bad_options_are_named(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call()
-
-
-def made(validation=None, *, optimizer="sgd", **options):
-    model = network()
-    chosen = None if optimizer is None else sgd(model)
-    return lai_torch.Curator(model, LOSS, chosen, data(3) if validation is None else validation, **options)
-
-
-def summarized():
-    return lai.summarize(lai_torch.trace(network(), LOSS, *data(3)), "lai")
-
-
 @pytest.mark.parametrize(("estimator", "max_norm"), [("ghost", None), ("ghost", 0.01), ("exact", None)])
 def test_a_table_with_sparse_gradients_trains(estimator, max_norm):
-    class Words(nn.Module):
-        def __init__(self, sparse):
-            super().__init__()
-            self.table, self.head = nn.Embedding(9, 4, sparse=sparse), nn.Linear(4, 3)
-
-        def forward(self, ids):
-            return self.head(self.table(ids).mean(1))
+    @holding(lambda sparse: held(table=nn.Embedding(9, 4, sparse=sparse), head=nn.Linear(4, 3)))
+    def words(own, ids):
+        return own.head(own.table(ids).mean(1))
 
     torch.manual_seed(0)
-    found, expected = Words(sparse=True), Words(sparse=False)
+    found, expected = words(sparse=True), words(sparse=False)
     found.load_state_dict(expected.state_dict())
     ids, targets = torch.randint(9, (6, 4)), torch.arange(6) % 3
     for model in (found, expected):

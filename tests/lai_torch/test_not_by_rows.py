@@ -3,27 +3,22 @@
 import copy
 
 import lai_torch
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_modules import held, holding
 
 
-class Graphs(nn.Module):
-    """Convolves over all graphs' nodes side by side, and adds up the nodes of each."""
-
-    def __init__(self, *, meet=False):
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-        self.meet = meet
-        self.double()
-
-    def forward(self, nodes, edges, graph, graphs):
-        hidden = torch.relu(self.first(nodes - nodes.mean(0) if self.meet else nodes))
-        hidden = hidden + torch.zeros_like(hidden).index_add(0, edges[1], self.second(hidden)[edges[0]])
-        return self.head(hidden.new_zeros(graphs, 6).index_add(0, graph, torch.relu(hidden)))
+@holding(
+    lambda *, meet=False: held(first=nn.Linear(4, 6), second=nn.Linear(6, 6), head=nn.Linear(6, 3), meet=meet)
+)
+def make_graphs(own, nodes, edges, graph, graphs):
+    """Convolve over all graphs' nodes side by side, and add up the nodes of each."""
+    hidden = torch.relu(own.first(nodes - nodes.mean(0) if own.meet else nodes))
+    hidden = hidden + torch.zeros_like(hidden).index_add(0, edges[1], own.second(hidden)[edges[0]])
+    return own.head(hidden.new_zeros(graphs, 6).index_add(0, graph, torch.relu(hidden)))
 
 
 def graphs(n):
@@ -36,16 +31,10 @@ def graphs(n):
     return (randn(len(graph), 4), torch.stack([torch.arange(len(graph)), ends]), graph, n), labels(n)
 
 
-class Bags(nn.Module):
-    """Sums up words of which one list holds those of all samples, one after another."""
-
-    def __init__(self):
-        super().__init__()
-        self.bag, self.head = nn.EmbeddingBag(9, 4), nn.Linear(4, 3)
-        self.double()
-
-    def forward(self, words, offsets):
-        return self.head(self.bag(words, offsets))
+@holding(lambda: held(bag=nn.EmbeddingBag(9, 4), head=nn.Linear(4, 3)))
+def make_bags(own, words, offsets):
+    """Sum up words of which one list holds those of all samples, one after another."""
+    return own.head(own.bag(words, offsets))
 
 
 def bags(n):
@@ -59,7 +48,7 @@ STAYS = r"coupled|in another order|rows can be exchanged"
 @pytest.mark.parametrize("meet", [False, True])
 def test_graphs_side_by_side_are_refused_for_their_nodes_may_meet(estimator, meet):
     """No exchange of rows moves a node, so that centring over all of them would not be seen."""
-    model = Graphs(meet=meet)
+    model = make_graphs(meet=meet).double()
     before = [parameter.detach().clone() for parameter in model.parameters()]
     with pytest.raises(ValueError, match=STAYS):
         curated(model, graphs(4), estimator=estimator).step(*graphs(6))
@@ -71,17 +60,13 @@ def test_graphs_side_by_side_are_refused_for_their_nodes_may_meet(estimator, mee
 
 
 def test_what_is_the_same_for_all_samples_is_cut():
-    class Masked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head, self.rows = nn.Linear(4, 3).double(), 0
+    @holding(lambda: held(head=nn.Linear(4, 3).double(), rows=0))
+    def masked(own, inputs, mask):
+        if own.training:
+            own.rows = len(inputs)
+        return own.head(inputs * mask)
 
-        def forward(self, inputs, mask):
-            if self.training:
-                self.rows = len(inputs)
-            return self.head(inputs * mask)
-
-    model = Masked()
+    model = masked()
     report = curated(model, ((randn(5, 4), torch.ones(4)), labels(5))).step(
         (randn(6, 4), torch.ones(4)), labels(6)
     )
@@ -93,49 +78,16 @@ def test_what_is_the_same_for_all_samples_is_cut():
 @pytest.mark.parametrize("estimator", ["lai", "ghost", lai_torch.Ghost(chunk=2), "exact"])
 def test_lists_with_offsets_are_refused(estimator):
     with pytest.raises(ValueError, match=STAYS):
-        curated(Bags(), bags(4), estimator=estimator).step(*bags(6))
+        curated(make_bags().double(), bags(4), estimator=estimator).step(*bags(6))
 
 
 def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():
-    class Drawing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head, self.drop = nn.Linear(4, 3).double(), nn.Dropout(0.5)
-
-        def forward(self, inputs, mask):
-            return self.head(self.drop(inputs) * mask)
+    @holding(lambda: held(head=nn.Linear(4, 3).double(), drop=nn.Dropout(0.5)))
+    def drawing(own, inputs, mask):
+        return own.head(own.drop(inputs) * mask)
 
     sides = [((randn(n, 4), torch.ones(4)), labels(n)) for n in (5, 6)]
-    assert lai_torch.exact_scores(Drawing(), LOSS, *sides).shape == (6,)
-
-
-LISTED = {
-    "inputs: .* got a list": [
-        lambda x, y: ([*x], y),
-        lambda x, y: ([row[:1, None] if i else row[:, None] for i, row in enumerate(x)], y),
-        lambda x, y: ([{"values": row} for row in x], y),
-        lambda x, y: ({"inputs": x, "names": ["a"] * len(x)}, y),
-        lambda x, y: ((x, [[1]] * len(x)), y),
-    ],
-    "targets: .* got a list": [
-        lambda x, y: (x, [*y]),
-        lambda x, y: (x, y.tolist()),
-        lambda x, y: (x, {"classes": y, "names": ["a"] * len(x)}),
-        lambda x, y: (x, [{"label": one} for one in y]),
-    ],
-    "inputs: .* got a ndarray": [lambda x, y: ((x, np.zeros(len(x))), y)],
-}
-CASES = [(message, number) for message, forms in LISTED.items() for number in range(len(forms))]
-
-
-@pytest.mark.parametrize(("message", "number"), CASES)
-def test_lists_and_arrays_with_an_entry_a_sample_are_refused(message, number):
-    batch = LISTED[message][number](randn(6, 4), labels(6))
-    match = f"{message} with an entry for each; collate it to tensors"
-    with pytest.raises(ValueError, match=match):
-        lai_torch.trace(nn.Linear(4, 3).double(), LOSS, *batch)
-    with pytest.raises(ValueError, match=match):
-        lai_torch.exact_scores(nn.Linear(4, 3).double(), LOSS, (randn(5, 4), labels(5)), batch)
+    assert lai_torch.exact_scores(drawing(), LOSS, *sides).shape == (6,)
 
 
 def test_other_lists_and_tensors_side_by_side_are_passed_on():
@@ -146,22 +98,14 @@ def test_other_lists_and_tensors_side_by_side_are_passed_on():
         targets = {"both": [labels(n), labels(n)], "names": ["a", "b", "c"]}
         report = curated(nn.Linear(4, 3).double(), (randn(5, 4), targets | {"both": [labels(5)] * 2}), both)
         assert report.score(randn(n, 4), targets)[0].shape == (n,)
-    model, one = nn.Linear(4, 3).double(), randn(5, 4)
-    with pytest.raises(TypeError, match=r"inputs: .*, got list; pass a tuple, for model\(\*inputs\)"):
-        lai_torch.trace(model, LOSS, [one, one], labels(5))
 
 
-class Causal(nn.Module):
-    """Attends to earlier positions, by a mask of positions that it is given."""
-
-    def __init__(self):
-        super().__init__()
-        self.mix, self.head = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
-
-    def forward(self, inputs, mask):
-        mixed = self.mix(inputs)
-        seen = (mixed @ inputs.transpose(1, 2)).masked_fill(~mask, -torch.inf).softmax(2)
-        return self.head((seen @ mixed)[:, -2])
+@holding(lambda: held(mix=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
+def make_causal(own, inputs, mask):
+    """Attend to earlier positions, by a mask of positions that it is given."""
+    mixed = own.mix(inputs)
+    seen = (mixed @ inputs.transpose(1, 2)).masked_fill(~mask, -torch.inf).softmax(2)
+    return own.head((seen @ mixed)[:, -2])
 
 
 def causal(n, positions=5):
@@ -176,7 +120,7 @@ def causal(n, positions=5):
 )
 @pytest.mark.parametrize(("validation", "sizes"), [(4, (6, 5, 5)), (10, (5, 10)), (5, (10, 5, 5))])
 def test_a_mask_of_as_many_positions_as_samples_is_kept_whole(validation, sizes, options):
-    model, side = Causal(), causal(validation)
+    model, side = make_causal(), causal(validation)
     curator = curated(model, side, refresh=len(sizes), **options)
     for n in sizes:
         (inputs, mask), targets = causal(n)
@@ -192,7 +136,7 @@ def test_a_mask_of_as_many_positions_as_samples_is_kept_whole(validation, sizes,
 
 
 def test_exact_scores_keep_a_mask_whole():
-    model, validation, (inputs, targets) = Causal(), causal(4), causal(5)
+    model, validation, (inputs, targets) = make_causal(), causal(4), causal(5)
     alone = [((inputs[0][one : one + 1], inputs[1]), targets[one : one + 1]) for one in range(5)]
     expected = [lai_torch.exact_scores(model, LOSS, validation, one)[0] for one in alone]
     found = lai_torch.exact_scores(model, LOSS, validation, (inputs, targets))

@@ -11,29 +11,32 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.lai_torch.support import LOSS, data, sgd
 from tests.support.torch_functions import Accumulating, Reversible
+from tests.support.torch_modules import held, holding
 
 OF_LAYERS = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
 
 
-class Net(nn.Module):
-    """Two layers, with something between them, and something behind."""
-
-    def __init__(self, between=None, behind=None):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
-        self.block, self.end = nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Identity()
-        self.between, self.behind = between, behind
-
-    def forward(self, inputs):
-        hidden = torch.tanh(self.body(inputs))
-        hidden = self.block(hidden) if self.between is None else self.between(self, hidden)
-        outputs = self.head(hidden)
-        return self.end(outputs if self.behind is None else self.behind(self, outputs))
+@holding(
+    lambda between=None, behind=None: held(
+        body=nn.Linear(4, 6),
+        head=nn.Linear(6, 3),
+        block=nn.Sequential(nn.Linear(6, 6), nn.Tanh()),
+        end=nn.Identity(),
+        between=between,
+        behind=behind,
+    )
+)
+def make_net(own, inputs):
+    """Apply two layers, with something between them, and something behind."""
+    hidden = torch.tanh(own.body(inputs))
+    hidden = own.block(hidden) if own.between is None else own.between(own, hidden)
+    outputs = own.head(hidden)
+    return own.end(outputs if own.behind is None else own.behind(own, outputs))
 
 
 def net(between=None, behind=None):
     torch.manual_seed(0)
-    return Net(between, behind).double()
+    return make_net(between, behind).double()
 
 
 def curated(model, loss, estimator, **options):
@@ -41,7 +44,7 @@ def curated(model, loss, estimator, **options):
     return lai_torch.Curator(model, loss, sgd(model, 0.5), data(5), estimator=estimator, **options)
 
 
-def of_a_leaf(module, hidden):
+def make_a_leaf(module, hidden):
     """Need no gradient but that of a leaf that is made here."""
     leaf = torch.zeros((), dtype=hidden.dtype, requires_grad=True)
     return Reversible.apply(hidden.detach() + leaf, module.block)
@@ -49,7 +52,7 @@ def of_a_leaf(module, hidden):
 
 REVERSIBLE = {
     "calls backward": lambda m, h: Reversible.apply(h, m.block),
-    "of a leaf": of_a_leaf,
+    "of a leaf": make_a_leaf,
     "adds by itself": lambda m, h: Accumulating.apply(h, m.block, *m.block.parameters()),
     "in a loop": lambda m, h: functools.reduce(lambda x, one: Reversible.apply(x, one), m.block, h),
     "in a checkpoint": lambda m, h: checkpoint(
@@ -196,13 +199,9 @@ def test_a_hook_on_the_last_layer_is_refused_when_it_comes(name, estimator, late
         curator.step(*batch)
 
 
-class Penalised(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.held = [model]
-
-    def forward(self, outputs, targets):
-        return LOSS(outputs, targets) + self.held[0].head.weight.square().sum()
+@holding(lambda model: held(held=[model]))
+def make_penalised(own, outputs, targets):
+    return LOSS(outputs, targets) + own.held[0].head.weight.square().sum()
 
 
 def penalised(penalty):
@@ -216,7 +215,7 @@ PENALTIES = {
     "one entry": penalised(lambda m: m.head.weight[0, 0].exp()),
     "a norm": penalised(lambda m: torch.linalg.matrix_norm(m.head.weight)),
     "with another": penalised(lambda m: (m.head.weight @ m.block[0].weight).square().mean()),
-    "a module": Penalised,
+    "a module": make_penalised,
     "a partial": lambda m: functools.partial(
         lambda weight, outputs, targets: LOSS(outputs, targets) + weight.square().mean(), m.head.weight
     ),
@@ -312,15 +311,11 @@ def test_a_head_that_comes_later_is_refused_by_every_pass(backward):
 def test_frozen_heads_and_those_of_a_loss_are_scored(estimator):
     head = nn.Linear(3, 3).double()
 
-    class Headed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = head
+    @holding(lambda: held(head=head))
+    def make_headed(own, outputs, targets):
+        return LOSS(own.head(outputs), targets)
 
-        def forward(self, outputs, targets):
-            return LOSS(self.head(outputs), targets)
-
-    assert curated(net(), Headed(), estimator).step(*data(6)).scores.isfinite().all()
+    assert curated(net(), make_headed(), estimator).step(*data(6)).scores.isfinite().all()
     head.requires_grad_(False)
     assert curated(net(), OTHERS["a closure"](head), estimator).step(*data(6)).scores.isfinite().all()
 

@@ -6,11 +6,10 @@ import types
 import lai_torch
 import pytest
 import torch
-import transformers
-from lai_torch._model.snapshot.modes import has_own_modes
 from torch import nn
 
 from tests.lai_torch.support import LOSS, data, sgd
+from tests.support.torch_modules import held, holding
 
 ESTIMATORS = ("lai", "lli", "ghost", "exact", "midpoint", "preconditioned_lai", "calibrated_lai", "gate_lai")
 
@@ -99,15 +98,12 @@ class Buffered(Gained):
         return self.gain * 2 if self.training else self.kept_gain
 
 
-class Within(nn.Module):
-    """Modules with modes of their own, in a list, in a model without."""
-
-    def __init__(self):
-        super().__init__()
-        self.parts = nn.ModuleList([nn.Sequential(Table()), nn.ModuleDict({"one": DropsWhenTraining()})])
-
-    def forward(self, inputs):
-        return self.parts[1]["one"](torch.cat([self.parts[0](inputs), inputs[:, :1]], 1))
+@holding(
+    lambda: held(parts=nn.ModuleList([nn.Sequential(Table()), nn.ModuleDict({"one": DropsWhenTraining()})]))
+)
+def make_within(own, inputs):
+    """Apply modules with modes of their own, in a list, in a model without."""
+    return own.parts[1]["one"](torch.cat([own.parts[0](inputs), inputs[:, :1]], 1))
 
 
 class Around(nn.Sequential):
@@ -193,7 +189,7 @@ RIGHT = {
     "a table": Table,
     "detached": Detached,
     "a buffer": Buffered,
-    "within others": Within,
+    "within others": make_within,
     "around": Around,
     "of a child": OfAChild,
     "by an attribute": by_attribute,
@@ -291,21 +287,6 @@ def test_scores_are_those_of_the_model_as_it_is_now(name, estimator):
         moments = {name: part for name, part in curator.state_dict().items() if name != "summary"}
         second.load_state_dict(moments | {"summary": second.state_dict()["summary"]})
     torch.testing.assert_close(scores, second.score(*batch)[1].scores)
-
-
-def test_a_library_that_only_sets_flags_costs_nothing():
-    model = transformers.BertModel(
-        transformers.BertConfig(hidden_size=4, num_attention_heads=1, vocab_size=9)
-    )
-    assert not has_own_modes(list(model.modules()))
-    model._use_kernels = True
-    assert has_own_modes(list(model.modules()))
-
-    class Resets(transformers.BertModel):
-        def train(self, mode=True):
-            return super().train(mode)
-
-    assert has_own_modes([Resets(model.config)])
 
 
 class Plainly(Gained):

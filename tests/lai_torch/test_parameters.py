@@ -4,10 +4,10 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
 from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
+from tests.support.torch_modules import held, holding
 
 
 def test_frozen_layers_are_out_of_ghost_and_in_lai():
@@ -32,15 +32,11 @@ def test_a_frozen_bias_under_a_trainable_weight():
 
 
 def test_coverage_says_what_is_explained_and_frozen():
-    class Partly(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.memory, self.head = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 3)
+    @holding(lambda: held(memory=nn.GRU(3, 4, batch_first=True), head=nn.Linear(4, 3)))
+    def partly(own, inputs):
+        return own.head(own.memory(inputs)[0][:, -1])
 
-        def forward(self, inputs):
-            return self.head(self.memory(inputs)[0][:, -1])
-
-    model = Partly().double()
+    model = partly().double()
     model.head.bias.requires_grad_(False)
     found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
     memory = {name: ("operation",) for name, _ in model.named_parameters() if "memory" in name}
@@ -58,33 +54,6 @@ def test_built_gradients_that_are_too_large_are_refused(monkeypatch):
         ValueError, match=r"per-sample gradients of .*original1.* that fit 100 bytes, they take"
     ):
         lai_torch.trace(model, LOSS, randn(N, 4), labels(), gradients="all")
-
-
-def test_a_model_that_does_not_train_has_no_ghost():
-    with pytest.raises(ValueError, match="expected at least one trainable parameter for gradients='all'"):
-        lai_torch.trace(
-            nn.Linear(4, 3).requires_grad_(False), LOSS, torch.ones(N, 4), labels(), gradients="all"
-        )
-
-
-def test_a_checkpoint_that_recomputes_other_shapes_is_ours_to_refuse():
-    class Changing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            forward = [True]
-
-            def block(hidden):
-                return torch.tanh(self.body(hidden)) if forward else self.body(hidden)
-
-            out = self.head(checkpoint(block, self.first(inputs), use_reentrant=False))
-            forward.clear()
-            return out
-
-    with pytest.raises(ValueError, match="a checkpoint computes other tensors when it is run again"):
-        lai_torch.trace(Changing().double(), LOSS, randn(N, 4), labels(), gradients="all")
 
 
 def test_a_parameter_that_is_unfrozen_or_shared_later_meets_no_stale_proof():

@@ -72,10 +72,3 @@ def test_a_curator_with_parts_resumes():
     second.load_state_dict(first.state_dict())
     for one, other in zip(first.score(*batch)[1].parts, second.score(*batch)[1].parts, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_what_cannot_be_cut_is_refused():
-    with pytest.raises(ValueError, match="parts: expected a whole number, 2 or more, got 1"):
-        lai_torch.LAI(parts=1)
-    with pytest.raises(ValueError, match="parts: expected a validation set to cut, got 'batch'"):
-        curated(network(), "batch", estimator=lai_torch.LAI(parts=2))

@@ -14,20 +14,16 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, data, labels
+from tests.support.torch_modules import held, holding
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
 
-class Words(nn.Module):
-    """Takes the mean of its words' rows of a table."""
-
-    def __init__(self, table):
-        super().__init__()
-        self.table, self.head = table, nn.Linear(6, 3)
-
-    def forward(self, words):
-        rows = self.table(words)
-        return self.head(torch.tanh(rows.mean(1) if rows.ndim == 3 else rows))
+@holding(lambda table: held(table=table, head=nn.Linear(6, 3)))
+def make_words(own, words):
+    """Take the mean of its words' rows of a table."""
+    rows = own.table(words)
+    return own.head(torch.tanh(rows.mean(1) if rows.ndim == 3 else rows))
 
 
 class Gained(nn.Module):
@@ -78,34 +74,29 @@ def products_saved(_, function, *args, **options):
     return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-class Stacked(nn.Module):
-    """Averages heads whose matrices are stacked, by vmap over them."""
+@holding(
+    lambda *, behind=False: held(
+        body=nn.Linear(4, 8),
+        heads=nn.Parameter(torch.randn(5, 3, 8) / 3),
+        last=nn.Linear(3, 3) if behind else nn.Identity(),
+    )
+)
+def make_stacked(own, inputs):
+    """Average heads whose matrices are stacked, by vmap over them."""
+    hidden = torch.tanh(own.body(inputs))
+    heads = torch.func.vmap(lambda head: functional.linear(hidden, head))(own.heads)
+    return own.last(torch.tanh(heads).mean(0))
 
-    def __init__(self, *, behind=False):
-        super().__init__()
-        self.body, self.heads = nn.Linear(4, 8), nn.Parameter(torch.randn(5, 3, 8) / 3)
-        self.last = nn.Linear(3, 3) if behind else nn.Identity()
 
-    def forward(self, inputs):
-        hidden = torch.tanh(self.body(inputs))
-        heads = torch.func.vmap(lambda head: functional.linear(hidden, head))(self.heads)
-        return self.last(torch.tanh(heads).mean(0))
-
-
-class Ragged(nn.Module):
-    """Runs samples of several lengths, which their first entry says, as one nested tensor."""
-
-    def __init__(self, *, last=False):
-        super().__init__()
-        self.body, self.head, self.last = nn.Linear(4, 8), nn.Linear(8, 3), last
-
-    def forward(self, inputs):
-        lengths = inputs[:, 0, 0].long().tolist()
-        rows = [row[:length] for row, length in zip(inputs, lengths, strict=True)]
-        hidden = torch.tanh(self.body(torch.nested.as_nested_tensor(rows, layout=torch.jagged)))
-        hidden = self.head(hidden) if self.last else hidden
-        summed = torch.nested.to_padded_tensor(hidden, 0.0).sum(1)
-        return summed if self.last else self.head(summed)
+@holding(lambda *, last=False: held(body=nn.Linear(4, 8), head=nn.Linear(8, 3), last=last))
+def make_ragged(own, inputs):
+    """Run samples of several lengths, which their first entry says, as one nested tensor."""
+    lengths = inputs[:, 0, 0].long().tolist()
+    rows = [row[:length] for row, length in zip(inputs, lengths, strict=True)]
+    hidden = torch.tanh(own.body(torch.nested.as_nested_tensor(rows, layout=torch.jagged)))
+    hidden = own.head(hidden) if own.last else hidden
+    summed = torch.nested.to_padded_tensor(hidden, 0.0).sum(1)
+    return summed if own.last else own.head(summed)
 
 
 class Doubled(nn.Module):
@@ -138,10 +129,10 @@ sgd = functools.partial(torch.optim.SGD, lr=0.1)
 momentum = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 table = functools.partial(nn.Embedding, 11, 6)
 MODELS = {
-    "sparse rows": (lambda: Words(table(sparse=True)), words, momentum),
-    "sparse rows, Adagrad": (lambda: Words(table(sparse=True)), words, torch.optim.Adagrad),
-    "sparse bags": (lambda: Words(nn.EmbeddingBag(11, 6, sparse=True)), words, momentum),
-    "a norm that no row has": (lambda: Words(table(max_norm=9.0)), words, sgd),
+    "sparse rows": (lambda: make_words(table(sparse=True)), words, momentum),
+    "sparse rows, Adagrad": (lambda: make_words(table(sparse=True)), words, torch.optim.Adagrad),
+    "sparse bags": (lambda: make_words(nn.EmbeddingBag(11, 6, sparse=True)), words, momentum),
+    "a norm that no row has": (lambda: make_words(table(max_norm=9.0)), words, sgd),
     "a gain decays": (lambda: Gained(decayed), data, sgd),
     "a gain behind the last layer decays": (lambda: Gained(decayed, last=True), data, sgd),
     "a gain is set in part": (lambda: Gained(partly_set), data, sgd),
@@ -149,10 +140,10 @@ MODELS = {
     "products are saved": (lambda: Checkpointed(products_saved, head=False), data, sgd),
     "the last product is saved": (lambda: Checkpointed(products_saved, head=True), data, sgd),
     "a list is saved": (lambda: Checkpointed([torch.ops.aten.tanh.default], head=False), data, sgd),
-    "stacked heads": (Stacked, data, sgd),
-    "a layer behind stacked heads": (lambda: Stacked(behind=True), data, sgd),
-    "nested": (Ragged, ragged, sgd),
-    "nested to the last layer": (lambda: Ragged(last=True), ragged, sgd),
+    "stacked heads": (make_stacked, data, sgd),
+    "a layer behind stacked heads": (lambda: make_stacked(behind=True), data, sgd),
+    "nested": (make_ragged, ragged, sgd),
+    "nested to the last layer": (lambda: make_ragged(last=True), ragged, sgd),
     "cached": (lambda: parametrized(doubled), data, sgd),
     "cached weight norms": (lambda: parametrized(parametrizations.weight_norm), data, sgd),
 }

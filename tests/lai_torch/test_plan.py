@@ -5,12 +5,12 @@ import copy
 import pytest
 import torch
 from lai_torch._curation.scorers.tracer import Tracer
-from lai_torch._recording.watching.plan import Calls, Plans
+from lai_torch._recording.watching.plan import Plans
 from torch import nn
 
 from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
-from workloads.operations import operations
 
 PROGRAMS = range(24)
 
@@ -77,36 +77,29 @@ def test_random_programs_give_what_full_recordings_give():
     assert planned > len(PROGRAMS) // 2
 
 
-class Routed(nn.Module):
-    """Goes one way or the other by the values it meets."""
-
-    def __init__(self, ways, decide):
-        super().__init__()
-        self.ways, self.decide = nn.ModuleList(ways), decide
-        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, inputs):
-        hidden = self.first(inputs)
-        way = self.ways[int(self.decide(inputs))]
-        return self.head(way(hidden))
+@holding(
+    lambda ways, decide: held(
+        ways=nn.ModuleList(ways), decide=decide, first=nn.Linear(4, 4), head=nn.Linear(4, 3)
+    )
+)
+def routed(own, inputs):
+    """Go one way or the other by the values it meets."""
+    hidden = own.first(inputs)
+    way = own.ways[int(own.decide(inputs))]
+    return own.head(way(hidden))
 
 
-class Scaled(nn.Module):
-    """The same function as a layer's, without a bias."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(4, 4))
-
-    def forward(self, hidden):
-        return nn.functional.linear(hidden, self.weight)
+@holding(lambda: held(weight=nn.Parameter(torch.randn(4, 4))))
+def scaled(own, hidden):
+    """Apply the same function as a layer's, without a bias."""
+    return nn.functional.linear(hidden, own.weight)
 
 
 ROUTES = {
     "another layer": [nn.Linear(4, 4), nn.Linear(4, 4)],
     "another function": [nn.Linear(4, 4), nn.Tanh()],
     "another depth": [nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))],
-    "no bias": [nn.Linear(4, 4), Scaled()],
+    "no bias": [nn.Linear(4, 4), scaled()],
     "as many functions": [
         nn.Sequential(nn.Linear(4, 4), nn.ReLU()),
         nn.Sequential(nn.ReLU(), nn.Linear(4, 4)),
@@ -118,7 +111,7 @@ ROUTES = {
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_model_that_goes_another_way_is_recorded_in_full(name):
     torch.manual_seed(0)
-    model = Routed(copy.deepcopy(ROUTES[name]), lambda inputs: inputs[0, 0] > 0).eval()
+    model = routed(copy.deepcopy(ROUTES[name]), lambda inputs: inputs[0, 0] > 0).eval()
     tracers = pair(model, LOSS)
     targets = torch.tensor([0, 1, 2, 0, 1])
     for sign in (-1, -1, -1, 1, 1, 1, -1, 1):  # the same of every sample, which are not coupled by it
@@ -127,40 +120,3 @@ def test_a_model_that_goes_another_way_is_recorded_in_full(name):
         assert not isinstance(found[1][0], type), found[1]
         assert same(*found)
     assert tracers[0]._plans.given >= 2
-
-
-def test_weights_that_are_computed_make_no_plan():
-    torch.manual_seed(0)
-    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
-    tracers = pair(nn.Sequential(layer, nn.ReLU(), nn.Linear(4, 3)).eval(), LOSS)
-    batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
-    for _ in range(4):
-        assert same(*(said(tracer, batch, None) for tracer in tracers))
-    assert tracers[0]._plans.given == 0
-
-
-def test_a_call_that_is_not_the_plans_ends_it():
-    calls = Calls()
-    for function in (torch.relu, torch.tanh):
-        calls.passes_by(function)
-    calls.is_layer(1, plain=True)
-    plan = calls.made()
-    follows = Calls(plan)
-    assert [follows.passes_by(one) for one in (torch.relu, torch.tanh)] == [True, False]
-    assert follows.done()
-    assert follows.passes_by(torch.relu) is False
-    assert not follows.done()
-    assert not Calls(plan).done()
-    other = Calls(plan)
-    assert other.passes_by(torch.tanh) is False
-    assert not other.follows
-
-
-def test_a_plan_holds_while_operations_are_counted():
-    torch.manual_seed(0)
-    tracer, _ = pair(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3)).eval(), LOSS)
-    batch = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
-    for _ in range(3):
-        tracer(batch)
-    one_pass = operations(lambda: tracer.model(batch[0]))
-    assert operations(lambda: tracer(batch)) < 1.5 * one_pass

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from tests.lai_torch.support import LOSS, curated, data
+from tests.support.torch_modules import held, holding
 
 N = 6
 SCORERS = {
@@ -22,22 +23,22 @@ SCORERS = {
 }
 
 
-class Written(nn.Module):
-    """Forward writes a buffer, one of them unseen by autograd's counters, and draws from every stream."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
-        self.register_buffer("calls", torch.zeros(3))
-        self.register_buffer("hidden", torch.zeros(3))
-        self.stream = torch.Generator().manual_seed(3)
-
-    def forward(self, inputs):
-        self.calls += 1
-        self.hidden.data.add_(1)
-        drawn = torch.rand(()) + torch.rand((), generator=self.stream)
-        everywhere = random.random() + np.random.rand()  # noqa: NPY002 # the global stream is meant
-        return self.head(torch.tanh(self.body(inputs)) + 0 * (drawn + everywhere))
+@holding(
+    lambda: held(
+        body=nn.Linear(4, 8),
+        head=nn.Linear(8, 3),
+        calls=torch.zeros(3),
+        hidden=torch.zeros(3),
+        stream=torch.Generator().manual_seed(3),
+    )
+)
+def written(own, inputs):
+    """Write two buffers, one of them unseen by autograd's counters, and draw from every stream."""
+    own.calls += 1
+    own.hidden.data.add_(1)
+    drawn = torch.rand(()) + torch.rand((), generator=own.stream)
+    everywhere = random.random() + np.random.rand()  # noqa: NPY002 # the global stream is meant
+    return own.head(torch.tanh(own.body(inputs)) + 0 * (drawn + everywhere))
 
 
 def numpy_stream():
@@ -46,7 +47,7 @@ def numpy_stream():
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_buffers_and_every_random_stream_are_put_back(name):
-    model, batch = Written().double(), data(N)
+    model, batch = written().double(), data(N)
     streams = [random.getstate(), numpy_stream(), model.stream.get_state()]
     torch_stream = torch.get_rng_state()
     SCORERS[name](model, batch)
@@ -57,18 +58,12 @@ def test_buffers_and_every_random_stream_are_put_back(name):
     assert not bool(model.calls.any() | model.hidden.any())
 
 
-class Running(nn.Module):
-    """A loss with running numbers of its own, one of them unseen by autograd's counters."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(3))
-        self.register_buffer("hidden", torch.zeros(3))
-
-    def forward(self, outputs, targets):
-        self.calls += 1
-        self.hidden.data.add_(1)
-        return LOSS(outputs, targets)
+@holding(lambda: held(calls=torch.zeros(3), hidden=torch.zeros(3)))
+def make_running(own, outputs, targets):
+    """Apply a loss with running numbers of its own, one of them unseen by autograd's counters."""
+    own.calls += 1
+    own.hidden.data.add_(1)
+    return LOSS(outputs, targets)
 
 
 OF_LOSSES = {
@@ -88,13 +83,13 @@ OF_LOSSES = {
 
 @pytest.mark.parametrize("name", OF_LOSSES)
 def test_buffers_of_a_loss_are_put_back(name):
-    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), Running().double()
+    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), make_running().double()
     OF_LOSSES[name](model, loss, data(N))
     assert not bool(loss.calls.any() | loss.hidden.any())
 
 
 def test_buffers_of_a_loss_are_put_back_after_an_error():
-    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), Running().double()
+    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), make_running().double()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def policy(scores):
@@ -106,20 +101,15 @@ def test_buffers_of_a_loss_are_put_back_after_an_error():
     assert not bool(loss.calls.any() | loss.hidden.any())
 
 
-class Renormalised(nn.Module):
-    """An embedding that forward cuts to a norm, before a head."""
-
-    def __init__(self):
-        super().__init__()
-        self.table, self.head = nn.Embedding(9, 4, max_norm=0.5), nn.Linear(4, 3)
-
-    def forward(self, ids):
-        return self.head(self.table(ids).mean(1))
+@holding(lambda: held(table=nn.Embedding(9, 4, max_norm=0.5), head=nn.Linear(4, 3)))
+def renormalised(own, ids):
+    """Apply an embedding that forward cuts to a norm, before a head."""
+    return own.head(own.table(ids).mean(1))
 
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_parameters_that_forward_writes_are_put_back_each_time(name):
-    model = Renormalised()
+    model = renormalised()
     before = copy.deepcopy(model.state_dict())
     for _ in range(3):
         SCORERS[name](model, (torch.randint(9, (N, 5)), torch.arange(N) % 3))
@@ -185,26 +175,27 @@ def test_scripted_models_are_scored(name):
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
-class Mesh(nn.Module):
-    """Adds up neighbours by a sparse matrix that it keeps, and which its forward pass may write."""
-
-    def __init__(self, kept, *, writes=False):
-        super().__init__()
-        self.body, self.head, self.writes = nn.Linear(4, 5).double(), nn.Linear(5, 3).double(), writes
-        self.register_buffer("neighbours", kept(torch.eye(5, dtype=torch.float64) + 1.0))
-
-    def forward(self, inputs):
-        if self.writes:
-            with torch.no_grad():
-                self.neighbours.mul_(0.5)
-        return self.head(torch.sparse.mm(self.neighbours.clone(), torch.tanh(self.body(inputs)).T).T)
+@holding(
+    lambda kept, *, writes=False: held(
+        body=nn.Linear(4, 5).double(),
+        head=nn.Linear(5, 3).double(),
+        writes=writes,
+        neighbours=kept(torch.eye(5, dtype=torch.float64) + 1.0),
+    )
+)
+def mesh(own, inputs):
+    """Add up neighbours by a sparse matrix that it keeps, and which its forward pass may write."""
+    if own.writes:
+        with torch.no_grad():
+            own.neighbours.mul_(0.5)
+    return own.head(torch.sparse.mm(own.neighbours.clone(), torch.tanh(own.body(inputs)).T).T)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CS. tensor support")
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
 @pytest.mark.parametrize("kept", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
 def test_sparse_buffers_stay_as_they_are(kept, estimator):
-    model, writing = Mesh(kept), Mesh(kept, writes=kept is torch.Tensor.to_sparse)
+    model, writing = mesh(kept), mesh(kept, writes=kept is torch.Tensor.to_sparse)
     assert curated(model, data(5), estimator=estimator).step(*data(N)).scores.isfinite().all()
     before = writing.neighbours.to_dense().clone()
     curated(writing, data(5), estimator=estimator).score(*data(N))

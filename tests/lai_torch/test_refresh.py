@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, curated, data, sgd
+from tests.lai_torch.support import curated, data
 
 network = functools.partial(support.network, outputs=6)
 
@@ -31,35 +31,6 @@ def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
     first, second = (curator.score(*batch)[1] for _ in range(2))
     torch.testing.assert_close(first.scores, second.scores)
     assert (first.age, second.age) == (0, 1)
-    with pytest.raises(ValueError, match="validation: expected at least one batch from the loader, got none"):
-        curated(model, []).score(*batch)
-    with pytest.raises(TypeError, match="validation: expected the loader to give mappings, or pairs"):
-        curated(model, iter([data(5)[0]])).score(*batch)
-
-
-def counting(validation):
-    """Return a loss that counts how often it sees the validation targets."""
-    calls = []
-
-    def loss(outputs, targets):
-        if targets.shape == validation[1].shape and torch.equal(targets, validation[1]):
-            calls.append(1)
-        return LOSS(outputs, targets)
-
-    return loss, calls
-
-
-def test_the_summary_is_refreshed_every_so_many_steps():
-    validation = data(6)
-    loss, calls = counting(validation)
-    model = network()
-    curator = lai_torch.Curator(model, loss, sgd(model), validation, refresh=3)
-    seen = []
-    for _ in range(7):
-        curator.step(*data(9))
-        seen.append(len(calls))
-    # the first time, the graph, the backward pass and each operation are looked at as well
-    assert [count - seen[0] for count in seen] == [0, 0, 0, 1, 1, 1, 2]
 
 
 def test_a_share_of_the_validation_set_is_drawn_from_the_generator():

@@ -12,6 +12,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch import support
+from tests.support.torch_modules import held, holding
 
 OUTPUTS, PLACES = 6, 4
 
@@ -213,21 +214,16 @@ def test_cheap_routes_say_nothing_and_report_what_they_take():
     assert sketched.cost == pytest.approx(scoring / once / 4)
 
 
-class Attending(nn.Module):
-    """A layer of attention: the forward pass grows with the square of the positions."""
-
-    def __init__(self):
-        super().__init__()
-        self.mix, self.head = nn.Linear(3, 9), nn.Linear(3, 40)
-
-    def forward(self, values):
-        queries, keys, mixed = self.mix(values).chunk(3, -1)
-        return self.head(torch.softmax(queries @ keys.mT, -1) @ mixed)
+@holding(lambda: held(mix=nn.Linear(3, 9), head=nn.Linear(3, 40)))
+def attending(own, values):
+    """Apply a layer of attention: the forward pass grows with the square of the positions."""
+    queries, keys, mixed = own.mix(values).chunk(3, -1)
+    return own.head(torch.softmax(queries @ keys.mT, -1) @ mixed)
 
 
 @pytest.mark.usefixtures("_dear")
 def test_the_cost_is_that_of_each_length():
-    model = Attending().double()
+    model = attending().double()
 
     def sized(n, places):
         return torch.randn(n, places, 3, dtype=torch.float64), torch.randint(40, (n, places))
@@ -283,14 +279,3 @@ def test_one_forward_pass_for_both_is_sketched_as_scoring_alone_is(backward):
     assert [report.backward for report in reports] == ["kept", backward]
     torch.testing.assert_close(reports[0].scores, reports[1].scores)
     assert reports[0].cost == reports[1].cost
-
-
-def test_what_cannot_be_sketched_is_refused():
-    model, batch = network(), data(4)
-    with pytest.raises(ValueError, match="sketch: expected at most the last layer's 6 outputs, got 7"):
-        curated(model, batch, estimator=lai_torch.LAI(sketch=7)).score(*batch)
-    summary = lai.summarize(lai_torch.trace(model.eval(), loss, *batch), "lai")
-    with pytest.raises(ValueError, match="sketch: expected a validation set to sketch, got a Validation"):
-        curated(model, summary, estimator=lai_torch.LAI(sketch=2))
-    with pytest.raises(ValueError, match="sketches: expected positive whole numbers, got 0"):
-        lai_torch.routes(model, loss, *batch, sketches=[0])

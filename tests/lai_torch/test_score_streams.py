@@ -4,12 +4,12 @@ import lai_torch
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 from datasets import Dataset
 from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.lai_torch.test_dataset import LOSS, Stream, drawn, network, scored
+from tests.support.torch_modules import held, holding
 
 
 def items(data, names):
@@ -129,16 +129,12 @@ def test_the_columns_of_names_are_no_inputs_of_validation_samples_either(tmp_pat
     def loss(outputs, batch):
         return LOSS(outputs, batch["y"])
 
-    class Named(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
-        def forward(self, x, y):
-            return self.net(x)
+    @holding(lambda: held(net=network()))
+    def make_named(own, x, y):
+        return own.net(x)
 
     data, validation = (items(drawn(8, seed), NAMES[:8]) for seed in (1, 2))
     options = {"ids": "uid", "groups": "kind", "progress": False}
-    found = lai_torch.score_dataset(Named(), loss, iter(data), validation, tmp_path / "named", **options)
+    found = lai_torch.score_dataset(make_named(), loss, iter(data), validation, tmp_path / "named", **options)
     plain = scored(tmp_path / "plain", drawn(8, 1), drawn(8, 2))
     np.testing.assert_allclose(found["score"].to_numpy(), plain["score"], rtol=1e-10)

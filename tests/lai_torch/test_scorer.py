@@ -15,6 +15,7 @@ from datasets import Dataset
 
 import lai_core as lai
 from tests.lai_torch.test_dataset import LOSS, drawn, network
+from tests.support.torch_modules import held, holding
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
 NAMES = [f"s{number}" for number in range(10)]
@@ -113,13 +114,9 @@ def test_a_function_collates_and_a_mapping_is_inputs_and_targets():
         assert columns["word"] == ["a"] * 10  # no numbers: a list
         return {"input": columns["x"], "y": columns["y"]}
 
-    class Named(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
-        def forward(self, input, y):
-            return self.net(input)
+    @holding(lambda: held(net=network()))
+    def named(own, input, y):
+        return own.net(input)
 
     def loss(outputs, batch):
         return LOSS(outputs, batch["y"])
@@ -127,8 +124,8 @@ def test_a_function_collates_and_a_mapping_is_inputs_and_targets():
     validation = {"input": VALIDATION[0], "y": VALIDATION[1]}
     batch = {"input": DATA[0], "y": DATA[1]}
     expected = lai_torch.Scorer(network, LOSS, VALIDATION)(DATA)
-    found = lai_torch.Scorer(Named, loss, validation)(batch)
-    worded = lai_torch.Scorer(Named, loss, (validation, validation), collate=words)
+    found = lai_torch.Scorer(named, loss, validation)(batch)
+    worded = lai_torch.Scorer(named, loss, (validation, validation), collate=words)
     for other in (found, worded({"word": ["a"] * 10, "x": COLUMNS["x"], "y": COLUMNS["y"]})):
         np.testing.assert_array_equal(other["score"], expected["score"])
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from tests.support.torch_modules import held, holding
+
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 
 
@@ -174,27 +176,22 @@ def test_a_movement_of_the_size_of_the_parameters_rounding_is_said():
         leaks(100.0)
 
 
-class Shifted(nn.Module):
-    """Each position reads the one `by` places before it, of whichever segment."""
-
-    def __init__(self, by):
-        super().__init__()
-        self.by, self.head = by, nn.Linear(3, 4)
-
-    def forward(self, x):
-        return self.head(x + functional.pad(x, (0, 0, self.by, 0))[:, : x.shape[1]])
+@holding(lambda by: held(by=by, head=nn.Linear(3, 4)))
+def shifted(own, x):
+    """Let each position read the one `by` places before it, of whichever segment."""
+    return own.head(x + functional.pad(x, (0, 0, own.by, 0))[:, : x.shape[1]])
 
 
 @pytest.mark.parametrize("distance", range(1, 8))
 def test_a_leak_from_any_number_of_segments_before_is_seen(distance):
-    model, segments = Shifted(2 * distance).double(), torch.arange(16)[None] // 2
+    model, segments = shifted(2 * distance).double(), torch.arange(16)[None] // 2
     batch = torch.randn(1, 16, 3).double(), torch.randint(4, (1, 16))
     with pytest.raises(ValueError, match="segments: expected ones that do not see one another"):
         lai_torch.segments.check_segments(model, loss, batch, segments)
 
 
 def test_a_head_that_is_zero_so_far_hides_no_leak():
-    model, segments = Shifted(2).double(), torch.arange(8)[None] // 2
+    model, segments = shifted(2).double(), torch.arange(8)[None] // 2
     nn.init.zeros_(model.head.weight)
     batch = torch.randn(1, 8, 3).double(), torch.randint(4, (1, 8))
     with pytest.raises(ValueError, match="segments: expected ones that do not see one another"):

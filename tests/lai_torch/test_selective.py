@@ -15,26 +15,28 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.selective_support import Selective
-from tests.lai_torch.support import LOSS, Centred
-from workloads.operations import Operations
+from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 
 N = 8
 
 
-class Tokens(nn.Module):
-    """An embedding, attention with samples on axis 0, a table of positions, a head on one token."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.places = nn.Embedding(11, 8), nn.Parameter(torch.randn(5, 8))
-        self.norm, self.mix = nn.LayerNorm(8), nn.Linear(8, 24)
-        self.out, self.head = nn.Linear(8, 8, bias=False), nn.Linear(8, 3)
-
-    def forward(self, ids):
-        hidden = self.words(ids) + self.places
-        q, k, v = self.mix(self.norm(hidden)).chunk(3, -1)
-        mixed = torch.softmax(q @ k.transpose(1, 2), -1) @ v
-        return self.head(torch.tanh(hidden + self.out(mixed))[:, 0])
+@holding(
+    lambda: held(
+        words=nn.Embedding(11, 8),
+        places=nn.Parameter(torch.randn(5, 8)),
+        norm=nn.LayerNorm(8),
+        mix=nn.Linear(8, 24),
+        out=nn.Linear(8, 8, bias=False),
+        head=nn.Linear(8, 3),
+    )
+)
+def make_tokens(own, ids):
+    """Apply an embedding, attention with samples on axis 0, a table of positions, a head on one token."""
+    hidden = own.words(ids) + own.places
+    q, k, v = own.mix(own.norm(hidden)).chunk(3, -1)
+    mixed = torch.softmax(q @ k.transpose(1, 2), -1) @ v
+    return own.head(torch.tanh(hidden + own.out(mixed))[:, 0])
 
 
 def pixels():
@@ -48,7 +50,7 @@ def pixels():
 
 
 CASES = {
-    "tokens": (Tokens, lambda: torch.randint(11, (N, 5))),
+    "tokens": (make_tokens, lambda: torch.randint(11, (N, 5))),
     "pixels": (pixels, lambda: torch.randn(N, 1, 5, 5, dtype=torch.float64)),
 }
 
@@ -93,48 +95,6 @@ def test_one_capture_serves_every_number_of_kept_rows(name):
     assert selective.captures == 1
 
 
-def test_half_the_rows_cost_two_thirds_of_a_plain_step():
-    model, inputs, targets = case("tokens")
-    selective, weights = Selective(model, LOSS), (torch.arange(N) % 2).double()
-
-    def step():
-        selective.forward(inputs, targets)
-        selective.backward(weights)
-
-    step()
-    with Operations() as curated:
-        step()
-    with Operations() as plain:
-        LOSS(model(inputs), targets).sum().backward()
-    assert curated.total / plain.total == pytest.approx(2 / 3, abs=0.03)
-
-
-def test_what_couples_samples_or_breaks_the_graph_is_refused_by_name():
-    inputs, targets = torch.randn(N, 4), torch.arange(N) % 3
-
-    def curated(model):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return lai_torch.Curator(model, LOSS, optimizer, (inputs, targets), backward="selective")
-
-    norm = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
-    with pytest.raises(ValueError, match=r"BatchNorm '1' in training mode does; use backward='kept'"):
-        curated(norm).step(inputs, targets)
-
-    with pytest.raises(ValueError, match=r"samples are coupled \(before 'head'\)"):
-        curated(Centred()).step(inputs, targets)
-
-    class Broken(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(4, 3)
-
-        def forward(self, inputs):
-            return self.head(inputs * (1 if float(self.head.weight.detach().sum()) > 0 else 2))
-
-    with pytest.raises(ValueError, match=r"expects a model that compiles in one graph"):
-        curated(Broken()).step(inputs, targets)
-
-
 def test_a_curator_that_is_gone_keeps_no_model():
     model, batch = nn.Linear(4, 3), (torch.randn(N, 4), torch.arange(N) % 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -145,19 +105,14 @@ def test_a_curator_that_is_gone_keeps_no_model():
     assert kept() is None
 
 
-class Tempered(nn.Module):
-    """A loss with a parameter of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, outputs, targets):
-        return LOSS(outputs * self.scale, targets)
+@holding(lambda: held(scale=nn.Parameter(torch.ones(()))))
+def tempered(own, outputs, targets):
+    """Apply a loss with a parameter of its own."""
+    return LOSS(outputs * own.scale, targets)
 
 
 def test_a_loss_that_reads_parameters_itself_is_refused_by_name():
-    model, loss = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), Tempered()
+    model, loss = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), tempered()
     batch = torch.randn(N, 4), torch.arange(N) % 3
 
     def decayed(outputs, targets):
@@ -168,37 +123,6 @@ def test_a_loss_that_reads_parameters_itself_is_refused_by_name():
         curator = lai_torch.Curator(model, one, optimizer, batch, backward="selective")
         with pytest.raises(ValueError, match=f"by the model's outputs alone, this one reads '{name}' itself"):
             curator.step(*batch)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"backward": "some"}, "backward: expected one of 'kept', 'selective', 'whole', 'auto', got 'some'"),
-        (
-            {"backward": "selective", "estimator": "ghost"},
-            "backward: 'selective' expects one of 'lai', 'lli'",
-        ),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    model = nn.Linear(4, 3)
-    with pytest.raises(ValueError, match=message):
-        lai_torch.Curator(
-            model, LOSS, torch.optim.SGD(model.parameters()), (torch.ones(2, 4), None), **options
-        )
-
-
-def test_a_sample_that_is_not_finite_is_dropped():
-    model, inputs, targets = case("pixels")
-    validation = inputs.clone(), targets
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    curator = lai_torch.Curator(model, LOSS, optimizer, validation, backward="selective")
-    inputs[1] = torch.nan
-    report = curator.step(inputs, targets)
-    assert report.dropped == 1
-    assert not report.skipped
-    assert bool(report.scores[1].isnan())
-    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
 
 
 def scored(scorer, summary, batch):
@@ -221,17 +145,12 @@ def test_the_shortcut_of_a_known_model_changes_no_score(name, kind, positions):
 
 
 def test_a_shortcut_that_does_not_hold_is_not_taken():
-    class Turning(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.more, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-            self.deep = False
+    @holding(lambda: held(body=nn.Linear(4, 4), more=nn.Linear(4, 4), head=nn.Linear(4, 3), deep=False))
+    def turning(own, inputs):
+        hidden = torch.tanh(own.body(inputs))
+        return own.head(torch.tanh(own.more(hidden)) if own.deep else hidden)
 
-        def forward(self, inputs):
-            hidden = torch.tanh(self.body(inputs))
-            return self.head(torch.tanh(self.more(hidden)) if self.deep else hidden)
-
-    model = Turning().double()
+    model = turning().double()
     batch = torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
     tracer = Tracer(model, LOSS)
     tracer(batch)

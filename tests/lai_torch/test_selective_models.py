@@ -1,7 +1,6 @@
 """Selective backward on real architectures, and on what their inputs and outputs can look like."""
 
 import copy
-import functools
 from typing import NamedTuple
 
 import lai_torch
@@ -11,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from tests.lai_torch.selective_support import LOSS, Body, N, Selective, T, batch
+from tests.lai_torch.selective_support import LOSS, N, Selective, T, batch, body, layered, with_end
+from tests.support.torch_modules import held, holding
 from workloads import torch_masked
 from workloads.torch_training import MODELS, prepared
 
@@ -46,53 +46,38 @@ def test_scores_are_those_of_an_eager_trace(name):
     torch.testing.assert_close(losses, case.loss(outputs, case.targets).detach())
 
 
-class Shared(Body):
-    """Two biases with one gradient, which must not share memory."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = nn.Parameter(torch.zeros(5)), nn.Parameter(torch.zeros(5))
-
-    def forward(self, inputs):
-        return self.head(torch.tanh(self.body(inputs) + (self.one + self.two)))
+def shared():
+    """Add two biases with one gradient, which must not share memory."""
+    biases = {name: nn.Parameter(torch.zeros(5)) for name in ("one", "two")}
+    return body(lambda own, x: own.head(torch.tanh(own.body(x) + (own.one + own.two))), **biases)
 
 
-class TimeFirst(Body):
-    """Its output has positions on the first axis."""
-
-    def forward(self, inputs):
-        return super().forward(inputs.transpose(0, 1))
+def time_first(own, inputs):
+    """Return positions on the first axis."""
+    return layered(own, inputs.transpose(0, 1))
 
 
-class Flat(Body):
-    """Its output merges positions with samples, positions outermost."""
-
-    def forward(self, inputs):
-        return super().forward(inputs.transpose(0, 1).reshape(-1, 4))
+def flat(own, inputs):
+    """Merge positions with samples, positions outermost."""
+    return layered(own, inputs.transpose(0, 1).reshape(-1, 4))
 
 
-class Twice(Body):
-    """Returns its logits and a product of them, both differentiable."""
-
-    def forward(self, inputs):
-        logits = super().forward(inputs)
-        return logits, 2.0 * logits.square()
+def twice(own, inputs):
+    """Return logits and a product of them, both differentiable."""
+    logits = layered(own, inputs)
+    return logits, 2.0 * logits.square()
 
 
-class Joined(Body):
-    """Runs every sample and its mirror image as one batch twice as long."""
-
-    def forward(self, inputs):
-        one, other = super().forward(torch.cat([inputs, -inputs])).chunk(2)
-        return one - other.square()
+def joined(own, inputs):
+    """Run every sample and its mirror image as one batch twice as long."""
+    one, other = layered(own, torch.cat([inputs, -inputs])).chunk(2)
+    return one - other.square()
 
 
-class Picked(Body):
-    """Takes one position of each sample, by row number."""
-
-    def forward(self, inputs):
-        rows = torch.arange(len(inputs))
-        return super().forward(inputs)[rows, (rows * 0 + 2)]
+def picked(own, inputs):
+    """Take one position of each sample, by row number."""
+    rows = torch.arange(len(inputs))
+    return layered(own, inputs)[rows, (rows * 0 + 2)]
 
 
 class Cache:
@@ -102,12 +87,10 @@ class Cache:
         self.held = [held]
 
 
-class Cached(Body):
-    """Returns logits and a cache, as language models do."""
-
-    def forward(self, inputs):
-        hidden = torch.tanh(self.body(inputs))
-        return {"logits": self.head(hidden), "cache": Cache(hidden * 2.0)}
+def cached(own, inputs):
+    """Return logits and a cache, as language models do."""
+    hidden = torch.tanh(own.body(inputs))
+    return {"logits": own.head(hidden), "cache": Cache(hidden * 2.0)}
 
 
 def logits(outputs, targets):
@@ -128,16 +111,16 @@ def both(outputs, targets):
 
 
 SHAPES = {
-    "softmax": (functools.partial(Body, nn.LogSoftmax(-1)), (4,), LOSS),
-    "shared": (Shared, (4,), LOSS),
-    "time_first": (TimeFirst, (T, 4), positions_first),
-    "time_first_square": (TimeFirst, (N, 4), positions_first),
-    "flat": (Flat, (T, 4), positions_merged),
-    "flat_square": (Flat, (N, 4), positions_merged),
-    "joined": (Joined, (4,), LOSS),
-    "picked": (Picked, (T, 4), LOSS),
-    "cached": (Cached, (4,), logits),
-    "twice": (Twice, (4,), both),
+    "softmax": (lambda: with_end(nn.LogSoftmax(-1)), (4,), LOSS),
+    "shared": (shared, (4,), LOSS),
+    "time_first": (lambda: body(time_first), (T, 4), positions_first),
+    "time_first_square": (lambda: body(time_first), (N, 4), positions_first),
+    "flat": (lambda: body(flat), (T, 4), positions_merged),
+    "flat_square": (lambda: body(flat), (N, 4), positions_merged),
+    "joined": (lambda: body(joined), (4,), LOSS),
+    "picked": (lambda: body(picked), (T, 4), LOSS),
+    "cached": (lambda: body(cached), (4,), logits),
+    "twice": (lambda: body(twice), (4,), both),
 }
 
 
@@ -174,33 +157,21 @@ def test_outputs_of_any_layout_are_followed(name):
 
 
 def test_lengths_that_vary_are_no_samples():
-    class Words(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.body = nn.Embedding(11, 8), Body()
-            self.mix = nn.Linear(8, 4)
+    @holding(lambda: held(words=nn.Embedding(11, 8), body=body(), mix=nn.Linear(8, 4)))
+    def make_words(own, ids):
+        return own.body(own.mix(own.words(ids)).mean(1))
 
-        def forward(self, ids):
-            return self.body(self.mix(self.words(ids)).mean(1))
-
-    selective = Selective(Words().double(), LOSS)
+    selective = Selective(make_words().double(), LOSS)
     for n, length in ((8, 5), (8, 6), (7, 9), (8, 8), (5, 8), (8, 3)):
         check_masked(selective, torch.randint(11, (n, length)), torch.arange(n) % 3, [0, 1, 3])
     assert selective.captures == 2  # once more when the second length came
 
 
-class Counting(Body):
-    """Counts its calls as a number and in a buffer, and uses the buffer, which tracing puts back."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, inputs):
-        self.calls += 1
-        self.seen += 1
-        return super().forward(inputs) * (1 + self.seen / 8) + self.seen
+def counting(own, inputs):
+    """Count calls as a number and in a buffer, and use the buffer, which tracing puts back."""
+    own.calls += 1
+    own.seen += 1
+    return layered(own, inputs) * (1 + own.seen / 8) + own.seen
 
 
 class Pair(NamedTuple):
@@ -212,12 +183,11 @@ class Pair(NamedTuple):
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda parts: Pair(*parts), lambda parts: {"parts": parts}])
 def test_inputs_may_be_nested(kind):
-    class Sum(Body):
-        def forward(self, parts):
-            parts = parts["parts"] if isinstance(parts, dict) else parts
-            return super().forward(parts[0] + parts[1])
+    def summed(own, parts):
+        parts = parts["parts"] if isinstance(parts, dict) else parts
+        return layered(own, parts[0] + parts[1])
 
-    selective = Selective(Sum().double(), LOSS)
+    selective = Selective(body(summed).double(), LOSS)
     for n in (N, 4):
         inputs, targets = batch((4,), n)
         check_masked(selective, (kind([inputs, inputs.flip(0)]),), targets, [0, 2])
@@ -225,7 +195,7 @@ def test_inputs_may_be_nested(kind):
 
 
 def test_what_a_model_counts_compiles_once_more_at_most():
-    model, data = Counting().double(), batch((4,))
+    model, data = body(counting, calls=0, seen=torch.zeros(())).double(), batch((4,))
     twin, selective = copy.deepcopy(model), Selective(model, LOSS)
     weights = torch.tensor([0.0, 1.0, 0.5, 0.0, 0.0, 2.0], dtype=torch.float64)
     for _ in range(12):
@@ -246,15 +216,11 @@ def test_curators_of_one_process_do_not_use_up_compilations():
 
 
 def test_several_final_layers_need_a_name():
-    class Fork(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 3)
+    @holding(lambda: held(left=nn.Linear(4, 3), right=nn.Linear(4, 3)))
+    def fork(own, inputs):
+        return own.left(inputs) + torch.tanh(own.right(inputs))
 
-        def forward(self, inputs):
-            return self.left(inputs) + torch.tanh(self.right(inputs))
-
-    model, data = Fork().double(), batch((4,))
+    model, data = fork().double(), batch((4,))
     with pytest.raises(ValueError, match=r"found 2: \['left', 'right'\]; pass last='left'"):
         Selective(model, LOSS).forward(*data)
     for last in ("left", "right"):

@@ -8,19 +8,12 @@ from torch import nn
 from torch.utils import checkpoint
 
 from tests.lai_torch import support
-from tests.lai_torch.selective_support import HALF, LOSS, Body, N, Selective, batch
+from tests.lai_torch.selective_support import HALF, LOSS, N, Selective, batch, body, layered
 
 
-class Behind(Body):
-    """Does something with the last layer's outputs and a buffer of gains."""
-
-    def __init__(self, behind):
-        super().__init__(nn.Identity())
-        self.function = behind
-        self.register_buffer("gain", torch.ones(3))
-
-    def forward(self, inputs):
-        return self.function(super().forward(inputs), self.gain)
+def behind(function):
+    """Do something with the last layer's outputs and a buffer of gains."""
+    return body(lambda own, x: function(layered(own, x), own.gain), gain=torch.ones(3))
 
 
 def norm(outputs, gain):
@@ -127,7 +120,7 @@ def test_scores_and_gradients_are_those_of_kept(name):
     found = []
     for backward in ("selective", "kept"):
         torch.manual_seed(0)
-        model = Behind(CUT[name]).double()
+        model = behind(CUT[name]).double()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         validation = inputs.flip(0) + 1, targets.flip(0)
         curator = lai_torch.Curator(model, LOSS, optimizer, validation, backward=backward, policy=HALF)
@@ -198,7 +191,7 @@ WRITES = r"it writes, where gradients are off, to a tensor that requires one .*;
 
 @INSTANTIATED
 @pytest.mark.parametrize(
-    ("behind", "message"),
+    ("ends", "message"),
     [
         (written, WRITES),
         (written_in_part, WRITES),
@@ -209,9 +202,9 @@ WRITES = r"it writes, where gradients are off, to a tensor that requires one .*;
         (lambda outputs, gain: Identical.apply(outputs), OWN),
     ],
 )
-def test_what_the_graph_does_not_hold_is_refused(behind, message):
+def test_what_the_graph_does_not_hold_is_refused(ends, message):
     def step():
-        selective = Selective(Behind(behind).double(), LOSS)
+        selective = Selective(behind(ends).double(), LOSS)
         selective.forward(*batch((4,)))
         selective.backward((torch.arange(N) >= N // 2).double())
 
@@ -222,7 +215,7 @@ def test_what_the_graph_does_not_hold_is_refused(behind, message):
 @INSTANTIATED
 def test_a_function_of_its_own_behind_averaged_outputs_is_refused(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
-    model = Behind(lambda outputs, gain: Identical.apply(outputs)).double()
+    model = behind(lambda outputs, gain: Identical.apply(outputs)).double()
     inputs, targets = torch.randn(N, 7, 4, dtype=torch.float64), torch.arange(N * 7).view(N, 7) % 3
 
     def loss(outputs, targets):

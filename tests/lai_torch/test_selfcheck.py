@@ -11,7 +11,8 @@ from lai_torch._model.sample_axis import SampleAxis
 from torch import nn
 
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, Centred
+from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 from workloads.torch_training import bert, encoder, prepared
 
 N = 6
@@ -38,21 +39,16 @@ def data(n=N):
     return support.batch(n, N, 4)
 
 
-class Attends(nn.Module):
-    """Attention, which no bias of its keys can change: their gradient is rounding alone."""
-
-    def __init__(self):
-        super().__init__()
-        self.query, self.key, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, inputs):
-        shares = (self.query(inputs) @ self.key(inputs).mT).softmax(-1)
-        return self.head(torch.tanh(shares @ inputs)).mean(1)
+@holding(lambda: held(query=nn.Linear(4, 4), key=nn.Linear(4, 4), head=nn.Linear(4, 3)))
+def make_attends(own, inputs):
+    """Apply attention, which no bias of its keys can change: their gradient is rounding alone."""
+    shares = (own.query(inputs) @ own.key(inputs).mT).softmax(-1)
+    return own.head(torch.tanh(shares @ inputs)).mean(1)
 
 
 CASES = {
     "noisy": lambda: (Noisy().double(), LOSS, *data()),
-    "attends": lambda: (Attends().double(), LOSS, *data()),
+    "attends": lambda: (make_attends().double(), LOSS, *data()),
     "encoder": lambda: (encoder(N).model.double(), LOSS, *encoder_batch()),
     "bert": lambda: operator.attrgetter("model", "loss", "inputs", "targets")(prepared(bert)),
 }
@@ -169,27 +165,6 @@ def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
     assert float(model.calls) == calls
 
 
-class Broken(nn.Linear):
-    """Its graph depends on a value."""
-
-    def forward(self, inputs):
-        return super().forward(inputs * (1 if float(self.weight.detach().sum()) > 0 else 2))
-
-
-@pytest.mark.parametrize(
-    ("model", "backward", "message"),
-    [
-        (Broken(4, 3), "selective", "expects a model that compiles in one graph"),
-        (nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)), "whole", "BatchNorm"),
-        (Centred(), "selective", "goes into the losses of others"),
-        (nn.Linear(4, 3), "kept", "backward: expected None or one of 'selective', 'whole', got 'kept'"),
-    ],
-)
-def test_what_is_refused_is_refused_here_too(model, backward, message):
-    with pytest.raises(ValueError, match=message):
-        lai_torch.selfcheck(model, LOSS, torch.randn(N, 4), torch.arange(N) % 3, backward=backward)
-
-
 @pytest.mark.parametrize("backward", ["selective", "whole"])
 def test_autocast_is_refused_by_the_ways_that_score_what_they_train_on(backward):
     model, batch = nn.Linear(4, 3), (torch.randn(N, 4), torch.arange(N) % 3)
@@ -197,10 +172,3 @@ def test_autocast_is_refused_by_the_ways_that_score_what_they_train_on(backward)
     curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward=backward)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="autocast lose three digits"):
         curator.step(*batch)
-
-
-@pytest.mark.parametrize("backward", [None, "selective", "whole"])
-def test_a_model_without_trainable_parameters_is_named(backward):
-    model = nn.Linear(4, 3).requires_grad_(requires_grad=False)
-    with pytest.raises(ValueError, match="model: expected at least one trainable parameter, got none"):
-        lai_torch.selfcheck(model, LOSS, torch.randn(5, 4), torch.arange(5) % 3, backward=backward)

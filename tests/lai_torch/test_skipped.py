@@ -11,21 +11,17 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, data
+from tests.support.torch_modules import held, holding
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
 
-class Rooted(nn.Module):
-    """Has a finite loss at an input of zeros, and below the last layer a gradient that is NaN."""
-
-    def __init__(self, norm):
-        super().__init__()
-        self.first, self.norm, self.last = nn.Linear(4, 8, bias=False), norm, nn.Linear(8, 3)
-
-    def forward(self, inputs):
-        hidden = self.first(inputs)
-        root = hidden.square().sum(1, keepdim=True).sqrt()
-        return self.last(torch.relu(self.norm(hidden)) + 0.0 * root)
+@holding(lambda norm: held(first=nn.Linear(4, 8, bias=False), norm=norm, last=nn.Linear(8, 3)))
+def rooted(own, inputs):
+    """Have a finite loss at an input of zeros, and below the last layer a gradient that is NaN."""
+    hidden = own.first(inputs)
+    root = hidden.square().sum(1, keepdim=True).sqrt()
+    return own.last(torch.relu(own.norm(hidden)) + 0.0 * root)
 
 
 def with_row(value, batch):
@@ -74,7 +70,7 @@ def named(value):
 def run(batches, options, backward, estimator):
     """Train on some batches; return the reports, and all that a later step depends on."""
     torch.manual_seed(0)
-    model = Rooted(nn.LayerNorm(8) if backward in {"whole", "selective"} else nn.BatchNorm1d(8)).double()
+    model = rooted(nn.LayerNorm(8) if backward in {"whole", "selective"} else nn.BatchNorm1d(8)).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     options = {"estimator": estimator, "backward": backward, **options}
     curator = lai_torch.Curator(model, LOSS, optimizer, data(9), **options)
@@ -101,7 +97,7 @@ def test_a_skipped_step_leaves_all_that_training_goes_on_from(bad, options, back
 def test_a_skipped_micro_batch_leaves_statistics_and_the_others_gradient(bad):
     """It counts with the gradient zero among those of its step."""
     torch.manual_seed(1)
-    model, twin = (Rooted(nn.BatchNorm1d(8)).double() for _ in range(2))
+    model, twin = (rooted(nn.BatchNorm1d(8)).double() for _ in range(2))
     twin.load_state_dict(model.state_dict())
     first, second = data(8), data(8)
     policy = lai_torch.Scheduled(none_of_five, lambda step: bad is not NAN)
@@ -117,7 +113,7 @@ def test_a_skipped_micro_batch_leaves_statistics_and_the_others_gradient(bad):
 def test_a_row_whose_loss_is_not_finite_moves_no_statistics(warmup):
     """The model runs again without it, as if on the other rows alone."""
     torch.manual_seed(1)
-    model = Rooted(nn.BatchNorm1d(8)).double()
+    model = rooted(nn.BatchNorm1d(8)).double()
     twin, (inputs, targets) = copy.deepcopy(model), data(8)
 
     def loss(outputs, targets):
@@ -139,7 +135,7 @@ def test_a_row_whose_loss_is_not_finite_moves_no_statistics(warmup):
 def test_a_gradient_scale_is_all_that_an_overflow_changes():
     """As in plain training, where the scaler looks for a smaller one."""
     torch.manual_seed(1)
-    model = Rooted(nn.BatchNorm1d(8)).double()
+    model = rooted(nn.BatchNorm1d(8)).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     kept = lai_torch.Kept(scaler=scaler)

@@ -22,68 +22,65 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tests.support.torch_modules import held, holding
+
 LOSS = nn.CrossEntropyLoss(reduction="none")
 pytestmark = pytest.mark.filterwarnings("ignore:.*switches on autocast")
 SAMPLES, VALIDATION, CLASSES = 48, 1000, 4
 
 
-class Residual(nn.Module):
-    """Two blocks with a skip connection, each behind a normalisation."""
-
-    def __init__(self, norm):
-        super().__init__()
-        self.first, self.head = nn.Linear(8, 16), nn.Linear(16, CLASSES)
-        self.blocks = nn.ModuleList(
+@holding(
+    lambda norm: held(
+        first=nn.Linear(8, 16),
+        head=nn.Linear(16, CLASSES),
+        blocks=nn.ModuleList(
             nn.Sequential(norm(16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)) for _ in range(2)
-        )
-
-    def forward(self, inputs):
-        hidden = self.first(inputs)
-        for block in self.blocks:
-            hidden = hidden + block(hidden)
-        return self.head(torch.relu(hidden))
-
-
-class Transformer(nn.Module):
-    """One encoder layer on four tokens of two numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = nn.Linear(2, 16), nn.Linear(16, CLASSES)
-        self.places = nn.Parameter(0.1 * torch.randn(4, 16))
-        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-
-    def forward(self, inputs):
-        tokens = self.embed(inputs.unflatten(1, (4, 2))) + self.places
-        return self.head(self.layer(tokens).mean(1))
+        ),
+    )
+)
+def make_residual(own, inputs):
+    """Apply two blocks with a skip connection, each behind a normalisation."""
+    hidden = own.first(inputs)
+    for block in own.blocks:
+        hidden = hidden + block(hidden)
+    return own.head(torch.relu(hidden))
 
 
-class Convolutional(nn.Module):
-    """Two convolutions with BatchNorm on images of 2 x 4."""
+@holding(
+    lambda: held(
+        embed=nn.Linear(2, 16),
+        head=nn.Linear(16, CLASSES),
+        places=nn.Parameter(0.1 * torch.randn(4, 16)),
+        layer=nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True),
+    )
+)
+def make_transformer(own, inputs):
+    """Apply one encoder layer on four tokens of two numbers."""
+    tokens = own.embed(inputs.unflatten(1, (4, 2))) + own.places
+    return own.head(own.layer(tokens).mean(1))
 
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(
+
+@holding(
+    lambda: held(
+        body=nn.Sequential(
             nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1)
-        )
-        self.norm, self.head = nn.BatchNorm2d(6), nn.Linear(6, CLASSES)
+        ),
+        norm=nn.BatchNorm2d(6),
+        head=nn.Linear(6, CLASSES),
+    )
+)
+def make_convolutional(own, inputs):
+    """Apply two convolutions with BatchNorm on images of 2 x 4."""
+    maps = own.body(inputs.unflatten(1, (1, 2, 4)))
+    return own.head(torch.relu(own.norm(maps)).mean((2, 3)))
 
-    def forward(self, inputs):
-        maps = self.body(inputs.unflatten(1, (1, 2, 4)))
-        return self.head(torch.relu(self.norm(maps)).mean((2, 3)))
 
-
-class Autocast(nn.Module):
-    """Computes in bfloat16 inside."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, inputs):
-        with torch.autocast("cpu", torch.bfloat16):
-            outputs = self.inner(inputs)
-        return outputs.float()
+@holding(lambda inner: held(inner=inner))
+def make_autocast(own, inputs):
+    """Compute in bfloat16 inside."""
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = own.inner(inputs)
+    return outputs.float()
 
 
 def squares(outputs, targets):
@@ -97,10 +94,10 @@ MODELS = {
     "batch norm": lambda: nn.Sequential(
         nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, CLASSES)
     ),
-    "residual": lambda: Residual(nn.LayerNorm),
-    "residual with batch norm": lambda: Residual(nn.BatchNorm1d),
-    "convolutional": Convolutional,
-    "transformer": Transformer,
+    "residual": lambda: make_residual(nn.LayerNorm),
+    "residual with batch norm": lambda: make_residual(nn.BatchNorm1d),
+    "convolutional": make_convolutional,
+    "transformer": make_transformer,
 }
 STEPS = (0, 12, 100, 300)
 GRID = list(itertools.product(MODELS, STEPS, (False, True), (False, True), (LOSS, squares)))
@@ -121,7 +118,7 @@ def batch(samples, *, learnable, seed):
 def snapshots(kind, learnable, half, loss):
     """Return one model's states by the steps of training behind them, and what trains it further."""
     torch.manual_seed(0)
-    model = Autocast(MODELS[kind]()) if half else MODELS[kind]()
+    model = make_autocast(MODELS[kind]()) if half else MODELS[kind]()
     return {0: copy.deepcopy(model)}, model, torch.optim.Adam(model.parameters(), lr=3e-3)
 
 
@@ -255,16 +252,11 @@ class Meeting(torch.autograd.Function):
         return found, None
 
 
-class Met(nn.Module):
-    """A model in which the first sample's gradient depends on whether a certain other is in the batch."""
-
-    def __init__(self, model, other):
-        super().__init__()
-        self.model, self.other = model, other
-
-    def forward(self, inputs):
-        outputs = self.model(inputs)
-        return Meeting.apply(outputs, bool((inputs == self.other).all(1).any()))
+@holding(lambda model, other: held(model=model, other=other))
+def make_met(own, inputs):
+    """Apply a model in which the first sample's gradient depends on another sample of the batch."""
+    outputs = own.model(inputs)
+    return Meeting.apply(outputs, bool((inputs == own.other).all(1).any()))
 
 
 @pytest.mark.parametrize("estimator", ["lai", "exact"])
@@ -276,7 +268,7 @@ def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen(
     first = typical(model, LOSS, training)[0]
     order = torch.tensor([first, *(j for j in range(SAMPLES) if j != first)])
     inputs, targets = training[0][order], training[1][order]
-    met = Met(model, inputs[1])
+    met = make_met(model, inputs[1])
     score = {
         "lai": lambda: lai_torch.trace(met, LOSS, inputs, targets),
         "exact": lambda: lai_torch.exact_scores(met, LOSS, validation, (inputs, targets)),

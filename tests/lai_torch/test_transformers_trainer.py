@@ -171,24 +171,6 @@ def test_groups_that_no_batch_has_are_named(tmp_path):
         trainer.train()
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"validation": "clear"}, ValueError, r"one of the eval_dataset's, \['clean'\], got 'clear'"),
-        (
-            {},
-            TypeError,
-            "validation: expected the data set that samples are to help, .* got NoneType; hold one out",
-        ),
-    ],
-)
-def test_a_validation_set_that_is_not_there_is_refused(given, error, message, tmp_path):
-    with pytest.raises(error, match=message):
-        CuratedTrainer(
-            language_model(), arguments(str(tmp_path)), eval_dataset={"clean": sequences(3, 2)}, **given
-        )
-
-
 def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
     rows = sequences(3, 2)
     for given in (
@@ -200,44 +182,6 @@ def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         CuratedTrainer(language_model(), arguments(str(tmp_path)), eval_dataset=rows, validation=rows[:2])
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "message"),
-    [
-        ({}, {"curation": {"max_norm": 1.0}}, "pass TrainingArguments.max_grad_norm="),
-        (
-            {},
-            {"max_norm": 1.0},
-            "keyword argument 'max_norm'; pass TrainingArguments.max_grad_norm=",
-        ),
-        ({}, {"estimator": "lai"}, "unexpected keyword argument 'estimator'; pass curation="),
-        (
-            {"gradient_accumulation_steps": 2},
-            {"curation": {"estimator": "preconditioned_lai"}},
-            "gradient_accumulation_steps: expected 1 with 'preconditioned_lai', .* got 2",
-        ),
-    ],
-)
-def test_what_a_trainer_cannot_do_is_refused_when_it_is_made(settings, options, message, tmp_path):
-    made = {"model": language_model(), "args": arguments(str(tmp_path), **settings)}
-    with pytest.raises((TypeError, ValueError), match=message):
-        CuratedTrainer(**made, validation=sequences(3, 2), **options)
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "message"),
-    [
-        ({}, {"compute_loss_func": lambda *_: None}, "compute_loss_func: expected None, got <function"),
-        ({"label_smoothing_factor": 0.1}, {}, r"label_smoothing_factor: expected 0, got 0\.1"),
-    ],
-)
-def test_losses_of_a_whole_batch_are_refused(settings, options, message, tmp_path):
-    """A step would train on the losses of its samples, and say nothing of these."""
-    with pytest.raises(ValueError, match=message):
-        CuratedTrainer(
-            language_model(), arguments(str(tmp_path), **settings), validation=sequences(3, 2), **options
-        )
 
 
 def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):

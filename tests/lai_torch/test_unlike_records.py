@@ -7,56 +7,48 @@ from lai_storage.tables import read_scores
 from torch import nn
 
 from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_modules import held, holding
 
 
-class Routed(nn.Module):
-    """Sends each sample to one of three layers, in a loop over those that any is sent to."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate, self.head = nn.Linear(4, 3), nn.Linear(4, 3)
-        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-        self.double()
-
-    def forward(self, inputs):
-        shares = self.gate(inputs).softmax(1)
-        chosen, found = shares.argmax(1), torch.zeros_like(inputs)
-        for expert, layer in enumerate(self.experts):
-            own = (chosen == expert).nonzero().squeeze(1)
-            if len(own):
-                found = found.index_add(0, own, layer(inputs[own]) * shares[own, expert, None])
-        return self.head(torch.tanh(found))
+@holding(
+    lambda: held(
+        gate=nn.Linear(4, 3), head=nn.Linear(4, 3), experts=nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    )
+)
+def routed(own, inputs):
+    """Send each sample to one of three layers, in a loop over those that any is sent to."""
+    shares = own.gate(inputs).softmax(1)
+    chosen, found = shares.argmax(1), torch.zeros_like(inputs)
+    for expert, layer in enumerate(own.experts):
+        rows = (chosen == expert).nonzero().squeeze(1)
+        if len(rows):
+            found = found.index_add(0, rows, layer(inputs[rows]) * shares[rows, expert, None])
+    return own.head(torch.tanh(found))
 
 
-class Deep(nn.Module):
-    """Goes through one layer until every sample is done."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
-
-    def forward(self, inputs):
-        done = torch.zeros(len(inputs), dtype=torch.bool)
-        for _ in range(5):
-            inputs = torch.where(done[:, None], inputs, torch.tanh(self.body(inputs)))
-            done = done | (inputs[:, 0].detach() > 0)
-            if bool(done.all()):
-                break
-        return self.head(inputs)
+@holding(lambda: held(body=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
+def deep(own, inputs):
+    """Go through one layer until every sample is done."""
+    done = torch.zeros(len(inputs), dtype=torch.bool)
+    for _ in range(5):
+        inputs = torch.where(done[:, None], inputs, torch.tanh(own.body(inputs)))
+        done = done | (inputs[:, 0].detach() > 0)
+        if bool(done.all()):
+            break
+    return own.head(inputs)
 
 
-class Latents(nn.Module):
-    """Queries of its own, which one sample needs no copies of, look at each sample."""
-
-    def __init__(self):
-        super().__init__()
-        self.latents = nn.Parameter(torch.randn(1, 3, 4))
-        self.attention, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 3)
-        self.double()
-
-    def forward(self, inputs):
-        seen = torch.stack([inputs, inputs.flip(1)], 1)
-        return self.head(self.attention(self.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
+@holding(
+    lambda: held(
+        latents=nn.Parameter(torch.randn(1, 3, 4)),
+        attention=nn.MultiheadAttention(4, 2, batch_first=True),
+        head=nn.Linear(4, 3),
+    )
+)
+def make_latents(own, inputs):
+    """Let queries of its own, which one sample needs no copies of, look at each sample."""
+    seen = torch.stack([inputs, inputs.flip(1)], 1)
+    return own.head(own.attention(own.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
 
 
 def drawn(seed, n):
@@ -66,10 +58,10 @@ def drawn(seed, n):
 
 @pytest.mark.filterwarnings("ignore:refresh:")
 @pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
-@pytest.mark.parametrize("kind", [Routed, Deep, Latents])
+@pytest.mark.parametrize("kind", [routed, deep, make_latents])
 def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.manual_seed(0)
-    model, validation = kind(), drawn(99, 7)
+    model, validation = kind().double(), drawn(99, 7)
     curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
     for seed, n in enumerate((2, 1, 6, 2, 3, 5)):
         batch = drawn(seed, n)
@@ -80,10 +72,10 @@ def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.testing.assert_close(again.step(*batch).scores, expected)
 
 
-@pytest.mark.parametrize("kind", [Routed, Deep])
+@pytest.mark.parametrize("kind", [routed, deep])
 def test_a_data_set_is_scored_whatever_records_its_batches_have(kind, tmp_path):
     torch.manual_seed(0)
-    model, validation, data = kind(), drawn(99, 3), (randn(9, 4), labels(9))
+    model, validation, data = kind().double(), drawn(99, 3), (randn(9, 4), labels(9))
     lai_torch.score_dataset(
         model, LOSS, data, validation, tmp_path, estimator="ghost", batch_size=2, parts=3, progress=False
     )

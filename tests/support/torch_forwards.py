@@ -110,7 +110,7 @@ def routed_rows(part: Any, hidden: Tensor) -> Tensor:
     out = torch.zeros_like(rows)
     for expert in range(part.w.shape[0]):
         (index,) = torch.where(chosen == expert)
-        out = out.index_add(0, index, functional.linear(rows[index], part.w[expert]))
+        out = out.index_add(0, index, part.use(rows[index], part.w[expert]))
     return hidden + out.reshape(hidden.shape)
 
 

@@ -19,6 +19,18 @@ class Custom(torch.autograd.Function):
         return gradient * ctx.factor, None
 
 
+class Centred(torch.autograd.Function):
+    """Its gradient is centred over the batch."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor) -> Tensor:
+        return hidden.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient - gradient.mean(0)
+
+
 class Forgetful(Custom):
     """The same by numpy: there is no second derivative, and no word of it."""
 

@@ -170,7 +170,9 @@ def _not_of_each_alone(drawn: Program, trace: lai.Trace) -> str:
 def state(drawn: Program) -> list[Any]:
     """Return copies of whatever a program holds that scoring could move."""
     tensors = [tensor for _, tensor in sorted(drawn.model.state_dict().items())] + drawn.own()
-    flags = [module.training for module in drawn.model.modules()]
+    flags: list[Any] = [torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled()]
+    for module in drawn.model.modules():
+        flags += [module.training, len(module._forward_hooks), len(module._backward_hooks)]
     grads = [p.grad for p in drawn.parameters()]
     streams = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # noqa: NPY002
     return [copy.deepcopy([t.detach() for t in tensors]), flags, grads, streams]

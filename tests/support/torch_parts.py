@@ -14,29 +14,14 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tests.support import torch_forwards as forwards
-from tests.support.torch_functions import ClosedOver, Custom, Forgetful, Product, Signed
+from tests.support.torch_functions import Centred, ClosedOver, Custom, Forgetful, Product, Signed
+from tests.support.torch_modules import Part
 
 DOUBLE = torch.float64
 
 
 def weights(*shape: int, dtype: torch.dtype = DOUBLE) -> nn.Parameter:
     return nn.Parameter(0.5 * torch.randn(shape, dtype=dtype))
-
-
-class Part(nn.Module):
-    """A function of the hidden values and of parameters, buffers and modules by name."""
-
-    def __init__(self, function: Callable[[Any, Tensor], Tensor], **own: Any) -> None:
-        super().__init__()
-        self.function = function
-        for name, value in own.items():
-            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.function(self, hidden)
 
 
 def transposed(module: nn.Module) -> nn.Module:
@@ -108,6 +93,11 @@ def layers(function: Callable[[Any, Tensor], Tensor], *names: str) -> Callable[[
     return lambda t, d: Part(function, **{name: linear(d) for name in names})
 
 
+def routed(use: Callable[[Tensor, Tensor], Tensor]) -> Callable[[int, int], nn.Module]:
+    """Send rows to experts, each of which uses its matrix in a way that the rule of experts may not fit."""
+    return lambda t, d: Part(forwards.routed_rows, use=use, w_gate=weights(d, 2), w=weights(2, d, d))
+
+
 # What is a function of one sample at a time, and what is linear in the losses' weights.
 SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "linear": lambda t, d: linear(d),
@@ -126,11 +116,13 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "tanh": lambda t, d: nn.Sequential(linear(d), nn.Tanh()),
     "residual": layers(lambda p, h: h + p.a(functional.gelu(p.b(h))), "a", "b"),
     "layernorm": lambda t, d: nn.LayerNorm(d).double(),
+    "rmsnorm": lambda t, d: nn.RMSNorm(d).double(),
     "groupnorm": lambda t, d: transposed(nn.GroupNorm(1, d)),
     "batchnorm": lambda t, d: transposed(nn.BatchNorm1d(d).eval()),
     "gain": lambda t, d: Part(lambda p, h: h * p.v + p.b, v=weights(d), b=weights(d)),
     "offset": lambda t, d: Part(lambda p, h: h - p.v, v=weights(t, 1)),
     "scalar": lambda t, d: Part(lambda p, h: h * p.v.exp(), v=weights()),
+    "expanded": vector(lambda p, h: h + p.v.expand(*h.shape)),
     "where": vector(lambda p, h: torch.where(h > 0, h, p.v)),
     "token": vector(lambda p, h: h + torch.cat([p.v.expand(len(h), 1, -1), h[:, 1:]], 1)),
     "zero_gate": lambda t, d: Part(
@@ -179,6 +171,8 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
         encoder=nn.TransformerEncoderLayer(d, 1, d, 0.0).double(),
     ),
     "convolution": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1)),
+    "depthwise": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1, groups=d)),
+    "mixed_positions": lambda t, d: nn.Conv1d(t, t, 1).double(),
     "deconvolution": lambda t, d: transposed(nn.ConvTranspose1d(d, d, 3, padding=1)),
     "folded": matrix(forwards.folded),
     "standardised": lambda t, d: Part(forwards.standardised, w=weights(d, d, 3)),
@@ -227,7 +221,11 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     ),
     "renormalised": lambda t, d: table(d, max_norm=0.5),
     "routed": layers(forwards.routed, "left", "right"),
-    "routed_rows": lambda t, d: Part(forwards.routed_rows, w_gate=weights(d, 2), w=weights(2, d, d)),
+    "routed_rows": routed(functional.linear),
+    "routed_and_turned": routed(lambda rows, matrix: functional.linear(rows.flip(0), matrix).flip(0)),
+    "routed_and_scaled": routed(lambda rows, matrix: functional.linear(rows, 2 * matrix)),
+    "routed_twice": routed(lambda rows, matrix: functional.linear((rows @ matrix).tanh(), matrix)),
+    "routed_and_summed": routed(lambda rows, matrix: functional.linear(rows, matrix) + matrix.sum()),
     "grouped": lambda t, d: Part(forwards.grouped, w_gate=weights(d, 2), w=weights(2, d, d)),
     "top_two": lambda t, d: Part(
         forwards.top_two, w_gate=weights(d, 3), w_up=weights(3, d + 1, d), w_down=weights(3, d, d + 1)
@@ -274,6 +272,7 @@ UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "summed_before": layers(lambda p, h: p.a(h.cumsum(0)), "a"),
     "next_sample": layers(lambda p, h: h + p.a(h.roll(1, 0)), "a"),
     "by_frequency": lambda t, d: table(d, scale_grad_by_freq=True),
+    "centred_by_a_function": layers(lambda p, h: Centred.apply(p.a(h)), "a"),
     "centred_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g - g.mean(0)), "a"),
     "clipped_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), "a"),
 }

@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from tests.support.torch_forwards import scripted
 from tests.support.torch_functions import Product
-from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, Part, linear, masked, weights
+from tests.support.torch_modules import Part
+from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, linear, masked, weights
 
 TIMES, WIDTH, CLASSES = 4, 4, 3
 N_TRAIN, N_VAL = 5, 3

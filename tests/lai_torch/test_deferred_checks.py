@@ -1,4 +1,4 @@
-"""A step asks the device once: its questions wait there, and one that fails is asked again by itself."""
+"""Checks that a step defers: where one fails, the step is taken again, and reads each as it arises."""
 
 import functools
 
@@ -11,10 +11,9 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, data
-from workloads.launches import counted
+from tests.support.torch_modules import held, holding
 
 POLICIES = {"count known": (HALF, 1), "count unknown": (lai.keep_positive, 2)}
-PASSES = ("kept", "selective", "whole")
 
 
 def network():
@@ -27,18 +26,6 @@ def curated(policy, *, model=None, **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     curator = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=policy, refresh=10**9, **options)
     return model, curator
-
-
-@pytest.mark.parametrize("backward", PASSES)
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_step_waits_once_or_once_more_for_a_count_that_nobody_knows(name, backward):
-    policy, waits = POLICIES[name]
-    _, curator = curated(policy, backward=backward)
-    batch = data(6)
-    curator.step(*batch)
-    curator.step(*batch)
-    found = counted(lambda: curator.step(*batch))
-    assert found.waits == waits
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -76,17 +63,13 @@ def test_what_a_step_that_is_taken_back_drew_and_averaged_is_taken_back_too():
 
 
 def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
-    class Strict(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 3).double()
+    @holding(lambda: held(layer=nn.Linear(4, 3).double()))
+    def strict(own, inputs):
+        if own.training and not bool(torch.isfinite(inputs).all()):
+            raise RuntimeError("not finite")
+        return own.layer(inputs)
 
-        def forward(self, inputs):
-            if self.training and not bool(torch.isfinite(inputs).all()):
-                raise RuntimeError("not finite")
-            return self.layer(inputs)
-
-    _, curator = curated(functools.partial(lai.keep_top, fraction=1.0), model=Strict())
+    _, curator = curated(functools.partial(lai.keep_top, fraction=1.0), model=strict())
     inputs, targets = data(6)
     inputs[2] = torch.nan
     report = curator.step(inputs, targets)
@@ -135,37 +118,6 @@ def test_gradients_whose_squares_overflow_are_stepped_on():
     report = curator.step(torch.randn(6, 4), torch.arange(6) % 3)
     assert report.updated
     assert not torch.equal(model.weight, before)
-
-
-class Masked(nn.Module):
-    """A model that takes a mask of its positions."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-
-    def forward(self, words, attention_mask):
-        return self.head((torch.tanh(self.inner(words)) * attention_mask.unsqueeze(-1)).sum(1))
-
-
-@pytest.mark.parametrize("backward", PASSES)
-@pytest.mark.parametrize("padded", [False, True])
-def test_a_mask_costs_no_wait(padded, backward):
-    torch.manual_seed(5)
-
-    def batch(n):
-        mask = torch.ones(n, 6, dtype=torch.float64).long()
-        mask[:, 4:] = 0 if padded else 1
-        return {"words": torch.randn(n, 6, 4).double(), "attention_mask": mask}, torch.arange(n) % 3
-
-    model = Masked().double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    options = {"policy": HALF, "refresh": 10**9, "backward": backward}
-    options["estimator"] = lai_torch.LAI(positions="mean")
-    curator = lai_torch.Curator(model, LOSS, optimizer, batch(9), **options)
-    for _ in range(3):
-        curator.step(*batch(6))
-    assert counted(lambda: curator.step(*batch(6))).waits == 1
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -1,0 +1,244 @@
+"""Mistakes with a curator: what it is made of, what a step is given, what it resumes from."""
+
+import copy
+import functools
+import math
+import pickle
+
+import lai_torch
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import lai_core as lai
+from tests.lai_torch.support import LOSS, data, network, sgd
+
+CUT = lai_torch.LAI(parts=3)
+
+
+def made(validation=None, *, model=None, loss=LOSS, optimizer=sgd, **options):
+    model = network() if model is None else model
+    optimizer = optimizer(model) if optimizer is sgd else optimizer
+    return lai_torch.Curator(model, loss, optimizer, data(3) if validation is None else validation, **options)
+
+
+def stepped(validation=None, **options):
+    return made(validation, **options).step(*data(4))
+
+
+def summarized(model=None, positions="tokens"):
+    trace = lai_torch.trace(network() if model is None else model, LOSS, *data(3))
+    return lai.summarize(trace, "lai", positions=positions)
+
+
+def resumed(changed, **options):
+    """Load the state of a curator of the same kind, changed by a function."""
+    curator = made(**options)
+    curator.load_state_dict(changed(curator.state_dict()))
+
+
+def state_of(estimator):
+    model = network()
+    saved = made(model=model, estimator=estimator)
+    saved.step(*data(6))
+    return saved.state_dict()
+
+
+def frozen(estimator):
+    model = network()
+    curator = made(model=model, estimator=estimator)
+    model.requires_grad_(False)
+    return curator
+
+
+def without_gradients(scores, temperature):
+    return scores
+
+
+NORM = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
+ONE_OF = "expected one that holds parameters of the model"
+MADE = {
+    f"ValueError: optimizer: {ONE_OF}, got one that holds none": lambda: made(optimizer=sgd(network())),
+    "ValueError: optimizer: expected one that steps on gradients, got LBFGS, which needs a closure": (
+        lambda: lai_torch.Curator(m := network(), LOSS, torch.optim.LBFGS(m.parameters()), data(3))
+    ),
+    "TypeError: optimizer: expected a torch.optim.Optimizer, got the class SGD; make one, such as": (
+        lambda: made(optimizer=torch.optim.SGD)
+    ),
+    "TypeError: optimizer: expected a torch.optim.Optimizer, got": lambda: made(optimizer="sgd"),
+    "ValueError: max_norm: expected an optimizer beside max_norm=0.5, got None: score() and weigh() train": (
+        lambda: made(optimizer=None, max_norm=0.5)
+    ),
+    "ValueError: accumulate: expected an optimizer beside accumulate=2, got None": (
+        lambda: made(optimizer=None, accumulate=2)
+    ),
+    "ValueError: …needs the optimizer's learning rates, got None": (
+        lambda: made(optimizer=None, estimator="midpoint")
+    ),
+    "ValueError: optimizer: expected an optimizer to step with, got None": lambda: stepped(optimizer=None),
+    "TypeError: model: expected a torch.nn.Module, got": lambda: made(model=abs, optimizer=None),
+    "TypeError: loss: expected a function loss(outputs, targets)": lambda: made(loss="mse"),
+    "TypeError: generator: expected a torch.Generator on the CPU": lambda: made(generator=3),
+    "TypeError: policy: …function from scores to weights, got 'keep_positive'; pass lai_core.keep_positive": (
+        lambda: made(policy="keep_positive")
+    ),
+    "TypeError: policy: …got 'Keep_Postive'; pass lai_core.keep_p": lambda: made(policy="Keep_Postive"),
+    "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
+    "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
+    "TypeError: policy: …any of losses, groups, step, validation_losses, measured": (
+        lambda: made(policy=without_gradients)
+    ),
+    "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": [
+        lambda: made(estimator=CUT),
+        lambda: made(estimator=CUT, policy=lai_torch.Scheduled(lai.keep_positive, bool)),
+    ],
+    "ValueError: …the policy asks for the losses of a validation set": [
+        lambda: made("batch", policy=lai_torch.KeepBelowLoss(0.9)),
+        lambda: made(summarized(), policy=lai_torch.KeepBelowLoss(0.9)),
+    ],
+    "TypeError: validation: expected (inputs, targets), a mapping, a loader of such": (
+        lambda: made(torch.ones(3))
+    ),
+    "TypeError: validation: …got list whose parts are no pairs; pass a tuple": lambda: made(list(data(5))),
+    "TypeError: validation: …got TensorDataset; pass torch.utils.data.DataLoader(dataset": (
+        lambda: made(TensorDataset(*data(5)))
+    ),
+    "TypeError: validation: …that hold tensors, got (dict, dict); pass": lambda: made({"x": 1.0}),
+    "TypeError: validation: …got (ndarray, ndarray); pass torch.as_tensor": (
+        lambda: made(tuple(one.numpy() for one in data(5)))
+    ),
+    "TypeError: validation: …got tuple; pass one whose collate_fn returns such": (
+        lambda: stepped(iter([(*data(4), 1)]))
+    ),
+    "TypeError: validation: expected the loader to give mappings, or pairs": (
+        lambda: stepped(iter([data(5)[0]]))
+    ),
+    "ValueError: validation: expected at least one batch from the loader, got none": lambda: stepped([]),
+    "ValueError: validation: expected tensors that hold numbers": (
+        lambda: stepped((data(4)[0].to("meta"), data(4)[1]))
+    ),
+    "ValueError: validation: expected one of 'batch', 'batch+self'": lambda: made("itself"),
+    "ValueError: validation: expected at least one sample with a finite loss, got none": (
+        lambda: stepped((math.nan * data(4)[0], data(4)[1]))
+    ),
+    "RuntimeError: while tracing the validation set: mat1 and mat2 shapes": (
+        lambda: stepped((data(9)[0][:, :3], data(9)[1]))
+    ),
+    "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
+    "ValueError: warmup: expected a whole number, 0 or more, got -1": lambda: made(warmup=-1),
+    "ValueError: refresh: expected a whole number, 1 or more, got 0": lambda: made(refresh=0),
+    "ValueError: accumulate: expected a whole number, 1 or more, got 0": lambda: made(accumulate=0),
+    "ValueError: share: expected a share in (0, 1], got 0.0": lambda: made(share=0.0),
+    "ValueError: share: expected a share in (0, 1], got 1.5": lambda: made(share=1.5),
+    "ValueError: share: expected a share in (0, 1], got 'all'": lambda: made(share="all"),
+    "ValueError: share: expected 1.0 unless validation is (inputs, targets)": (
+        lambda: made([data(3)], share=0.5)
+    ),
+    "ValueError: max_norm: expected a number above 0, or None, got 0.0": lambda: made(max_norm=0.0),
+    "ValueError: max_norm: expected a number above 0, or None, got 'all'": lambda: made(max_norm="all"),
+    "ValueError: max_norm: expected a number above 0, or None, got True": lambda: made(max_norm=True),
+    "ValueError: backward: …did you mean 'whole'?": lambda: made(backward="Whole"),
+    "ValueError: backward: expected one of 'kept', 'selective', 'whole', 'auto', got 'some'": (
+        lambda: made(backward="some")
+    ),
+    "ValueError: backward: 'selective' expects one of 'lai', 'lli'": (
+        lambda: made(backward="selective", estimator="ghost")
+    ),
+    "ValueError: backward: 'whole' expects one of 'lai', 'lli'": (
+        lambda: made(backward="whole", estimator="ghost")
+    ),
+    "ValueError: backward: 'auto' expects one of 'lai', 'lli'": (
+        lambda: made(backward="auto", estimator="ghost")
+    ),
+    "ValueError: …autocast: 'whole' trains on the pass that is scored": (
+        lambda: made(backward="whole", estimator=lai_torch.LAI(autocast=torch.bfloat16))
+    ),
+    "ValueError: …autocast: 'auto' trains on the pass that is scored": (
+        lambda: made(backward="auto", estimator=lai_torch.LAI(autocast=torch.bfloat16))
+    ),
+    "ValueError: chunk: backward='whole' runs the whole batch at once": (
+        lambda: made(estimator=lai_torch.LAI(chunk=3), backward="whole")
+    ),
+    "ValueError: chunk: validation='batch' runs the whole batch at once": (
+        lambda: made("batch", estimator=lai_torch.LAI(chunk=3))
+    ),
+    "ValueError: parts: expected a validation set to cut, got 'batch'": (
+        lambda: made("batch", estimator=lai_torch.LAI(parts=2))
+    ),
+    "ValueError: estimator: expected one of": lambda: made(estimator="shapley"),
+    "ValueError: estimator: …got 'LAI'; did you mean 'lai'?": lambda: made(estimator="LAI"),
+    "ValueError: estimator: …did you mean 'ghost'?": lambda: made(estimator="ghosts"),
+    "TypeError: estimator: …got the class LAI; call it": lambda: made(estimator=lai_torch.LAI),
+    "ValueError: …estimator 'exact' has no ValidationSummary": lambda: made(summarized(), estimator="exact"),
+    "ValueError: …estimator 'gate_lai' has no ValidationSummary; pass": (
+        lambda: made(summarized(), estimator="gate_lai")
+    ),
+    "ValueError: …'calibrated_lai' is calibrated on validation samples; pass": [
+        lambda: made("batch", estimator="calibrated_lai"),
+        lambda: made("batch+self", estimator="calibrated_lai"),
+        lambda: made(summarized(), estimator="calibrated_lai"),
+    ],
+    "ValueError: validation: expected a summary for 'ghost', got one for 'lai'": (
+        lambda: made(summarized(), estimator="ghost")
+    ),
+    "ValueError: positions: expected 'mean', how the summary reads them, got 'tok": (
+        lambda: made(summarized(positions="mean"), estimator=lai_torch.LAI(positions="tokens"))
+    ),
+    "ValueError: sketch: expected a validation set to sketch, got a Validation": (
+        lambda: made(summarized(), estimator=lai_torch.LAI(sketch=2))
+    ),
+    "ValueError: …sketch: expected at most the last layer's 3 outputs, got 7": (
+        lambda: stepped(estimator=lai_torch.LAI(sketch=7))
+    ),
+    "ValueError: …memory_budget: expected at least": (
+        lambda: stepped(estimator=lai_torch.LAI(memory_budget=32))
+    ),
+}
+
+GIVEN = {
+    "ValueError: groups: expected shape (3,), got (2,)": lambda: made().score(*data(3), groups=torch.ones(2)),
+    "TypeError: groups: expected a tensor of whole numbers, or a list of text, one per sample, got list": (
+        lambda: made().step(*data(6), groups=[0, 1, 0, 1, 0, 1])
+    ),
+    "ValueError: …GroupFloor expects them with every batch": (
+        lambda: stepped(policy=lai_torch.GroupFloor(0.5, lai.keep_positive))
+    ),
+    "ValueError: auxiliary: expected a floating-point tensor of shape (": (
+        lambda: stepped(backward=lai_torch.Kept(auxiliary=lambda outputs, _: outputs))
+    ),
+    "ValueError: …more than 1 value per channel": (
+        lambda: made(model=copy.deepcopy(NORM), warmup=1).step(*data(1))
+    ),
+    "ValueError: batches: expected at least one": lambda: made().weigh([]),
+    "ValueError: …reads an optimizer step in one part, got 2 micro-batches": [
+        lambda: made(estimator="preconditioned_lai").weigh([data(4), data(4)]),
+        lambda: made("batch").weigh([data(4), data(4)]),
+    ],
+    "TypeError: curator: expected no copy of one, …hand over state_dict()": [
+        lambda: copy.copy(made()),
+        lambda: copy.deepcopy(made()),
+        lambda: pickle.dumps(made()),
+    ],
+    "ValueError: model: expected at least one trainable parameter to step": [
+        lambda name=name: frozen(name).step(*data(4)) for name in ("lai", "ghost", "exact")
+    ],
+    "ValueError: while tracing the validation set: model: expected at": (
+        lambda: frozen("ghost").score(*data(4))
+    ),
+    **{
+        f"ValueError: state: expected a whole number of 'steps', 0 or more, got {count!r}": (
+            functools.partial(resumed, lambda state, count=count: state | {"steps": count})
+        )
+        for count in (-1, 1.5, "3", None)
+    },
+    "ValueError: state: expected what state_dict of a curator returned, got one wit": [
+        functools.partial(resumed, lambda _, state=state: state) for state in ({"estimator": "lai"}, {}, None)
+    ],
+    "ValueError: state: expected that of a curator with estimator 'lai', got": (
+        lambda: resumed(lambda _: state_of("ghost"))
+    ),
+    "ValueError: state: expected that of a curator with estimator 'exact', got": (
+        lambda: resumed(lambda _: state_of("lai"), estimator="exact")
+    ),
+}
+MESSAGES = MADE | GIVEN

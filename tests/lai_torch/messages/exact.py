@@ -1,0 +1,130 @@
+"""Mistakes with exact scores and per-sample gradients: options, models and losses that do not fit."""
+
+import lai_torch
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
+
+from tests.lai_torch.support import LOSS, data, network
+from tests.support.torch_modules import Part
+from tests.support.torch_parts import linear
+
+X, Y = data(6)
+NORMED = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
+TEACHER, CENTRES = network(), torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+
+
+def exact(model=None, loss=LOSS, training=(X, Y), validation=None, **options):
+    validation = data(9) if validation is None else validation
+    return lai_torch.exact_scores(
+        network() if model is None else model, loss, validation, training, **options
+    )
+
+
+def stepping(kind, **options):
+    model = network()
+    return exact(model, optimizer=kind(model.parameters(), lr=0.1), **options)
+
+
+def one_pair(outputs, targets):
+    return LOSS(torch.cat([outputs[:-1], outputs[-1:] + outputs[-2:-1]]), targets)
+
+
+def clipped():
+    model = network()
+    model[2].weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+    return model
+
+
+def halved():
+    model = network()
+    model[2].weight.register_hook(lambda gradient: gradient * 0.5)
+    return model
+
+
+def counting(part, inputs):
+    part.calls = getattr(part, "calls", 0) + 1
+    return part.head(inputs) * part.calls
+
+
+def reentrant(part, inputs):
+    leaf = inputs.detach().requires_grad_()
+    return part.head(CheckpointFunction.apply(lambda x: torch.tanh(part.body(x)), True, leaf))
+
+
+def in_inference_mode():
+    with torch.inference_mode():
+        return network()
+
+
+def drawing(*layers):
+    return nn.Sequential(nn.Linear(4, 6), *layers, nn.Dropout(0.3), nn.Linear(6, 3)).double()
+
+
+MESSAGES = {
+    "ValueError: method: expected one of 'forward', 'double backward', 'reverse', got": (
+        lambda: exact(method="finite")
+    ),
+    "ValueError: at: expected one of 'start', 'midpoint', got 'end'": lambda: exact(at="end"),
+    "ValueError: reduction: expected one of 'mean', 'sum', got 'none'": lambda: exact(reduction="none"),
+    "ValueError: learning_rate: at='midpoint' needs an optimizer, or": lambda: exact(at="midpoint"),
+    "ValueError: learning_rate: scores at the start are per unit learning rate": (
+        lambda: exact(learning_rate=0.1)
+    ),
+    "TypeError: learning_rate: expected a number, or None, got '0.1'": (
+        lambda: exact(at="midpoint", learning_rate="0.1")
+    ),
+    "ValueError: learning_rate: an optimizer has its own; leave it out": (
+        lambda: stepping(torch.optim.SGD, at="midpoint", learning_rate=0.1)
+    ),
+    "ValueError: max_norm: expected a positive norm together with an optimizer": lambda: exact(max_norm=1.0),
+    "TypeError: optimizer: expected one of SGD, Adam, AdamW": lambda: stepping(torch.optim.RMSprop),
+    "ValueError: optimizer: expected one that steps on parameters of the model": (
+        lambda: exact(optimizer=torch.optim.SGD(network().parameters(), lr=0.1))
+    ),
+    "TypeError: training: expected a pair (inputs, targets), got Tensor": lambda: exact(training=X),
+    "TypeError: …expected a pair (inputs, targets), got Tensor": [
+        lambda: lai_torch.per_sample_norms(network(), LOSS, X),
+        lambda: lai_torch.check_per_sample_gradients(network(), LOSS, X),
+        lambda: lai_torch.per_sample_inner_products(network(), LOSS, X, (X, Y)),
+    ],
+    "ValueError: …inputs: expected dense tensors, …sparse_coo one; pass .to_dense": (
+        lambda: exact(training=(X.to_sparse(), Y))
+    ),
+    "ValueError: …parameter '0.weight' has no shape yet; run the model on one batch": (
+        lambda: exact(nn.Sequential(nn.LazyLinear(3)).double())
+    ),
+    "ValueError: loss: expected one that depends on a parameter that trains": (
+        lambda: exact(loss=lambda o, t: LOSS(o.detach(), t))
+    ),
+    "ValueError: …parameter '0.weight' was made in inference mode": lambda: exact(in_inference_mode()),
+    "ValueError: validation: expected a finite gradient of the losses": (
+        lambda: exact(validation=(torch.full((9, 4), torch.nan, dtype=torch.float64), data(9)[1]))
+    ),
+    "ValueError: …model.eval(), not BatchNorm in training mode": lambda: exact(NORMED),
+    "ValueError: …ones that move with the other samples": lambda: exact(drawing(nn.BatchNorm1d(6))),
+    "ValueError: …move with the other samples": [
+        lambda n=n: exact(loss=one_pair, training=data(n)) for n in (4, 8, 16)
+    ],
+    "ValueError: …move with the number of samples": lambda: exact(loss=lambda o, t: LOSS(o, t) / len(t)),
+    "ValueError: …forward: off by …double backward: off by …reverse: off by": lambda: exact(clipped()),
+    "ValueError: …no way to compute them agrees with that…forward: off by": (
+        lambda: exact(halved(), method="forward")
+    ),
+    "ValueError: …expected the same losses of the same batch": (
+        lambda: exact(Part(counting, head=linear(4, 3)))
+    ),
+    "ValueError: …pass use_reentrant=False": lambda: exact(
+        Part(reentrant, body=linear(4), head=linear(4, 3))
+    ),
+    "ValueError: …draws random numbers…model.eval()": (
+        lambda: lai_torch.check_per_sample_gradients(drawing(), LOSS, (X, Y))
+    ),
+    "ValueError: …BatchNorm '1'": lambda: lai_torch.check_per_sample_gradients(NORMED, LOSS, (X, Y)),
+    "ValueError: loss: it depends on 'TEACHER.…' of shape …freeze it": (
+        lambda: exact(loss=lambda o, t: LOSS(o + TEACHER(torch.ones(4).double()), t))
+    ),
+    "UserWarning: …it depends on 'CENTRES' of shape (3, 3), which wants": (
+        lambda: exact(loss=lambda o, t: LOSS(o @ CENTRES, t))
+    ),
+}

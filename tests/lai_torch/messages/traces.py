@@ -1,0 +1,233 @@
+"""Mistakes with a trace or exact scores: batches, losses, models and options that do not fit."""
+
+import functools
+import warnings
+
+import lai_torch
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import lai_core as lai
+from tests.lai_torch.support import LOSS, Centred, data, network, randn
+from tests.support.torch_modules import Part
+from tests.support.torch_parts import linear
+
+X, Y = data(6)
+SINGLE = X.float(), Y
+SQUARES = nn.MSELoss(reduction="none")
+
+
+def traced(model=None, loss=LOSS, inputs=X, targets=Y, **options):
+    return lai_torch.trace(network() if model is None else model, loss, inputs, targets, **options)
+
+
+def changing(part, inputs):
+    """Compute other shapes when a checkpoint is run again."""
+    forward = [True]
+
+    def block(hidden):
+        return torch.tanh(part.body(hidden)) if forward else part.body(hidden)
+
+    out = part.head(checkpoint(block, part.first(inputs), use_reentrant=False))
+    forward.clear()
+    return out
+
+
+def overwriting(part, inputs):
+    hidden = inputs * 1
+    out = part.head(torch.relu(part.body(hidden)))
+    hidden.zero_()
+    return out
+
+
+def two_heads():
+    return Part(lambda p, x: p.left(x) + p.right(x), left=linear(4, 3), right=linear(4, 3))
+
+
+def shared():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(4, 3)).double()
+
+
+def listed(change):
+    """Call with a batch that is held in another way than by tensors."""
+    batch = change(*data(6))
+    return [
+        lambda: traced(nn.Linear(4, 3).double(), LOSS, *batch),
+        lambda: lai_torch.exact_scores(network(), LOSS, data(5), batch),
+    ]
+
+
+def quietly(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+def nested(run, layout):
+    rows = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(2, 4)], layout=layout)
+    return run(network(), LOSS, rows, torch.tensor([0, 1]))
+
+
+def moved(side):
+    batch = list(data(4))
+    batch[side] = batch[side].to("meta")
+    return lai_torch.Curator(network(), LOSS, None, data(5)).score(*batch)
+
+
+def complex_head():
+    head = nn.Linear(4, 3, dtype=torch.cfloat)
+    return Part(lambda p, x: p.head(x.to(torch.cfloat)).abs(), head=head)
+
+
+def valued(part, inputs):
+    """Compute what depends on a value, which no graph holds."""
+    return part.head(inputs * (1 if float(part.head.weight.detach().sum()) > 0 else 2))
+
+
+def selective(model):
+    """Score and train by a captured graph: in a check, and in a step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    curator = lai_torch.Curator(model, LOSS, optimizer, (X, Y), backward="selective")
+    check = functools.partial(lai_torch.selfcheck, model, LOSS, X, Y, backward="selective")
+    return [check, lambda: curator.step(X, Y)]
+
+
+def frequent(kind):
+    """Read a table whose gradients are divided by the batch's counts."""
+    table = kind(5, 4, scale_grad_by_freq=True)
+    model = Part(
+        lambda p, ids: p.head(p.table(ids).view(6, -1, 4).mean(1)), table=table, head=nn.Linear(4, 3)
+    )
+    return traced(model, LOSS, torch.randint(5, (6, 3)), gradients="all")
+
+
+CENTRES = nn.Parameter(randn(3, 3))
+PROXIES = Part(lambda p, o, t: LOSS(-torch.cdist(o, p.centres), t), centres=nn.Parameter(randn(3, 3)))
+SCALAR = "loss: expected one number per sample, shape (6,), got"
+INPUTS = "inputs: expected a tensor, a tuple or a mapping, got"
+DEVICE = "expected tensors on the model's device, cpu, got one on meta; move the batch there"
+ENTRY = "with an entry for each; collate it to tensors"
+MESSAGES = {
+    "ValueError: gradients: expected one of 'output', 'all', got 'every'": lambda: traced(gradients="every"),
+    f"TypeError: {INPUTS} list": lambda: traced(inputs=[1.0]),
+    f"TypeError: {INPUTS} list; pass a tuple, for model(*inputs)": (lambda: traced(inputs=[X, X])),
+    f"TypeError: {INPUTS} ndarray; pass torch.as_tensor(inputs)": (lambda: traced(inputs=X.numpy())),
+    "ValueError: …got none (ndarray, ndarray); pass torch.as_tensor(...) of each": (
+        lambda: traced(inputs=X.numpy(), targets=Y.numpy())
+    ),
+    f"ValueError: {SCALAR} a scalar": lambda: traced(loss=nn.CrossEntropyLoss()),
+    f"ValueError: {SCALAR} (6, 3)": lambda: traced(loss=lambda o, _: o),
+    f"ValueError: {SCALAR} (6, 6): outputs and targets may have broadcast, as (n, 1) and (n,) do; give": (
+        lambda: quietly(lambda: traced(linear(4, 1), SQUARES, X, randn(6)))
+    ),
+    f"ValueError: {SCALAR} (6, 1): sum over everything but the first axis": (
+        lambda: traced(linear(4, 1), SQUARES, X, randn(6, 1))
+    ),
+    "TypeError: loss: expected a floating-point tensor": [
+        lambda: traced(loss=lambda o, _: o.argmax(1)),
+        lambda: traced(loss=lambda *_: None),
+    ],
+    "ValueError: …it depends on none": lambda: traced(loss=lambda o, _: o.detach().sum(1)),
+    "ValueError: inputs: expected at least one sample": lambda: traced(inputs=X[:0], targets=Y[:0]),
+    "ValueError: …expected a tensor with a batch axis": lambda: traced(inputs=(), targets=None),
+    "ValueError: model: expected a last layer of real numbers, got 'head.weight' of torch.complex64": (
+        lambda: traced(complex_head(), LOSS, *SINGLE)
+    ),
+    "ValueError: …expected one final layer, found 2 …'left', 'right'…pass last='": lambda: traced(
+        two_heads()
+    ),
+    "ValueError: last: expected the name of one layer …got 'body', not one of": (
+        lambda: traced(two_heads(), last="body")
+    ),
+    "ValueError: …lai_torch.trace takes last=NAME…Ghost needs none": (
+        lambda: lai.lai_kernel(*[traced(two_heads(), gradients="all")] * 2)
+    ),
+    "ValueError: layer 'body': its input was modified in place": (
+        lambda: traced(Part(overwriting, body=linear(4), head=linear(4, 3)))
+    ),
+    "ValueError: …expected at least one trainable parameter for gradients='all'": (
+        lambda: traced(network().requires_grad_(False), gradients="all")
+    ),
+    "ValueError: …a checkpoint computes other tensors when it is run again": (
+        lambda: traced(Part(changing, first=linear(4), body=linear(4, 6), head=linear(6, 3)), gradients="all")
+    ),
+    "ValueError: …samples are coupled (behind the last layer, in the loss": (
+        lambda: traced(loss=lambda o, t: LOSS(o - o.mean(0), t))
+    ),
+    "ValueError: …samples are coupled (before '3')": (
+        lambda: traced(network(Part(lambda _, hidden: hidden - hidden.mean(0))))
+    ),
+    **{
+        f"ValueError: …{side}: …got a {kind} {ENTRY}": [call for change in changes for call in listed(change)]
+        for side, kind, changes in [
+            (
+                "inputs",
+                "list",
+                [
+                    lambda x, y: ([*x], y),
+                    lambda x, y: ([row[:1, None] if i else row[:, None] for i, row in enumerate(x)], y),
+                    lambda x, y: ([{"values": row} for row in x], y),
+                    lambda x, y: ({"inputs": x, "names": ["a"] * len(x)}, y),
+                    lambda x, y: ((x, [[1]] * len(x)), y),
+                ],
+            ),
+            (
+                "targets",
+                "list",
+                [
+                    lambda x, y: (x, [*y]),
+                    lambda x, y: (x, y.tolist()),
+                    lambda x, y: (x, {"classes": y, "names": ["a"] * len(x)}),
+                    lambda x, y: (x, [{"label": one} for one in y]),
+                ],
+            ),
+            ("inputs", "ndarray", [lambda x, y: ((x, x[:, 0].numpy()), y)]),
+        ]
+    },
+    "ValueError: inputs: expected dense tensors, …got a nested one; pad it": [
+        lambda run=run, layout=layout: quietly(lambda: nested(run, layout))
+        for run in (lai_torch.trace, lai_torch.coverage, lai_torch.selfcheck)
+        for layout in (torch.strided, torch.jagged)
+    ],
+    f"ValueError: inputs: {DEVICE}": (lambda: moved(0)),
+    f"ValueError: targets: {DEVICE}": (lambda: moved(1)),
+    "ValueError: valid: expected shape (6, t), one row a sample, got (2, 4)": lambda: traced(valid=X[:2]),
+    "TypeError: valid: expected a tensor (n, t), not zero where a position counts, or a function": (
+        lambda: traced(valid=[1, 2])
+    ),
+    "ValueError: sketches: expected positive whole numbers, got 0": (
+        lambda: lai_torch.routes(network(), LOSS, X, Y, sketches=[0])
+    ),
+    "ValueError: …('0'): expected a matrix of its own": (
+        lambda: lai_torch.Curator(shared(), LOSS, None, data(4), estimator="gate_lai").score(*data(3))
+    ),
+    "ValueError: backward: expected None or one of 'selective', 'whole', got 'kept'": (
+        lambda: lai_torch.selfcheck(network(), LOSS, X, Y, backward="kept")
+    ),
+    "ValueError: model: expected at least one trainable parameter, got none": [
+        lambda: lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), (X, Y)),
+        *(
+            lambda way=way: lai_torch.selfcheck(network().requires_grad_(False), LOSS, X, Y, backward=way)
+            for way in (None, "selective", "whole")
+        ),
+    ],
+    "ValueError: …expects a model that compiles in one graph": selective(Part(valued, head=linear(4, 3))),
+    "ValueError: …BatchNorm '1' in training mode does; use backward='kept'": selective(
+        network(nn.BatchNorm1d(8))
+    )[1],
+    "ValueError: …BatchNorm": [
+        lambda way=way: lai_torch.selfcheck(network(nn.BatchNorm1d(8)), LOSS, X, Y, backward=way)
+        for way in ("whole", "selective")
+    ],
+    "ValueError: …goes into the losses of others": selective(Centred().double())[0],
+    "ValueError: …samples are coupled (before 'head')": selective(Centred().double())[1],
+    "ValueError: …'table.weight' is read with scale_grad_by_freq=True": [
+        lambda kind=kind: frequent(kind) for kind in (nn.Embedding, nn.EmbeddingBag)
+    ],
+    "ValueError: …cannot explain 'a parameter of shape (3, 3)' (used by the loss": (
+        lambda: traced(loss=lambda o, t: LOSS(o @ CENTRES, t), gradients="all")
+    ),
+    "ValueError: …the loss depends on 'loss.centres' (used by …cdist": lambda: traced(loss=PROXIES),
+}

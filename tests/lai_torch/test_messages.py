@@ -1,0 +1,16 @@
+"""What a user is likely to hand over by mistake is refused by name, with the way out."""
+
+import pytest
+
+from tests.lai_torch.messages import curators, exact, options, traces, trainers
+from tests.support.refusals import check_refusal
+
+TABLES = curators.MESSAGES, options.MESSAGES, traces.MESSAGES, exact.MESSAGES, trainers.MESSAGES
+ROWS = [row for table in TABLES for row in table.items()]
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # the trainers' own
+@pytest.mark.parametrize(("said", "calls"), ROWS, ids=[said for said, _ in ROWS])
+def test_a_mistake_is_named(said, calls, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_refusal(said, calls)
