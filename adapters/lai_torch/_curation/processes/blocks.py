@@ -1,0 +1,250 @@
+"""Parameters in parts on several processes, gathered one block at a time while a model runs."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from lai_torch._curation.processes.group import Alone
+from lai_torch._model.walk import forget
+
+SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
+"""Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
+
+
+class Blocks:
+    """Gathers blocks of parameters for whichever process asks, and holds the block that was asked for last.
+
+    A gather is a collective, but when a process needs one depends on its rows: how often it runs the model,
+    whether it raises. So processes gather in rounds. In each round every process says which block it wants,
+    if any, and all take part in gathering what anyone wants. A process that wants none, because it is about
+    to enter another collective, takes part in rounds until nobody wants any.
+
+    Parameters
+    ----------
+    group
+        The processes.
+    blocks
+        The parameters of each block.
+    """
+
+    def __init__(self, group: Alone, blocks: Sequence[Sequence[Tensor]]) -> None:
+        self.group, self.blocks = group, blocks
+        self._held: tuple[int, list[Tensor]] | None = None
+
+    def read(self, index: int, place: int) -> Tensor:
+        """Return a parameter of a block whole; the block before is freed first."""
+        if self._held is None or self._held[0] != index:
+            self._held = None
+            self._round(index)
+        assert self._held is not None
+        return self._held[1][place]
+
+    def settle(self) -> None:
+        """Free what is held, and take part in rounds until no process wants a block."""
+        self._held = None
+        while self._round(None):
+            pass
+
+    def _round(self, wanted: int | None) -> bool:
+        """Gather what any process wants, and keep what this one does; return whether any does."""
+        self.group.settles = None  # the collectives of a round are no reason for another one
+        try:
+            asked = torch.zeros(len(self.blocks), dtype=torch.uint8, device=self.group.device)
+            if wanted is not None:
+                asked[wanted] = 1
+            found: list[int] = self.group.largest(asked).nonzero().flatten().tolist()
+            for index in found:
+                whole = [self.group.whole(each).contiguous() for each in self.blocks[index]]
+                if index == wanted:
+                    self._held = index, whole
+                del whole
+        finally:
+            self.group.settles = self.settle
+        return bool(found)
+
+
+class Stored:
+    """Where the values of a gathered parameter come from: its block, or a copy once it was written to."""
+
+    def __init__(self, blocks: Blocks, index: int, place: int) -> None:
+        self.blocks, self.index, self.place = blocks, index, place
+        self.copy: Tensor | None = None
+
+    def read(self) -> Tensor:
+        """Return the values."""
+        return self.blocks.read(self.index, self.place) if self.copy is None else self.copy
+
+    def write(self) -> None:
+        """Keep a copy from now on, for an operation that writes."""
+        if self.copy is None:
+            self.copy = self.read().clone()
+
+
+class Gathered(Tensor):
+    """A whole parameter, or a view of one, that has values only while an operation reads it.
+
+    So what autograd saves for a backward pass takes no memory either: the block is gathered again there.
+    """
+
+    _stored: Stored
+    _form: Tensor
+    _views: tuple[Callable[[Tensor], Tensor], ...]
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(
+        cls, stored: Stored, form: Tensor, device: torch.device, views: Sequence[Any] = ()
+    ) -> "Gathered":
+        """Return a tensor of the shape and strides of `form`, a tensor on the device meta."""
+        made: Gathered = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            form.shape,
+            strides=form.stride(),
+            storage_offset=form.storage_offset(),
+            dtype=form.dtype,
+            device=device,
+        )
+        made._stored, made._form, made._views = stored, form, tuple(views)
+        return made
+
+    def __repr__(self, **_: Any) -> str:
+        """Say what it stands for, without a collective."""
+        return f"Gathered(shape={tuple(self.shape)}, dtype={self.dtype})"
+
+    def values(self) -> Tensor:  # type: ignore[override]
+        """Return the values."""
+        found = self._stored.read()
+        for view in self._views:
+            found = view(found)
+        return found
+
+    def _viewed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        def view(tensor: Tensor) -> Any:
+            return func(tensor, *args, **kwargs)
+
+        form = view(self._form)
+        if isinstance(form, Tensor):
+            return Gathered(self._stored, form, self.device, (*self._views, view))
+        each = [(*self._views, lambda tensor, at=at: view(tensor)[at]) for at in range(len(form))]
+        return [Gathered(self._stored, *pair) for pair in zip(form, [self.device] * len(each), each, strict=True)]
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Return a view as one that is read later; run any other operation on values."""
+        kwargs, first = kwargs or {}, args[0] if args else None
+        if func.is_view and isinstance(first, Gathered):
+            return first._viewed(func, args[1:], kwargs)
+        written = [
+            one
+            for one, argument in zip(args, func._schema.arguments, strict=False)
+            if isinstance(one, Gathered) and argument.alias_info is not None and argument.alias_info.is_write
+        ]
+        for one in written:
+            one._stored.write()
+        plain, options = tree_map_only(Gathered, Gathered.values, (args, kwargs))
+        out = func(*plain, **options)
+        return written[0] if written else out
+
+
+@contextmanager
+def gathered(
+    modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool], group: Alone, *, by_block: bool
+) -> Iterator[None]:
+    """Put whole parameters into modules, and take out the hooks that communicate.
+
+    Parameters
+    ----------
+    modules
+        Parents before their children.
+    block_of
+        Whether a module's parameters, those of its children that are no blocks included, are one block.
+    group
+        The processes.
+    by_block
+        Whether a block is gathered when an operation reads it, and not all of them beforehand.
+    """
+    parts = _blocks(modules, block_of)
+    if not parts:  # whole already, by a call around this one
+        yield
+        return
+    blocks = Blocks(group, parts)
+    whole: dict[int, nn.Parameter] = {}  # tied ones stay one
+    for index, block in enumerate(parts):
+        for place, parameter in enumerate(block):
+            values = group.whole(parameter.detach()).contiguous() if not by_block else _later(blocks, index, place)
+            whole[id(parameter)] = nn.Parameter(values, parameter.requires_grad)
+    held = [
+        (module._parameters, name, parameter)
+        for module in modules
+        for name, parameter in module._parameters.items()
+        if id(parameter) in whole
+    ]
+    hooks: list[tuple[nn.Module, str, Any]] = []
+    try:
+        for module in modules:
+            for table in ("_forward_pre_hooks", "_forward_hooks"):
+                registered = getattr(module, table)
+                if any(map(_spreads, registered.values())):
+                    hooks.append((module, table, registered))
+                    kept = ((key, hook) for key, hook in registered.items() if not _spreads(hook))
+                    setattr(module, table, OrderedDict(kept))
+        for parameters, name, parameter in held:
+            parameters[name] = whole[id(parameter)]
+        forget()
+        group.settles = blocks.settle if by_block else None
+        yield
+    finally:
+        try:
+            group.settle()
+        finally:
+            group.settles = None
+            for parameters, name, parameter in held:
+                parameters[name] = parameter
+            for module, table, registered in hooks:
+                setattr(module, table, registered)
+            forget(whole=True)
+
+
+def _later(blocks: Blocks, index: int, place: int) -> Gathered:
+    """Return a parameter that is gathered when it is read."""
+    parameter = blocks.blocks[index][place]
+    form = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+    return Gathered(Stored(blocks, index, place), form, parameter.device)
+
+
+def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool]) -> list[list[nn.Parameter]]:
+    """Return the parameters in parts by blocks; one of no block is with those of its own module."""
+    claimed: set[int] = set()
+    found = []
+    children_first = modules[::-1]
+    for module, recurse in [
+        *((each, True) for each in children_first if block_of(each)),
+        *((each, False) for each in children_first),
+    ]:
+        own = [
+            parameter
+            for parameter in module.parameters(recurse=recurse)
+            if hasattr(parameter, "full_tensor") and id(parameter) not in claimed
+        ]
+        claimed.update(map(id, own))
+        if own:
+            found.append(own)
+    return found
+
+
+def _spreads(hook: Any) -> bool:
+    """Whether a hook gathers parameters or frees them, or spreads what goes into a layer."""
+    return comes_from(SPREADING, hook)
+
+
+def comes_from(modules: str | tuple[str, ...], hook: Any) -> bool:
+    """Whether a hook is defined in one of some modules."""
+    named = getattr(hook, "__func__", hook)
+    return str(getattr(named, "__module__", "")).startswith(modules)
