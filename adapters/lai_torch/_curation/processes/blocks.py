@@ -1,8 +1,8 @@
 """Parameters in parts on several processes, gathered one block at a time while a model runs."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -34,35 +34,35 @@ class Blocks:
 
     def __init__(self, group: Alone, blocks: Sequence[Sequence[Tensor]]) -> None:
         self.group, self.blocks = group, blocks
-        self._held: tuple[int, list[Tensor]] | None = None
+        self._held: list[Tensor] = []
+        self._index: int | None = None
 
     def read(self, index: int, place: int) -> Tensor:
         """Return a parameter of a block whole; the block before is freed first."""
-        if self._held is None or self._held[0] != index:
-            self._held = None
+        if self._index != index:
+            self._held, self._index = [], None
             self._round(index)
-        assert self._held is not None
-        return self._held[1][place]
+        return self._held[place]
 
     def settle(self) -> None:
         """Free what is held, and take part in rounds until no process wants a block."""
-        self._held = None
+        self._held, self._index = [], None
         while self._round(None):
             pass
 
     def _round(self, wanted: int | None) -> bool:
-        """Gather what any process wants, and keep what this one does; return whether any does."""
-        self.group.settles = None  # the collectives of a round are no reason for another one
+        """Gather what any process wants, and hold what this one does; return whether any does."""
+        self.group.settles = None  # the collectives of a round begin no other one
         try:
             asked = torch.zeros(len(self.blocks), dtype=torch.uint8, device=self.group.device)
             if wanted is not None:
                 asked[wanted] = 1
             found: list[int] = self.group.largest(asked).nonzero().flatten().tolist()
             for index in found:
-                whole = [self.group.whole(each).contiguous() for each in self.blocks[index]]
+                whole = [self.group.whole(each.detach()).contiguous() for each in self.blocks[index]]
                 if index == wanted:
-                    self._held = index, whole
-                del whole
+                    self._held, self._index = whole, index
+                del whole  # a block of another process's is freed before the next one
         finally:
             self.group.settles = self.settle
         return bool(found)
@@ -130,8 +130,10 @@ class Gathered(Tensor):
         form = view(self._form)
         if isinstance(form, Tensor):
             return Gathered(self._stored, form, self.device, (*self._views, view))
-        each = [(*self._views, lambda tensor, at=at: view(tensor)[at]) for at in range(len(form))]
-        return [Gathered(self._stored, *pair) for pair in zip(form, [self.device] * len(each), each, strict=True)]
+        return [
+            Gathered(self._stored, one, self.device, (*self._views, lambda tensor, at=at: view(tensor)[at]))
+            for at, one in enumerate(form)
+        ]
 
     @classmethod
     def __torch_dispatch__(
@@ -178,10 +180,13 @@ def gathered(
     whole: dict[int, nn.Parameter] = {}  # tied ones stay one
     for index, block in enumerate(parts):
         for place, parameter in enumerate(block):
-            values = group.whole(parameter.detach()).contiguous() if not by_block else _later(blocks, index, place)
+            if by_block:
+                values: Tensor = _later(blocks, index, place)
+            else:
+                values = group.whole(parameter.detach()).contiguous()
             whole[id(parameter)] = nn.Parameter(values, parameter.requires_grad)
     held = [
-        (module._parameters, name, parameter)
+        (module, name, parameter)
         for module in modules
         for name, parameter in module._parameters.items()
         if id(parameter) in whole
@@ -195,21 +200,34 @@ def gathered(
                     hooks.append((module, table, registered))
                     kept = ((key, hook) for key, hook in registered.items() if not _spreads(hook))
                     setattr(module, table, OrderedDict(kept))
-        for parameters, name, parameter in held:
-            parameters[name] = whole[id(parameter)]
+        for module, name, parameter in held:
+            module._parameters[name] = whole[id(parameter)]
         forget()
         group.settles = blocks.settle if by_block else None
         yield
+        with group.agreed() if by_block else nullcontext():  # else whoever scores has looked
+            _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
         try:
             group.settle()
         finally:
             group.settles = None
-            for parameters, name, parameter in held:
-                parameters[name] = parameter
+            for module, name, parameter in held:
+                module._parameters[name] = parameter
             for module, table, registered in hooks:
                 setattr(module, table, registered)
             forget(whole=True)
+
+
+def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, nn.Parameter]]) -> None:
+    """Raise if a forward pass wrote to a whole parameter: its parts stay as they were, in training too."""
+    for module, name, parameter in parameters:
+        if isinstance(parameter, Gathered) and parameter._version:
+            msg = (
+                f"model: a forward pass wrote parameter {name!r} of a {type(module).__name__}, which does not "
+                "reach the parts of a sharded one; keep in a buffer what forward writes"
+            )
+            raise ValueError(msg)
 
 
 def _later(blocks: Blocks, index: int, place: int) -> Gathered:

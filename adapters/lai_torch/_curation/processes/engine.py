@@ -134,10 +134,10 @@ class Engine:
                 raise ValueError(msg)
 
     def gathered(self, *, by_block: bool = True) -> AbstractContextManager[None]:
-        """Have whole parameters in the model while the block runs, each in its own type, and no hooks of FSDP.
+        """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
 
-        They are gathered when an operation reads them, one module of `fully_shard` at a time; all of them
-        beforehand where not `by_block`.
+        They are gathered when an operation reads them, those of one `fully_shard` at a time; where not
+        `by_block`, all of them beforehand.
         """
         if not self.sharded:
             return _WHOLE
