@@ -5,7 +5,6 @@ from typing import Any
 
 import lai_torch
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -13,11 +12,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workloads.torch_processes import Run
+from workloads.torch_processes import Run, errors, launch
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 BLOCKS, WIDTH, CLASSES = 8, 256, 4
-ROWS, STEPS, VALIDATION = 4, 4, 24
+ROWS, STEPS, VALIDATION = 4, 3, 24
 ESTIMATORS = ("lai", "lli", "ghost")
 
 
@@ -100,39 +99,36 @@ def rows_of(step: int, rank: int, processes: int) -> slice:
     return slice(start, start + (1 if last else ROWS))
 
 
-def train(rank: int, processes: int, estimator: Any, *, sharded: bool) -> tuple[Run, int]:
-    """Take some steps, plain ones without an estimator; return what was found, and the most bytes."""
+def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) -> tuple[Run, int]:
+    """Take some steps, plain ones without an estimator; return what was found, and the most bytes in a step.
+
+    Without shards one process takes the steps, on the rows of all.
+    """
     found = Run(torch.empty(0), [], [], [])
-    with LiveBytes() as bytes_:
+    with LiveBytes() as live:
         model = deep(processes if sharded else None)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        curator = None
         if estimator is not None:
             curator = lai_torch.Curator(
                 model, LOSS, optimizer, drawn(VALIDATION, 7), estimator=estimator, refresh=2
             )
-        bytes_.peak = 0
-        peaks = []
+        live.peak = 0
         for step in range(STEPS):
-            bytes_.peak = 0
             part = rows_of(step, rank, processes)
             if not sharded:
                 part = slice(0, rows_of(step, processes - 1, processes).stop)
             inputs, targets = (each[part] for each in drawn(ROWS * processes, 100 + step))
-            if curator is None:
+            if estimator is None:
                 optimizer.zero_grad()
                 LOSS(model(inputs), targets).mean().backward()
                 optimizer.step()
-                peaks.append(bytes_.peak)
                 continue
             report = curator.step(inputs, targets)
             found.scores.append(torch.as_tensor(report.scores))
             found.weights.append(report.weights)
             found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
             found.bytes_per_step += report.bytes_sent / STEPS
-            peaks.append(bytes_.peak)
-        print(rank, estimator, peaks) if rank == 0 else 0
-        peak = max(peaks)
+        peak = live.peak
     whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in model.parameters()]
     found.parameters = torch.cat(whole)
     return found, peak
@@ -140,8 +136,27 @@ def train(rank: int, processes: int, estimator: Any, *, sharded: bool) -> tuple[
 
 def sharded_steps(rank: int, processes: int) -> dict[str, tuple[Run, int]]:
     """Train on this process's rows, without an estimator and with each."""
-    del_after: dict[str, tuple[Run, int]] = {}
-    for name in ("plain", *ESTIMATORS):
-        del_after[name] = train(rank, processes, None if name == "plain" else name, sharded=True)
-        dist.barrier()
-    return del_after
+    estimators = {"plain": None} | {name: name for name in ESTIMATORS}
+    return {name: train(rank, processes, each, sharded=True) for name, each in estimators.items()}
+
+
+def shard_figures(processes: int, timeout: float) -> dict[str, dict[str, float]]:
+    """Return each estimator's errors against one process, and its most bytes over those of a plain step.
+
+    Raises
+    ------
+    RuntimeError
+        If a process raised, with what it said.
+    """
+    parts = launch(sharded_steps, processes, processes, timeout=timeout)
+    for part in parts:
+        if isinstance(part, str):
+            raise RuntimeError(part)
+    most = {name: max(part[name][1] for part in parts) for name in ("plain", *ESTIMATORS)}
+    figures = {}
+    for name in ESTIMATORS:
+        expected, _ = train(0, processes, name, sharded=False)
+        figures[name] = errors([part[name][0] for part in parts], expected)
+        figures[name]["bytes_per_step"] = max(part[name][0].bytes_per_step for part in parts)
+        figures[name]["memory_ratio"] = most[name] / most["plain"]
+    return figures

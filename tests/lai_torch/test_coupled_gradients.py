@@ -3,6 +3,7 @@
 import lai_torch
 import pytest
 import torch
+from lai_torch._recording.proving.backward import FOLD, _folded
 from torch import nn
 
 from tests.lai_torch.support import LOSS
@@ -71,6 +72,24 @@ def curator(model, estimator):
 def test_what_a_backward_pass_mixes_is_refused(function, estimator):
     with pytest.raises(ValueError, match=COUPLED):
         curator(net(function), estimator).step(*batch())
+
+
+def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
+    model = nn.Sequential(
+        nn.Linear(4, 1100, bias=False), nn.Tanh(), Between(Centred.apply), nn.Linear(1100, 3)
+    )
+    assert model[0].weight.numel() > FOLD
+    with pytest.raises(ValueError, match=r"what some samples give to the gradient of '0\.weight'"):
+        curator(model.double(), "lai").step(*batch())
+
+
+def test_a_folded_gradient_has_the_norm_of_its_entries():
+    torch.manual_seed(0)
+    for rank in (1, 300):
+        gradient = torch.randn(300, rank, dtype=torch.float64) @ torch.randn(rank, 301, dtype=torch.float64)
+        assert float(_folded(gradient).norm() / gradient.norm()) == pytest.approx(1.0, abs=0.05)
+    small = torch.randn(5, 7)
+    assert torch.equal(_folded(small), small.flatten())
 
 
 @ESTIMATORS

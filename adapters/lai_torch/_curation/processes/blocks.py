@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -205,8 +205,9 @@ def gathered(
         forget()
         group.settles = blocks.settle if by_block else None
         yield
-        with group.agreed() if by_block else nullcontext():  # else whoever scores has looked
-            _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
+        if by_block:  # else whoever scores has looked
+            with group.agreed():
+                _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
         try:
             group.settle()
@@ -222,10 +223,10 @@ def gathered(
 def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, nn.Parameter]]) -> None:
     """Raise if a forward pass wrote to a whole parameter: its parts stay as they were, in training too."""
     for module, name, parameter in parameters:
-        if isinstance(parameter, Gathered) and parameter._version:
+        if parameter._version:
             msg = (
-                f"model: a forward pass wrote parameter {name!r} of a {type(module).__name__}, which does not "
-                "reach the parts of a sharded one; keep in a buffer what forward writes"
+                f"model: a forward pass wrote the sharded parameter {name!r} of a {type(module).__name__}, "
+                "which its parts do not see; keep in a buffer what forward writes"
             )
             raise ValueError(msg)
 

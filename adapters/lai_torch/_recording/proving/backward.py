@@ -147,7 +147,7 @@ def _gradients(
 
 
 def _folded_gradients(total: Tensor, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    """Return the gradient of each parameter, folded as it comes: all of them would take as much as the model."""
+    """Return the gradient of each parameter, folded as it comes: all together take as much as the model."""
     found = dict.fromkeys(parameters, torch.zeros((), device="cpu"))
 
     def keep(name: str, gradient: Tensor) -> Tensor | None:
