@@ -100,9 +100,8 @@ def run() -> None:
     figures = by_torch | {f"JAX: {case}": each for case, each in by_jax.items()}
     columns = ("case", "parameters", "scores", "weights", "bytes a step")
     report.table(f"Several processes against one; bound {BOUND:g}", columns, rows(figures))
-    memory = [
-        [name, f"{each['memory_ratio']:.2f}", str(MEMORY.get(name, "-"))] for name, each in sharded.items()
-    ]
+    ratios = {name: each["memory_ratio"] for name, each in sharded.items()}
+    memory = [[name, f"{ratio:.2f}", str(MEMORY.get(name, "-"))] for name, ratio in ratios.items()]
     report.table("Most bytes in a step over a plain one's", ("estimator", "ratio", "bound"), memory)
     failed = [
         f"{title}: {name} {errors[name]:.1e}"
