@@ -1,9 +1,12 @@
 """Sharded parameters are gathered block by block while a batch is scored."""
 
+import os
+import signal
+
 import pytest
 import torch
 from lai_torch._curation.processes.blocks import Blocks, Gathered, gathered
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Agreed, Alone
 from torch import nn
 
 from tests.lai_torch.process_support import PROCESSES, curated
@@ -137,6 +140,41 @@ def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on()
             assert message == f"{where}this block cannot be computed"
             assert any("This happened on process 1 of 2" in note for note in notes)
         assert largest(parameters, expected) <= BOUND
+
+
+def an_interruption_comes_in_a_round(rank):
+    """Interrupt process 1 while it tells the others which block it needs; then train on."""
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    curator, part = curated(rank, model=model, group=None)
+    curator.step(*part)
+    largest, said = Agreed.largest, []
+
+    def interrupted(group, numbers):
+        found = largest(group, numbers)
+        if rank == 1 and not said and numbers.dtype == torch.uint8:
+            said.append("interrupted")
+            os.kill(os.getpid(), signal.SIGINT)
+        return found
+
+    Agreed.largest = interrupted
+    try:
+        curator.step(*part)
+    except (KeyboardInterrupt, RuntimeError) as error:
+        said = [type(error).__name__, *error.__notes__]
+    return said, curator.step(*part).updated, curator.steps
+
+
+def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes_on():
+    names = ("RuntimeError", "KeyboardInterrupt")
+    for name, found in zip(
+        names, launch(an_interruption_comes_in_a_round, PROCESSES, timeout=60), strict=True
+    ):
+        assert not isinstance(found, str), found
+        (kind, note), updated, steps = found
+        assert kind == name
+        assert "This happened on process 1 of 2" in note
+        assert updated
+        assert steps == 2
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Parameters in parts on several processes, gathered one block at a time while a model runs."""
 
+import signal
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,10 +38,18 @@ class Blocks:
         self.group, self.blocks = group, blocks
         self._held: list[Tensor] = []
         self._index: int | None = None
+        self.interrupted = False
+
+    def check_uninterrupted(self) -> None:
+        """Raise if there was an interruption from the keyboard. No other process waits for this one here."""
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
 
     def read(self, index: int, place: int) -> Tensor:
         """Return a parameter of a block whole; the block before is freed first."""
         if self._index != index:
+            self.check_uninterrupted()
             self._held, self._index = [], None
             self._round(index)
         return self._held[place]
@@ -203,10 +213,14 @@ def gathered(
         for module, name, parameter in held:
             module._parameters[name] = whole[id(parameter)]
         forget()
-        group.settles = blocks.settle if by_block else None
-        yield
-        if by_block:  # else whoever scores has looked
+        if not by_block:
+            yield
+            return
+        group.settles = blocks.settle
+        with _noting_interruptions(blocks):
+            yield
             with group.agreed():
+                blocks.check_uninterrupted()
                 _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
         try:
@@ -218,6 +232,25 @@ def gathered(
             for module, table, registered in hooks:
                 setattr(module, table, registered)
             forget(whole=True)
+
+
+@contextmanager
+def _noting_interruptions(blocks: Blocks) -> Iterator[None]:
+    """Note an interruption from the keyboard in place of raising it, for it may come in a round."""
+
+    def note(*_: Any) -> None:
+        blocks.interrupted = True
+
+    handler = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if handler is not signal.default_int_handler or not main:  # nothing raises
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, nn.Parameter]]) -> None:
