@@ -50,13 +50,17 @@ class Blocks:
         """Return a parameter of a block whole; the block before is freed first."""
         if self._index != index:
             self.check_uninterrupted()
-            self._held, self._index = [], None
+            self.free()
             self._round(index)
         return self._held[place]
 
+    def free(self) -> None:
+        """Free what is held."""
+        self._held, self._index = [], None
+
     def settle(self) -> None:
         """Free what is held, and take part in rounds until no process wants a block."""
-        self._held, self._index = [], None
+        self.free()
         while self._round(None):
             pass
 
@@ -111,7 +115,7 @@ class Gathered(Tensor):
         cls, stored: Stored, form: Tensor, device: torch.device, views: Sequence[Any] = ()
     ) -> "Gathered":
         """Return a tensor of the shape and strides of `form`, a tensor on the device meta."""
-        made: Gathered = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Gathered = Tensor._make_wrapper_subclass(
             cls,
             form.shape,
             strides=form.stride(),
@@ -122,11 +126,12 @@ class Gathered(Tensor):
         made._stored, made._form, made._views = stored, form, tuple(views)
         return made
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Say what it stands for, without a collective."""
+        del tensor_contents
         return f"Gathered(shape={tuple(self.shape)}, dtype={self.dtype})"
 
-    def values(self) -> Tensor:  # type: ignore[override]
+    def read(self) -> Tensor:
         """Return the values."""
         found = self._stored.read()
         for view in self._views:
@@ -146,7 +151,7 @@ class Gathered(Tensor):
         ]
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Return a view as one that is read later; run any other operation on values."""
@@ -160,7 +165,7 @@ class Gathered(Tensor):
         ]
         for one in written:
             one._stored.write()
-        plain, options = tree_map_only(Gathered, Gathered.values, (args, kwargs))
+        plain, options = tree_map_only(Gathered, Gathered.read, (args, kwargs))
         out = func(*plain, **options)
         return written[0] if written else out
 
@@ -189,12 +194,12 @@ def gathered(
     blocks = Blocks(group, parts)
     whole: dict[int, nn.Parameter] = {}  # tied ones stay one
     for index, block in enumerate(parts):
-        for place, parameter in enumerate(block):
+        for place, part in enumerate(block):
             if by_block:
                 values: Tensor = _later(blocks, index, place)
             else:
-                values = group.whole(parameter.detach()).contiguous()
-            whole[id(parameter)] = nn.Parameter(values, parameter.requires_grad)
+                values = group.whole(part.detach()).contiguous()
+            whole[id(part)] = nn.Parameter(values, part.requires_grad)
     held = [
         (module, name, parameter)
         for module in modules
@@ -223,15 +228,13 @@ def gathered(
                 blocks.check_uninterrupted()
                 _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
-        try:
-            group.settle()
-        finally:
-            group.settles = None
-            for module, name, parameter in held:
-                module._parameters[name] = parameter
-            for module, table, registered in hooks:
-                setattr(module, table, registered)
-            forget(whole=True)
+        group.settles = None
+        blocks.free()
+        for module, name, parameter in held:
+            module._parameters[name] = parameter
+        for module, table, registered in hooks:
+            setattr(module, table, registered)
+        forget(whole=True)
 
 
 @contextmanager
