@@ -1,16 +1,12 @@
 """Sharded parameters are gathered block by block while a batch is scored."""
 
-import os
-import signal
-
 import pytest
 import torch
 from lai_torch._curation.processes.blocks import Blocks, Gathered, gathered
-from lai_torch._curation.processes.group import Agreed, Alone
+from lai_torch._curation.processes.group import Alone
 from torch import nn
 
-from tests.lai_torch.process_support import PROCESSES, curated
-from workloads.torch_processes import batch, largest, launch, network, wrapped
+from tests.lai_torch.process_support import PROCESSES
 from workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
@@ -102,79 +98,6 @@ def test_a_forward_pass_that_writes_a_parameter_is_refused(model):
         whole(model, by_block=True),
     ):
         model[2].weight.mul_(0.5)
-
-
-def a_block_raises_when_scored(rank):
-    """Raise between two blocks of a scored pass on process 1 alone; then train on."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    broken = [False]
-
-    def hook(module, _):
-        if broken[0] and rank == 1 and not module.training:
-            message = "this block cannot be computed"
-            raise RuntimeError(message)
-
-    model[2].register_forward_pre_hook(hook)
-    curator, (inputs, targets) = curated(rank, model=model, group=None, refresh=2)
-    said = []
-    for broken[0] in (True, False, True, False):  # on the validation set; then on the batch
-        try:
-            curator.step(inputs[: 4 - rank], targets[: 4 - rank])
-        except RuntimeError as error:
-            said.append((str(error), *error.__notes__))
-    return said, torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
-
-
-def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on():
-    curator, _ = curated(0, group=None, refresh=2)
-    inputs, targets = batch(8, 2)
-    rows = torch.tensor([0, 2, 4, 6, 1, 3, 5])
-    for _ in range(2):
-        curator.step(inputs[rows], targets[rows])
-    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
-    for found in launch(a_block_raises_when_scored, PROCESSES, timeout=60):
-        assert not isinstance(found, str), found
-        said, parameters = found
-        assert len(said) == 2
-        for (message, *notes), where in zip(said, ("while tracing the validation set: ", ""), strict=True):
-            assert message == f"{where}this block cannot be computed"
-            assert any("This happened on process 1 of 2" in note for note in notes)
-        assert largest(parameters, expected) <= BOUND
-
-
-def an_interruption_comes_in_a_round(rank):
-    """Interrupt process 1 while it tells the others which block it needs; then train on."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    curator, part = curated(rank, model=model, group=None)
-    curator.step(*part)
-    largest, said = Agreed.largest, []
-
-    def interrupted(group, numbers):
-        found = largest(group, numbers)
-        if rank == 1 and not said and numbers.dtype == torch.uint8:
-            said.append("interrupted")
-            os.kill(os.getpid(), signal.SIGINT)
-        return found
-
-    Agreed.largest = interrupted
-    try:
-        curator.step(*part)
-    except (KeyboardInterrupt, RuntimeError) as error:
-        said = [type(error).__name__, *error.__notes__]
-    return said, curator.step(*part).updated, curator.steps
-
-
-def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes_on():
-    names = ("RuntimeError", "KeyboardInterrupt")
-    for name, found in zip(
-        names, launch(an_interruption_comes_in_a_round, PROCESSES, timeout=60), strict=True
-    ):
-        assert not isinstance(found, str), found
-        (kind, note), updated, steps = found
-        assert kind == name
-        assert "This happened on process 1 of 2" in note
-        assert updated
-        assert steps == 2
 
 
 @pytest.mark.slow
