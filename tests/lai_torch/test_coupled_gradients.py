@@ -3,6 +3,7 @@
 import lai_torch
 import pytest
 import torch
+from lai_torch._recording.proving.backward import FOLD, _folded
 from torch import nn
 
 from tests.lai_torch.support import LOSS
@@ -11,6 +12,18 @@ from tests.support.torch_modules import Part
 N = 6
 COUPLED = r"coupled|add up|its own"
 ESTIMATORS = pytest.mark.parametrize("estimator", ["lai", "lli", "ghost", "exact"])
+
+
+class Centred(torch.autograd.Function):
+    """Its gradient is centred over the batch."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradients):
+        return gradients - gradients.mean(0)
 
 
 class Own(torch.autograd.Function):
@@ -40,6 +53,27 @@ def batch(seed=0):
 def curator(model, estimator):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     return lai_torch.Curator(model, LOSS, optimizer, batch(9), estimator=estimator)
+
+
+def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
+    model = nn.Sequential(
+        nn.Linear(4, 1100, bias=False),
+        nn.Tanh(),
+        Part(lambda _, values: Centred.apply(values)),
+        nn.Linear(1100, 3),
+    )
+    assert model[0].weight.numel() > FOLD
+    with pytest.raises(ValueError, match=r"what some samples give to the gradient of '0\.weight'"):
+        curator(model.double(), "lai").step(*batch())
+
+
+def test_a_folded_gradient_has_the_norm_of_its_entries():
+    torch.manual_seed(0)
+    for rank in (1, 300):
+        gradient = torch.randn(300, rank, dtype=torch.float64) @ torch.randn(rank, 301, dtype=torch.float64)
+        assert float(_folded(gradient).norm() / gradient.norm()) == pytest.approx(1.0, abs=0.05)
+    small = torch.randn(5, 7)
+    assert torch.equal(_folded(small), small.flatten())
 
 
 @ESTIMATORS

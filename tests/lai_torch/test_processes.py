@@ -10,6 +10,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.process_differences import DIFFERENCES
+from tests.lai_torch.process_shards import a_block_raises_when_scored, an_interruption_comes_in_a_round
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
@@ -277,6 +278,8 @@ FOUND = (
     each_alone,
     groups_are_counted_together,
     a_shard_goes_on_after_an_error,
+    a_block_raises_when_scored,
+    an_interruption_comes_in_a_round,
     a_wrapper_that_sums,
     shards_that_are_summed,
 )
@@ -412,6 +415,32 @@ def test_sharded_training_goes_on_after_an_error(found):
     expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
     for part in found:
         assert largest(part["a_shard_goes_on_after_an_error"], expected) <= BOUND
+
+
+def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):
+    curator, _ = curated(0, group=None, refresh=2)
+    inputs, targets = batch(8, 2)
+    rows = torch.tensor([0, 2, 4, 6, 1, 3, 5])
+    for _ in range(2):
+        curator.step(inputs[rows], targets[rows])
+    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
+    for part in found:
+        said, parameters = part["a_block_raises_when_scored"]
+        assert len(said) == 2
+        for (message, *notes), where in zip(said, ("while tracing the validation set: ", ""), strict=True):
+            assert message == f"{where}this block cannot be computed"
+            assert any("This happened on process 1 of 2" in note for note in notes)
+        assert largest(parameters, expected) <= BOUND
+
+
+def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes_on(found):
+    names = ("RuntimeError", "KeyboardInterrupt")
+    for name, part in zip(names, found, strict=True):
+        (kind, note), updated, steps = part["an_interruption_comes_in_a_round"]
+        assert kind == name
+        assert "This happened on process 1 of 2" in note
+        assert updated
+        assert steps == 2
 
 
 @pytest.mark.parametrize("work", [a_wrapper_that_sums, shards_that_are_summed])

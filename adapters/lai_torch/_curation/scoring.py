@@ -81,7 +81,7 @@ class Scoring:
         if not curated:
             return self.passes.kept.forward(batches[0], None), None
         once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
-        with self._engine.gathered(), once:
+        with self._engine.gathered(by_block=self.scorer.by_block), once:
             seen = self.summaries.staying.seen
             summary = self._summary(samples, steps=steps)
             if self.summaries.staying.seen != seen:  # the validation set may tell more

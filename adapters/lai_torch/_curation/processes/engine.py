@@ -1,9 +1,8 @@
 """What a model's wrapper means to a curator: what is scored, what trains, who adds the gradients up."""
 
 import sys
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,12 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lai_torch._curation.processes.blocks import comes_from, gathered
 from lai_torch._curation.processes.finite import all_finite
 from lai_torch._curation.processes.group import Agreed, Alone, Together
 from lai_torch._model.walk import forget
 
-SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
-"""Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
 ALIKE = 0.05
 """How far losses may be apart: training may be in half precision."""
 
@@ -135,47 +133,18 @@ class Engine:
                 )
                 raise ValueError(msg)
 
-    def gathered(self) -> AbstractContextManager[None]:
-        """Have whole parameters in the model while the block runs, and nothing that communicates.
+    def gathered(self, *, by_block: bool = True) -> AbstractContextManager[None]:
+        """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
 
-        All are gathered before the block, rather than layer by layer as it runs: what the block does may
-        depend on each process's rows (how often it runs the model, whether it raises), and the numbers
-        are in the parameters' own type, whatever that of training.
+        They are gathered when an operation reads them, those of one `fully_shard` at a time; where not
+        `by_block`, all of them beforehand.
         """
-        return self._gathered() if self.sharded else _WHOLE
-
-    @contextmanager
-    def _gathered(self) -> Iterator[None]:
-        modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
+        if not self.sharded:
+            return _WHOLE
         self.reset()
         forget()
-        whole: dict[int, nn.Parameter] = {}
-        held: list[tuple[dict[str, Any], str, Any]] = []
-        hooks: list[tuple[nn.Module, str, Any]] = []
-        try:
-            for module in modules:
-                for name, parameter in module._parameters.items():
-                    if hasattr(parameter, "full_tensor"):
-                        if id(parameter) not in whole:  # tied ones stay one
-                            full = self.group.whole(parameter.detach()).contiguous()
-                            whole[id(parameter)] = nn.Parameter(full, parameter.requires_grad)
-                        held.append((module._parameters, name, parameter))
-                for table in ("_forward_pre_hooks", "_forward_hooks"):
-                    registered = getattr(module, table)
-                    if any(map(_shards, registered.values())):
-                        hooks.append((module, table, registered))
-                        kept = ((key, hook) for key, hook in registered.items() if not _shards(hook))
-                        setattr(module, table, OrderedDict(kept))
-            for parameters, name, parameter in held:
-                parameters[name] = whole[id(parameter)]
-            forget()
-            yield
-        finally:
-            for parameters, name, parameter in held:
-                parameters[name] = parameter
-            for module, table, registered in hooks:
-                setattr(module, table, registered)
-            forget(whole=True)
+        modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
+        return gathered(modules, _is_sharded, self.group, by_block=by_block)
 
     def reset(self) -> None:
         """Reshard every module: after a forward pass alone, FSDP keeps the root unsharded."""
@@ -209,17 +178,7 @@ def _is_sharded(module: Any) -> bool:
 def _is_parallel(module: nn.Module) -> bool:
     """Whether `parallelize_module` was called on a module."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return any(map(partial(_from, "torch.distributed.tensor"), hooks))
-
-
-def _shards(hook: Any) -> bool:
-    """Whether a hook gathers parameters or lets go of them, or spreads what goes into a layer."""
-    return _from(SPREADING, hook)
-
-
-def _from(modules: str | tuple[str, ...], hook: Any) -> bool:
-    named = getattr(hook, "__func__", hook)
-    return str(getattr(named, "__module__", "")).startswith(modules)
+    return any(map(partial(comes_from, "torch.distributed.tensor"), hooks))
 
 
 def group_of(

@@ -2,7 +2,7 @@
 
 import builtins
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -24,6 +24,17 @@ class Alone:
     size, rank = 1, 0
     device: torch.device = torch.device("cpu")
     telling: tuple[Any, ...] = ()
+    settles: Callable[[], None] | None = None
+    """What a process does before it enters a collective: where parameters are gathered block by block."""
+
+    def settle(self) -> None:
+        """Be ready for a collective: others may still wait for this process's part of a block."""
+        if self.settles is not None:
+            self.settles()
+
+    def largest(self, numbers: Tensor) -> Tensor:
+        """Return the largest of the processes' numbers, for each of several."""
+        return numbers
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return each tensor's sum over the processes."""
@@ -100,7 +111,8 @@ class Agreed(Alone):
         self._collectives = self._bytes = 0
 
     def handed(self, tensor: Tensor) -> Tensor:
-        """Count a collective and its bytes; pickled objects are not counted."""
+        """Be ready for a collective; count it and its bytes. Pickled objects are not counted."""
+        self.settle()
         self._collectives += 1
         self._bytes += tensor.nbytes
         return tensor
@@ -113,9 +125,10 @@ class Agreed(Alone):
 
     def most(self, number: int) -> int:
         """One all-reduce of one number."""
-        return int(self._largest(torch.tensor(int(number), device=self.device)))
+        return int(self.largest(torch.tensor(int(number), device=self.device)))
 
-    def _largest(self, numbers: Tensor) -> Tensor:
+    def largest(self, numbers: Tensor) -> Tensor:
+        """One all-reduce of numbers, in place."""
         for group in self.telling:
             dist.all_reduce(self.handed(numbers), dist.ReduceOp.MAX, group=group)
         return numbers
@@ -123,6 +136,7 @@ class Agreed(Alone):
     def objects(self, value: Any) -> list[Any]:
         """Two all-gathers of pickled values."""
         found = [value]
+        self.settle()
         for group in self.telling:
             parts: list[Any] = [None] * group.size()
             dist.all_gather_object(parts, found, group=group)
@@ -136,7 +150,7 @@ class Agreed(Alone):
     def differing(self, numbers: Mapping[str, int]) -> list[str]:
         """One all-reduce: where the largest is also the smallest, all are the same."""
         own = torch.tensor([*numbers.values()], dtype=torch.int64, device=self.device)
-        most, least = self._largest(torch.cat([own, -own])).tensor_split(2)
+        most, least = self.largest(torch.cat([own, -own])).tensor_split(2)
         return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
 
     @contextmanager

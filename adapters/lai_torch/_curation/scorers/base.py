@@ -99,12 +99,15 @@ class Scorer(ABC):
         The processes whose batches are one. `summarize` and `score` are collectives of it.
     one_set
         Whether each process has the whole validation set, not a part of its own.
+    by_block
+        Whether sharded parameters may be gathered one block at a time while the estimator reads them.
     deferred
         What a step asks about values, shared with its passes and its update.
     """
 
     group: Alone = Alone()
     one_set = True
+    by_block = False
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss

@@ -56,6 +56,8 @@ class TraceScorer(Scorer):
         Bytes that a summary may take.
     """
 
+    by_block = True
+
     def __init__(
         self,
         model: nn.Module,

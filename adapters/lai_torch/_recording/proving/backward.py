@@ -6,6 +6,7 @@ twice: beside the other half, whose losses have weight zero, and beside copies o
 losses have weights of random sign, because a plain sum of gradients nearly vanishes in a trained model.
 """
 
+import functools
 import warnings
 from collections.abc import Iterable, Mapping
 
@@ -22,6 +23,9 @@ from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.proving.independence import CoupledError, Problem, roundings
 from lai_torch._recording.watching.recording import Recording
+
+FOLD = 2**12
+"""Entries of a parameter's gradient that are kept: norms of differences are then known to about 2%."""
 
 
 def check_gradients_apart(problem: Problem, parameters: Mapping[str, nn.Parameter], precision: float) -> None:
@@ -124,7 +128,7 @@ def check_unhooked(problem: Problem, recording: Recording, precision: float) -> 
 def _gradients(
     problem: Problem, parts: Iterable[Tensor], parameters: Mapping[str, nn.Parameter]
 ) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """Return the losses of a batch, and for each part of it, a mask, its gradient of each parameter."""
+    """Return the losses of a batch, and for each part of it, a mask, its folded gradients."""
     model, loss, batch = problem
     # with the hooks that may mix gradients: those on parameters see what is added up for them
     with (
@@ -138,10 +142,39 @@ def _gradients(
         for part in parts if values.requires_grad else ():
             weights = _weights(part).to(values)
             total = torch.where(weights != 0, weights * values, 0.0).sum()
-            own = torch.autograd.grad(total, list(parameters.values()), retain_graph=True, allow_unused=True)
-            pairs = zip(parameters, own, strict=True)
-            found.append({name: _plain(gradient) for name, gradient in pairs})
+            found.append(_folded_gradients(total, parameters))
     return values.detach(), found
+
+
+def _folded_gradients(total: Tensor, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Return the gradient of each parameter, folded as it comes: all together take as much as the model."""
+    found = dict.fromkeys(parameters, torch.zeros((), device="cpu"))
+
+    def keep(name: str, gradient: Tensor) -> Tensor | None:
+        found[name] = _folded(gradient)
+        return None if gradient.is_sparse else gradient.new_zeros(()).expand(gradient.shape)
+
+    handles = [one.register_hook(functools.partial(keep, name)) for name, one in parameters.items()]
+    try:
+        torch.autograd.grad(total, list(parameters.values()), retain_graph=True, allow_unused=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _folded(gradient: Tensor) -> Tensor:
+    """Return sums of entries of random sign, `FOLD` at most, whose sum of squares is on average the entries'.
+
+    A gradient of no more entries is returned as it is.
+    """
+    flat = _plain(gradient).flatten()
+    if flat.numel() <= FOLD:
+        return flat
+    stream = torch.Generator(flat.device).manual_seed(3)
+    signs = torch.randint(2, flat.shape, generator=stream, device=flat.device, dtype=torch.int8)
+    signed = flat * (2 * signs - 1)
+    return torch.nn.functional.pad(signed, (0, -len(flat) % FOLD)).view(-1, FOLD).sum(0)
 
 
 def _weights(part: Tensor) -> Tensor:

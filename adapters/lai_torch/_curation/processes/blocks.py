@@ -1,0 +1,218 @@
+"""Parameters in parts on several processes, gathered one block at a time while a model runs."""
+
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._curation.processes.gathered import Gathered, Stored
+from lai_torch._curation.processes.group import Alone
+from lai_torch._model.walk import forget
+
+SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
+"""Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
+
+
+class Blocks:
+    """Gathers blocks of parameters for whichever process asks, and holds the block that was asked for last.
+
+    A gather is a collective, but when a process needs one depends on its rows: how often it runs the model,
+    whether it raises. So processes gather in rounds. In each round every process says which block it wants,
+    if any, and all take part in gathering what anyone wants. A process that wants none, because it is about
+    to enter another collective, takes part in rounds until nobody wants any.
+
+    Parameters
+    ----------
+    group
+        The processes.
+    blocks
+        The parameters of each block.
+    """
+
+    def __init__(self, group: Alone, blocks: Sequence[Sequence[Tensor]]) -> None:
+        self.group, self.blocks = group, blocks
+        self._held: list[Tensor] = []
+        self._index: int | None = None
+        self.interrupted = False
+
+    def check_uninterrupted(self) -> None:
+        """Raise if there was an interruption from the keyboard. No other process waits for this one here."""
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+    def read(self, index: int, place: int) -> Tensor:
+        """Return a parameter of a block whole; the block before is freed first."""
+        if self._index != index:
+            self.check_uninterrupted()
+            self.free()
+            self._round(index)
+        return self._held[place]
+
+    def free(self) -> None:
+        """Free what is held."""
+        self._held, self._index = [], None
+
+    def settle(self) -> None:
+        """Free what is held, and take part in rounds until no process wants a block."""
+        self.free()
+        while self._round(None):
+            pass
+
+    def _round(self, wanted: int | None) -> bool:
+        """Gather what any process wants, and hold what this one does; return whether any does."""
+        self.group.settles = None  # the collectives of a round begin no other one
+        try:
+            asked = torch.zeros(len(self.blocks), dtype=torch.uint8, device=self.group.device)
+            if wanted is not None:
+                asked[wanted] = 1
+            found: list[int] = self.group.largest(asked).nonzero().flatten().tolist()
+            for index in found:
+                whole = [self.group.whole(each.detach()).contiguous() for each in self.blocks[index]]
+                if index == wanted:
+                    self._held, self._index = whole, index
+                del whole  # a block of another process's is freed before the next one
+        finally:
+            self.group.settles = self.settle
+        return bool(found)
+
+
+@contextmanager
+def gathered(
+    modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool], group: Alone, *, by_block: bool
+) -> Iterator[None]:
+    """Put whole parameters into modules, and take out the hooks that communicate.
+
+    Parameters
+    ----------
+    modules
+        Parents before their children.
+    block_of
+        Whether a module's parameters, those of its children that are no blocks included, are one block.
+    group
+        The processes.
+    by_block
+        Whether a block is gathered when an operation reads it, and not all of them beforehand.
+    """
+    parts = _blocks(modules, block_of)
+    if not parts:  # whole already, by a call around this one
+        yield
+        return
+    blocks = Blocks(group, parts)
+    whole: dict[int, nn.Parameter] = {}  # tied ones stay one
+    for index, block in enumerate(parts):
+        for place, part in enumerate(block):
+            if by_block:
+                values: Tensor = _later(blocks, index, place)
+            else:
+                values = group.whole(part.detach()).contiguous()
+            whole[id(part)] = nn.Parameter(values, part.requires_grad)
+    held = [
+        (module, name, parameter)
+        for module in modules
+        for name, parameter in module._parameters.items()
+        if id(parameter) in whole
+    ]
+    hooks: list[tuple[nn.Module, str, Any]] = []
+    try:
+        for module in modules:
+            for table in ("_forward_pre_hooks", "_forward_hooks"):
+                registered = getattr(module, table)
+                if any(map(_spreads, registered.values())):
+                    hooks.append((module, table, registered))
+                    kept = ((key, hook) for key, hook in registered.items() if not _spreads(hook))
+                    setattr(module, table, OrderedDict(kept))
+        for module, name, parameter in held:
+            module._parameters[name] = whole[id(parameter)]
+        forget()
+        if not by_block:
+            yield
+            return
+        group.settles = blocks.settle
+        with _noting_interruptions(blocks):
+            yield
+            with group.agreed():
+                blocks.check_uninterrupted()
+                _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
+    finally:
+        group.settles = None
+        blocks.free()
+        for module, name, parameter in held:
+            module._parameters[name] = parameter
+        for module, table, registered in hooks:
+            setattr(module, table, registered)
+        forget(whole=True)
+
+
+@contextmanager
+def _noting_interruptions(blocks: Blocks) -> Iterator[None]:
+    """Note an interruption from the keyboard in place of raising it, for it may come in a round."""
+
+    def note(*_: Any) -> None:
+        blocks.interrupted = True
+
+    handler = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if handler is not signal.default_int_handler or not main:  # nothing raises
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, nn.Parameter]]) -> None:
+    """Raise if a forward pass wrote to a whole parameter: its parts stay as they were, in training too."""
+    for module, name, parameter in parameters:
+        if parameter._version:
+            msg = (
+                f"model: a forward pass wrote the sharded parameter {name!r} of a {type(module).__name__}, "
+                "which its parts do not see; keep in a buffer what forward writes"
+            )
+            raise ValueError(msg)
+
+
+def _later(blocks: Blocks, index: int, place: int) -> Gathered:
+    """Return a parameter that is gathered when it is read."""
+    parameter = blocks.blocks[index][place]
+    form = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+    return Gathered(Stored(partial(blocks.read, index, place)), form, parameter.device)
+
+
+def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool]) -> list[list[nn.Parameter]]:
+    """Return the parameters in parts by blocks; one of no block is with those of its own module."""
+    claimed: set[int] = set()
+    found = []
+    children_first = modules[::-1]
+    for module, recurse in [
+        *((each, True) for each in children_first if block_of(each)),
+        *((each, False) for each in children_first),
+    ]:
+        own = [
+            parameter
+            for parameter in module.parameters(recurse=recurse)
+            if hasattr(parameter, "full_tensor") and id(parameter) not in claimed
+        ]
+        claimed.update(map(id, own))
+        if own:
+            found.append(own)
+    return found
+
+
+def _spreads(hook: Any) -> bool:
+    """Whether a hook gathers parameters or frees them, or spreads what goes into a layer."""
+    return comes_from(SPREADING, hook)
+
+
+def comes_from(modules: str | tuple[str, ...], hook: Any) -> bool:
+    """Whether a hook is defined in one of some modules."""
+    named = getattr(hook, "__func__", hook)
+    return str(getattr(named, "__module__", "")).startswith(modules)

@@ -1,0 +1,106 @@
+"""Sharded parameters are gathered block by block while a batch is scored."""
+
+import pytest
+import torch
+from lai_torch._curation.processes.blocks import Blocks, gathered
+from lai_torch._curation.processes.gathered import Gathered
+from lai_torch._curation.processes.group import Alone
+from torch import nn
+
+from tests.lai_torch.process_support import PROCESSES
+from workloads.torch_shards import shard_figures
+
+BOUND = 1e-12
+
+
+def in_parts(values):
+    """Return a parameter that looks as if it lay in parts on several processes."""
+    made = nn.Parameter(values)
+    made.full_tensor, made.to_local, made.detach = values.clone, lambda: values, lambda: made
+    return made
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    for module in made:
+        for name, parameter in module.named_parameters():
+            module._parameters[name] = in_parts(parameter.detach())
+    return made
+
+
+def whole(model, **options):
+    return gathered(list(model.modules()), lambda module: isinstance(module, nn.Linear), Alone(), **options)
+
+
+def test_a_model_finds_the_same_outputs_and_gradients_block_by_block(model):
+    inputs, found = torch.randn(5, 3, dtype=torch.float64), []
+    for by_block in (False, True):
+        with whole(model, by_block=by_block):
+            outputs = model(inputs)
+            gradients = torch.autograd.grad(outputs.square().sum(), list(model.parameters()))
+            assert all(isinstance(each, Gathered) is by_block for each in model.parameters())
+        found.append([outputs.detach(), *gradients])
+    assert all(map(torch.equal, *found))
+    assert not any(isinstance(each, Gathered) for each in model.parameters())
+
+
+def test_one_block_is_held_at_a_time_and_none_at_the_end(model, monkeypatch):
+    held, used, read = [], [], Blocks.read
+
+    def watched(blocks, index, place):
+        values = read(blocks, index, place)
+        held.append((index, len(blocks._held)))
+        used.append(blocks)
+        return values
+
+    monkeypatch.setattr(Blocks, "read", watched)
+    with whole(model, by_block=True):
+        model(torch.randn(5, 3, dtype=torch.float64)).sum().backward()
+    first = held[0][0]
+    assert held[:2] == [(first, 2)] * 2
+    assert set(held[2:]) == {(1 - first, 2)}
+    assert not used[0]._held
+
+
+def test_views_of_a_gathered_parameter_have_no_values_until_they_are_read(model):
+    with whole(model, by_block=True):
+        weight = model[0].weight
+        values = model[0].weight.clone()
+        views = {
+            "transposed": (weight.T, values.T),
+            "a row": (weight[1], values[1]),
+            "the second of two parts": (weight.chunk(2)[1], values.chunk(2)[1]),
+            "a view of a view": (weight.view(-1)[2:8].view(2, 3).mT, values.view(-1)[2:8].view(2, 3).mT),
+        }
+        for name, (view, expected) in views.items():
+            assert isinstance(view, Gathered), name
+            assert view.stride() == expected.stride(), name
+            assert torch.equal(view.clone(), expected), name
+        assert repr(weight) == "Gathered(shape=(4, 3), dtype=torch.float64)"
+
+
+def test_what_moves_a_parameter_for_a_proof_moves_what_reads_it(model):
+    with whole(model, by_block=True):
+        weight, before = model[0].weight, model[0].weight.clone()
+        weight.data.copy_(before + 1.0)
+        assert torch.equal(weight * 1.0, before + 1.0)
+        assert torch.equal(weight.T[0] * 1.0, before[:, 0] + 1.0)
+        weight.data.copy_(before)
+
+
+def test_a_forward_pass_that_writes_a_parameter_is_refused(model):
+    with (
+        pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
+        torch.no_grad(),
+        whole(model, by_block=True),
+    ):
+        model[2].weight.mul_(0.5)
+
+
+@pytest.mark.slow
+def test_a_scored_step_takes_the_memory_of_a_plain_one_and_finds_what_one_process_finds():
+    for name, found in shard_figures(PROCESSES, timeout=300).items():
+        assert all(found[each] <= BOUND for each in ("parameters", "scores", "weights", "reports")), name
+        assert found["memory_ratio"] <= (1.1 if name != "ghost" else 3.0), name
