@@ -130,7 +130,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
         whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
         if alone := next((name for name in whole if named[name].requires_grad), None):
             msg = (
-                f"model: expected shards of every parameter that trains, got {alone!r} whole on each process, "
+                f"model: expected shards of every parameter that trains, got {alone!r} whole on each, "
                 "where nothing adds up its gradients; call fully_shard on what holds it, or freeze it"
             )
             raise ValueError(msg)

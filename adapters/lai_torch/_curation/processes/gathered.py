@@ -59,7 +59,7 @@ class Gathered(Tensor):
     @property
     def data(self) -> Tensor:
         """The tensor without its history. What is assigned is written, for torch would drop it."""
-        return Tensor.data.__get__(self)  # type: ignore[no-any-return,attr-defined]
+        return Tensor.data.__get__(self)  # type: ignore[attr-defined]
 
     @data.setter
     def data(self, values: Tensor) -> None:
