@@ -1,24 +1,28 @@
 r"""What a proof file is made of, and how it is judged.
 
-A file ``proofs/prove_<topic>.py`` imports sympy, pytest and this module, nothing
+A file ``proofs/prove_<topic>.py`` imports sympy, pytest and modules of this folder, nothing
 else: a proof does not lean on the code it judges. It holds
 
 ``SCOPE``
     one sentence: what is symbolic and what is fixed ("any depth, any widths").
-``statement(...)``
-    a builder: called without arguments it returns the statement as we claim it, and
-    with one argument changed a *mutant* (a sign, an exponent, an index range, an
-    assumption). The change runs through the claim and through whatever the proof
-    takes from the statement, so that a mutant is a statement like any other.
+``claim(depth)``
+    a function that gives the statement as we claim it, and beside it what is assumed.
 ``STATEMENT`` and ``MUTANTS``
-    ``statement()`` and a dictionary of named mutants, at least three in a file. A
-    file with several statements has several pairs (``GAP``, ``GAP_MUTANTS``, ...).
-``proof(statement, steps)``
-    the procedure. It is run on the statement and on each mutant; it may look only at
-    the statement it is given, and every conclusion goes through ``steps``::
+    the `Statement` of them, and a dictionary of named mutants, at least three in a file. A
+    mutant is a rewrite of the claim or of what is assumed (a sign, an exponent, an index, a
+    hypothesis; see `_rewrites`), which the harness applies, so that nothing else of the
+    statement or of its proof knows of it. A file with several statements has several pairs
+    (``GAP``, ``GAP_MUTANTS``, ...).
+``prove_<topic>(statement, steps)``
+    the procedure, as a test that is marked with its slugs. It is run on the statement and on
+    each mutant; it may look only at the statement it is given, and every conclusion goes
+    through ``steps``::
 
-        steps.identity("induction step", left, right)     # left = right
-        steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
+        @pytest.mark.equation("virtual-readout")
+        @settled(STATEMENT, MUTANTS)
+        def prove_virtual_readout(statement, steps):
+            steps.identity("induction step", left, right)     # left = right
+            steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
 
     Each of them gives a lemma. The proof ends by handing over what its lemmas add up to, with the
     statement's own expressions in the place of their symbols, and that must be the claim::
@@ -27,14 +31,10 @@ else: a proof does not lean on the code it judges. It holds
 
     An identity must have the claim's two sides, an inequality its difference of sides; a lemma's symbols
     ask of what is put in that it has their signs, under ``given``. Induction takes the claim at a smaller
-    depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``).
+    depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``). A procedure for
+    several statements is a function of its own, which a test hands to the fixture ``settle``::
 
-``prove_<topic>``
-    the test, marked with its slugs::
-
-        @pytest.mark.equation("virtual-readout")
-        def prove_virtual_readout(settle):
-            settle(STATEMENT, proof, MUTANTS)
+        settle(STATEMENT, proof, MUTANTS)
 
 What ``settle`` demands, so that nothing passes by accident:
 
@@ -48,8 +48,8 @@ What ``settle`` demands, so that nothing passes by accident:
 * ``proof`` ends without complaint after at least one step;
 * ``proof`` uses the claim: where one relation of it has another right side, and nothing else is changed,
   a step is refuted;
-* every mutant is **false**: a random point (or the mutant's own ``witness``) satisfies
-  what it assumes and violates what it claims;
+* every mutant says something else than the statement, and is **false**: a random point (or the
+  mutant's own ``witness``) satisfies what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
   step fails only with numbers in hand at which it is wrong (``implied``: where the symbols'
   assumptions decide against it). Any other exception, and a
@@ -69,13 +69,8 @@ function in ``lai_core``, so that the proof is about the formula that the code c
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -96,8 +91,10 @@ from proofs._relations import (
     symbols_of,
     under,
 )
+from proofs._rewrites import Rewrite
 from proofs._solver import EFFORT, Decision, decide
-from proofs._steps import Steps, draws
+from proofs._statement import Statement, draws, wider, width
+from proofs._steps import Steps
 
 __all__ = [
     "MEANING",
@@ -110,122 +107,30 @@ __all__ = [
     "UndecidedError",
     "judge",
     "search",
+    "settled",
     "under",
     "width",
 ]
+Proof = Callable[[Statement, Steps], None]
 STEP = "the depths asked, the step to one more layer shown"
 """The scope of a proof that shows an induction's step and does not compare it with the claim."""
-SHORT = 100
-BEYOND = {3: SHORT, 12: 3 * SHORT}
-"""How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
-_BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
 
 
-def width(authors: int) -> int:
-    """Give a fixed size of a statement (widths, samples, outcomes): its author's, or one more when judged."""
-    return authors + _BEYOND.get()
+def settled(statement: Statement, mutants: Mapping[str, Rewrite]) -> Callable[[Proof], Callable[..., None]]:
+    """Make a procedure a test that settles a statement."""
 
+    def test_of(proof: Proof) -> Callable[..., None]:
+        def prove(settle: Callable[..., None]) -> None:
+            settle(statement, proof, mutants)
 
-@contextmanager
-def wider(beyond: int) -> Iterator[None]:
-    """Make every `width` this much more."""
-    token = _BEYOND.set(beyond)
-    try:
-        yield
-    finally:
-        _BEYOND.reset(token)
+        prove.__name__, prove.__doc__ = proof.__name__, proof.__doc__
+        return prove
 
-
-@dataclass(frozen=True)
-class Statement:
-    """A claim, what it assumes, and how to turn it into numbers.
-
-    Attributes
-    ----------
-    slug : str
-        The ledger's name of the statement.
-    scope : str
-        What is symbolic and what is fixed.
-    claim : callable
-        ``claim(depth)`` gives a relation or a tuple of relations between sympy
-        objects. A claim without depth ignores the argument and leaves ``depths`` alone.
-    given : callable
-        ``given(depth)`` gives the relations assumed, beside those that the symbols
-        themselves carry (``nonnegative=True``, ...), each `under` the hypothesis that it stands for.
-    depths : tuple of int
-        The depths at which the claim is decided, beside the next one; sizes that do not grow
-        with the depth are a `width`, and decided at one more, too.
-    arguments : callable or None
-        ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order.
-    sample : callable or None
-        ``sample(random, depth)`` gives a dictionary of values for some of the symbols,
-        where drawing blindly would seldom satisfy ``given``.
-    witness : tuple or None
-        ``(depth, values)`` at which a mutant is false, where a search would seldom find it.
-    parts : mapping
-        What else the proof takes from the statement, reached as ``statement.part.name``.
-    """
-
-    slug: str
-    scope: str
-    claim: Callable[[int], Relation | tuple[Relation, ...]]
-    given: Callable[[int], tuple[Relation, ...]] = lambda depth: ()
-    depths: tuple[int, ...] = (1,)
-    arguments: Callable[[int], Sequence[Any]] | None = None
-    sample: Callable[[random.Random, int], Mapping[Any, Any]] | None = None
-    witness: tuple[int, Mapping[Any, Any]] | None = None
-    parts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def part(self) -> SimpleNamespace:
-        """The parts by name."""
-        return SimpleNamespace(**self.parts)
-
-    def relations(self, depth: int) -> tuple[Relation, ...]:
-        """Give the claim at a depth, always as a tuple."""
-        claim = self.claim(depth)
-        return claim if isinstance(claim, tuple) else (claim,)
-
-    def sizes(self) -> Iterator[tuple[int, int]]:
-        """List where the claim is decided: each depth, also at one width more, and the next depth."""
-        for depth in self.depths:
-            yield depth, 0
-            authors = self.relations(depth), self.given(depth)
-            with wider(1):
-                more = self.relations(depth), self.given(depth)
-            if more != authors:
-                yield depth, 1
-        yield self.depths[-1] + 1, 0
-
-    def far(self) -> Iterator[tuple[int, int]]:
-        """List sizes three and twelve beyond, where the claim stays short: a bound may fail late."""
-        last, widths = self.depths[-1], {beyond for _, beyond in self.sizes()}
-        if len(self.depths) > 1:
-            for more in _affordable(lambda more: self.relations(last + more)):
-                yield last + more, 0
-        if 1 in widths:
-            for more in _affordable(self._wide):
-                yield self.depths[0], more
-
-    def _wide(self, more: int) -> tuple[Relation, ...]:
-        with wider(more):
-            return self.relations(self.depths[0])
-
-    def numbers(self, side: str = "rhs", *, depth: int = 1, index: int = 0) -> Callable[..., Any]:
-        """Make a numerical function of ``arguments(depth)`` for one side of one relation."""
-        if self.arguments is None:
-            raise ValueError(f"statement {self.slug!r} does not say its arguments")
-        arguments = [_nested(argument) for argument in self.arguments(depth)]
-        expression = getattr(self.relations(depth)[index], side)
-        if isinstance(expression, sp.MatrixExpr):
-            expression = expression.as_explicit()
-        return sp.lambdify(arguments, expression, modules="numpy")
+    return test_of
 
 
 def judge(
-    statement: Statement,
-    proof: Callable[[Statement, Steps], None],
-    mutants: Mapping[str, Statement],
+    statement: Statement, proof: Callable[[Statement, Steps], None], mutants: Mapping[str, Rewrite]
 ) -> dict[str, Any]:
     """Hold a statement true and proved, and its mutants false and rejected.
 
@@ -260,7 +165,10 @@ def judge(
         except RefutedError:
             continue
         raise AssertionError(f"{statement.slug}: the proof does not notice another claim: {name}")
-    for name, mutant in mutants.items():
+    for name, rewrite in mutants.items():
+        mutant = rewrite(statement)
+        if _says_the_same(mutant, statement):
+            raise AssertionError(f"{statement.slug}: mutant {name!r}: the rewrite changes nothing")
         if search(mutant)[0] is None:
             raise AssertionError(f"{statement.slug}: mutant {name!r} was not seen to be false")
         try:
@@ -278,6 +186,15 @@ def asked(depth: int, beyond: int) -> str:
     return f"depth {depth}" + (", one width more" if beyond else "")
 
 
+def _says_the_same(mutant: Statement, statement: Statement) -> bool:
+    """Whether a rewrite left the claim and what it assumes as they were, at each depth."""
+    depths = (*statement.depths, statement.depths[-1] + 1)
+    return all(
+        (mutant.relations(depth), mutant.given(depth)) == (statement.relations(depth), statement.given(depth))
+        for depth in depths
+    )
+
+
 def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
     """Change one relation of the claim at a time, and nothing else of the statement."""
     last = statement.depths[-1]
@@ -291,25 +208,6 @@ def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
             return tuple(relations)
 
         yield f"relation {index}, three times the right side and a seventh", replace(statement, claim=claim)
-
-
-def _affordable(at: Callable[[int], Sequence[Relation]]) -> Iterator[int]:
-    """Go to three and to twelve sizes more, while the claim is short and grows no faster than a square."""
-    length = _length(at(1))
-    for more, longest in BEYOND.items():
-        if length > longest:
-            return
-        yield more
-        grown = _length(at(more))
-        if grown > 3 * max(length, SHORT // 5):
-            return
-        length = grown
-
-
-def _length(relations: Sequence[Relation]) -> float:
-    """Count the operations of a claim between numbers."""
-    sides = [sp.sympify(side) for relation in relations for side in (relation.lhs, relation.rhs)]
-    return sum(map(sp.count_ops, sides)) if all(isinstance(side, sp.Expr) for side in sides) else math.inf
 
 
 def _seventh(like: Any) -> Any:
@@ -409,13 +307,3 @@ def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bo
     given = all(condition.holds(values) for condition in statement.given(depth))
     admissible = all(allowed(symbol, value) for symbol, value in values.items())
     return given and admissible and not all(r.holds(values) for r in statement.relations(depth))
-
-
-def _nested(argument: Any) -> Any:
-    if isinstance(argument, sp.MatrixBase):
-        return list(argument) if argument.shape[1] == 1 else argument.tolist()
-    if isinstance(argument, sp.MatrixSymbol):
-        return argument
-    if isinstance(argument, sp.Expr):  # a formula of one symbol, such as p / (1 + p), stands for that symbol
-        (argument,) = argument.free_symbols
-    return [_nested(item) for item in argument] if isinstance(argument, (tuple, list)) else argument

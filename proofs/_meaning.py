@@ -97,9 +97,7 @@ SIGNS: dict[str, dict[str, str]] = {
     "gradient2": {EXAMPLE: "c > 0"},
     "admissible-weights": {r"$\rho \ge 0$": "r >= 0, s >= 0, T >= 0", DISTANCE: "d > 0"},
     "minimax-weights": {r"$m_l \le M_l$": "h >= 0", SQUARE: "s >= 0"},
-    "random-weights-variance": {
-        r"weights are independent Gaussians of mean zero and variance $v$": "v > 0",
-    },
+    "random-weights-variance": {r"weights are independent Gaussians of mean zero and variance $v$": "v > 0"},
     "rank-cosine": {_RATIO: "m > 0, M > 0"},
     "rank-pearson": {_RATIO: "m > 0, M > 0"},
     "concordance": {_RATIO: "m > 0, M > 0"},

@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy as sp
 
@@ -27,11 +27,8 @@ from proofs._relations import (
     symbols_of,
 )
 from proofs._solver import TIMEOUT, decide
+from proofs._statement import Sample, Statement, draws
 
-if TYPE_CHECKING:
-    from proofs._harness import Statement
-
-Sample = Callable[[random.Random], Mapping[Any, Any]]
 SIMPLE = 400  # operations up to which an expression is expanded
 SIGNS = ("positive", "nonnegative", "negative", "nonpositive")
 
@@ -185,11 +182,6 @@ class Steps:
             for index, relation in enumerate(statement.relations(depth)):
                 if not relations or index in relations:
                     self.identity(f"depth {depth}, relation {index}", relation.lhs, relation.rhs)
-
-
-def draws(statement: Statement, depth: int) -> Sample:
-    """Give the statement's own way to draw points, if it has one, at a depth."""
-    return lambda draw: {} if statement.sample is None else statement.sample(draw, depth)
 
 
 def _compared(name: str, lemma: Relation, claim: Relation) -> list[tuple[Any, Any]]:

@@ -6,18 +6,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from proofs._harness import Statement, Steps, judge
+from proofs._harness import Proof, Statement, judge
+from proofs._rewrites import Rewrite
 
 
 @pytest.fixture
 def settle(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Hold a statement proved and its mutants rejected; see `proofs._harness`."""
 
-    def settle(
-        statement: Statement,
-        proof: Callable[[Statement, Steps], None],
-        mutants: Mapping[str, Statement],
-    ) -> None:
+    def settle(statement: Statement, proof: Proof, mutants: Mapping[str, Rewrite]) -> None:
         marked = {slug for mark in request.node.iter_markers("equation") for slug in mark.args}
         if statement.slug not in marked:
             raise AssertionError(f"the proof of {statement.slug!r} is marked {sorted(marked)}")

@@ -15,7 +15,8 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import STEP, AtMost, Equal, Statement, Steps, width
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
+from proofs._rewrites import becomes, plus, put, times
 from proofs._symbols import matrix, total
 
 SCOPE = f"any number of validation samples, any widths; {STEP}"
@@ -23,29 +24,17 @@ COST_SCOPE = f"{STEP}; any widths, dense layers"
 IN, OUT = 2, 2
 
 
-def aggregation(*, order: str = "products summed", sign: int = 1) -> Statement:
+def aggregation(count: int) -> Equal:
     """State that one table serves any number of validation samples."""
+    c_z, g_z, c, g = aggregation_arguments(count)
+    pairs = sp.Add(*((c_z * c.T)[z] * (g_z * g.T)[z] for z in range(count)))
+    return Equal(pairs, (g * (g_z.T * c_z) * c.T)[0])
 
-    def claim(count: int) -> Equal:
-        c_z, g_z, c, g = aggregation_arguments(count)
-        pairs = sp.Add(*((c_z * c.T)[z] * (g_z * g.T)[z] for z in range(count)))
-        table = g_z.T * c_z
-        if order == "sums multiplied":
-            ones = sp.ones(1, count)
-            table = (ones * g_z).T * (ones * c_z)
-        elif order == "means multiplied":
-            ones = sp.ones(1, count) / count
-            table = count * (ones * g_z).T * (ones * c_z)
-        return Equal(sign * pairs, (g * table * c.T)[0])
 
-    return Statement(
-        slug="aggregation",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=aggregation_arguments,
-        parts={"order": order, "sign": sign},
-    )
+def sums_multiplied(count: int) -> sp.Expr:
+    """Multiply the similarities with the validation samples' sums."""
+    c_z, g_z, c, g = aggregation_arguments(count)
+    return total(c_z * c.T) * total(g_z * g.T)
 
 
 def aggregation_arguments(count: int) -> tuple:
@@ -58,118 +47,110 @@ def aggregation_arguments(count: int) -> tuple:
     )
 
 
-def aggregation_proof(statement: Statement, steps: Steps) -> None:
+def positions(count: int) -> Equal:
+    """State that a sample's score is the sum of its positions' scores."""
+    c, g, table = position_arguments(count)
+    apart = sp.Add(*((g.row(t) * table * c.row(t).T)[0] for t in range(count)))
+    return Equal(apart, (table.T * (g.T * c)).trace())
+
+
+def positions_added_first(count: int) -> sp.Expr:
+    """Score the sums over positions."""
+    c, g, table = position_arguments(count)
+    ones = sp.ones(1, count)
+    return (ones * g * table * (ones * c).T)[0]
+
+
+def position_arguments(count: int) -> tuple:
+    """Name the rows of inputs and of output gradients, then the summed validation gradient."""
+    return (matrix("c", count, width(IN)), matrix("g", count, width(OUT)), matrix("T", width(OUT), width(IN)))
+
+
+POSITIONS = Statement(
+    "position-score",
+    f"any number of positions, any widths; {STEP}",
+    positions,
+    depths=(1, 2, 3),
+    arguments=position_arguments,
+)
+POSITIONS_MUTANTS = {
+    "sums multiplied": becomes(positions_added_first),
+    "the printed sign": times(-1, of="lhs"),
+}
+AGGREGATION = Statement("aggregation", SCOPE, aggregation, depths=(1, 2, 3), arguments=aggregation_arguments)
+AGGREGATION_MUTANTS = {
+    "sums multiplied": becomes(sums_multiplied),
+    "means multiplied": becomes(lambda count: sums_multiplied(count) / count),
+    "the printed sign": times(-1, of="lhs"),
+}
+
+
+@pytest.mark.equation("position-score")
+@settled(POSITIONS, POSITIONS_MUTANTS)
+def prove_position_score(statement: Statement, steps: Steps) -> None:
+    """Add one position more to a sum, for matrices of symbolic size."""
+    d_in, d_out = sp.symbols("D d", integer=True, positive=True)
+    so_far, table = (sp.MatrixSymbol(name, d_out, d_in) for name in "ST")
+    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    score = sp.Trace(g.T * table * c)
+    steps.identity("one position", score, sp.Trace(table.T * (g * c.T)))
+    more = sp.Trace(table.T * so_far) + sp.Trace(g.T * table * c)
+    steps.identity("one position more", more, sp.Trace(table.T * (so_far + g * c.T)))
+    steps.base(statement, (2,))
+
+
+@pytest.mark.equation("aggregation")
+@settled(AGGREGATION, AGGREGATION_MUTANTS)
+def prove_aggregation(statement: Statement, steps: Steps) -> None:
     """Reorder one product of matrices of symbolic size, then join two validation sets."""
     n, m, d_in, d_out = sp.symbols("n m D d", integer=True, positive=True)
     c_z, g_z = sp.MatrixSymbol("C", n, d_in), sp.MatrixSymbol("G", n, d_out)
     c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
     pairs = sp.Trace((c_z * c).T * (g_z * g))
-    steps.identity("reordered", statement.part.sign * pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
+    steps.identity("reordered", pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
     more, also = sp.MatrixSymbol("E", m, d_in), sp.MatrixSymbol("F", m, d_out)
     joined = pairs + sp.Trace((more * c).T * (also * g))
     steps.identity("two sets", joined, sp.Trace(g.T * (g_z.T * c_z + also.T * more) * c))
-    relation = statement.relations(2)[0]
-    steps.identity("two samples", relation.lhs, relation.rhs)
+    steps.base(statement, (2,))
 
 
-def positions(*, order: str = "products summed", sign: int = 1) -> Statement:
-    """State that a sample's score is the sum of its positions' scores."""
-
-    def claim(count: int) -> Equal:
-        c, g, table = position_arguments(count)
-        apart = sp.Add(*((g.row(t) * table * c.row(t).T)[0] for t in range(count)))
-        gradient = g.T * c
-        if order == "sums multiplied":
-            ones = sp.ones(1, count)
-            gradient = (ones * g).T * (ones * c)
-        return Equal(sign * apart, (table.T * gradient).trace())
-
-    return Statement(
-        slug="position-score",
-        scope=f"any number of positions, any widths; {STEP}",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=position_arguments,
-        parts={"order": order, "sign": sign},
-    )
-
-
-def position_arguments(count: int) -> tuple:
-    """Name the rows of inputs and of output gradients, then the summed validation gradient."""
-    return (
-        matrix("c", count, width(IN)),
-        matrix("g", count, width(OUT)),
-        matrix("T", width(OUT), width(IN)),
-    )
-
-
-def positions_proof(statement: Statement, steps: Steps) -> None:
-    """Add one position more to a sum, for matrices of symbolic size."""
-    d_in, d_out = sp.symbols("D d", integer=True, positive=True)
-    so_far, table = (sp.MatrixSymbol(name, d_out, d_in) for name in "ST")
-    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
-    score = statement.part.sign * sp.Trace(g.T * table * c)
-    steps.identity("one position", score, sp.Trace(table.T * (g * c.T)))
-    more = sp.Trace(table.T * so_far) + sp.Trace(g.T * table * c)
-    steps.identity("one position more", more, sp.Trace(table.T * (so_far + g * c.T)))
-    relation = statement.relations(2)[0]
-    steps.identity("two positions", relation.lhs, relation.rhs)
-
-
-POSITIONS = positions()
-POSITIONS_MUTANTS = {
-    "sums multiplied": positions(order="sums multiplied"),
-    "the printed sign": positions(sign=-1),
-}
-AGGREGATION = aggregation()
-AGGREGATION_MUTANTS = {
-    "sums multiplied": aggregation(order="sums multiplied"),
-    "means multiplied": aggregation(order="means multiplied"),
-    "the printed sign": aggregation(sign=-1),
-}
-
-
-@pytest.mark.equation("position-score")
-def prove_position_score(settle):
-    settle(POSITIONS, positions_proof, POSITIONS_MUTANTS)
-
-
-@pytest.mark.equation("aggregation")
-def prove_aggregation(settle):
-    """Show that a validation set can be summed before it is met."""
-    settle(AGGREGATION, aggregation_proof, AGGREGATION_MUTANTS)
-
-
-def own_vote(*, own: int = 1, others: int = 1) -> Statement:
+def own_vote(count: int) -> tuple:
     """State that a batch's score of sample 0 is its own vote and the others'."""
-
-    def claim(count: int) -> tuple:
-        gradients = matrix("g", count, width(IN))
-        first = gradients.row(0)
-        score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
-        rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
-        norm = sp.Add(*(entry**2 for entry in first))
-        return (Equal(score, others * rest + own * norm), AtMost(sp.S.Zero, own * first.dot(first)))
-
-    return Statement(
-        slug="self-exclusion",
-        scope="any batch size, any number of parameters",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda count: (matrix("g", count, width(IN)),),
-        parts={"own": own, "others": others},
-    )
+    gradients = matrix("g", count, width(IN))
+    first = gradients.row(0)
+    score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
+    rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
+    norm = sp.Add(*(entry**2 for entry in first))
+    return (Equal(score, rest + norm), AtMost(sp.S.Zero, first.dot(first)))
 
 
-def own_vote_proof(statement: Statement, steps: Steps) -> None:
+OWN = Statement(
+    "self-exclusion",
+    "any batch size, any number of parameters",
+    own_vote,
+    depths=(1, 2, 3),
+    arguments=lambda count: (matrix("g", count, width(IN)),),
+)
+OWN_MUTANTS = {
+    "no own vote": plus(lambda count: -total(x**2 for x in matrix("g", count, width(IN)).row(0)), only=0),
+    "against itself": times(-1, only=1),
+    "the others alone, opposed": put(
+        lambda count: {x: -x for x in matrix("g", count, width(IN))[width(IN) :]}, only=0
+    ),
+}
+
+
+@pytest.mark.equation("self-exclusion")
+@settled(OWN, OWN_MUTANTS)
+def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
     """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
-    part, p = statement.part, sp.Symbol("p", integer=True, positive=True)
+    p = sp.Symbol("p", integer=True, positive=True)
     g, rest = sp.MatrixSymbol("g", p, 1), sp.MatrixSymbol("r", p, 1)
     score = sp.Trace((g + rest).T * g)
-    claimed = part.others * sp.Trace(rest.T * g) + part.own * sp.Trace(g.T * g)
+    claimed = sp.Trace(rest.T * g) + sp.Trace(g.T * g)
     split = steps.identity("split", score, claimed)
     entry = sp.Symbol("x", real=True)
-    coordinate = steps.nonnegative("one coordinate of the own vote", part.own * entry * entry, [entry**2])
+    coordinate = steps.nonnegative("one coordinate of the own vote", entry * entry, [entry**2])
 
     def votes(count: int) -> list:
         own, *others = (row.T for row in map(matrix("g", count, width(IN)).row, range(count)))
@@ -179,45 +160,19 @@ def own_vote_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, votes)
 
 
-OWN = own_vote()
-OWN_MUTANTS = {
-    "no own vote": own_vote(own=0),
-    "against itself": own_vote(own=-1),
-    "the others alone, opposed": own_vote(others=-1),
-}
+def sizes(depth: int) -> list:
+    """Count each matrix's entries."""
+    d = cost_arguments(depth)
+    return [d[layer] * d[layer + 1] for layer in range(depth)]
 
 
-@pytest.mark.equation("self-exclusion")
-def prove_self_exclusion(settle):
-    """Show that a sample's own vote is never against it, and what outvotes it."""
-    settle(OWN, own_vote_proof, OWN_MUTANTS)
-
-
-def costs(*, factor: int = 2, kept: str = "output gradients", skipped: int = 1) -> Statement:
-    """State that Ghost costs less than twice as much as LAI."""
-
-    def counts(depth: int) -> tuple:
-        d = cost_arguments(depth)
-        sizes = [d[layer] * d[layer + 1] for layer in range(depth)]
-        inputs, outputs = sp.Add(*d[:-1]), sp.Add(*d[1:])
-        ghost = inputs + outputs + (sp.Add(*sizes) if kept == "gradients" else 0)
-        passes = sp.Add(*sizes) + sp.Add(*sizes[skipped:])
-        return ghost, inputs + d[-1], passes, sp.Add(*sizes)
-
-    def claim(depth: int) -> tuple[AtMost, AtMost]:
-        ghost, lai, ghost_passes, lai_passes = counts(depth)
-        return (
-            AtMost(ghost, factor * lai, strict=True),
-            AtMost(ghost_passes, factor * lai_passes, strict=True),
-        )
-
-    return Statement(
-        slug="cost-ratio",
-        scope=COST_SCOPE,
-        claim=claim,
-        depths=(1, 2, 4),
-        arguments=lambda depth: (list(cost_arguments(depth)),),
-        parts={"factor": factor},
+def costs(depth: int) -> tuple[AtMost, AtMost]:
+    """State that Ghost costs less than twice as much as LAI, in numbers kept and in passes."""
+    d, forward = cost_arguments(depth), sp.Add(*sizes(depth))
+    inputs, outputs, backward = sp.Add(*d[:-1]), sp.Add(*d[1:]), sp.Add(*sizes(depth)[1:])
+    return (
+        AtMost(inputs + outputs, 2 * (inputs + d[-1]), strict=True),
+        AtMost(forward + backward, 2 * forward, strict=True),
     )
 
 
@@ -226,7 +181,19 @@ def cost_arguments(depth: int) -> tuple:
     return sp.symbols(f"d:{depth + 1}", integer=True, positive=True)
 
 
-def cost_proof(statement: Statement, steps: Steps) -> None:
+COSTS = Statement(
+    "cost-ratio", COST_SCOPE, costs, depths=(1, 2, 4), arguments=lambda depth: (list(cost_arguments(depth)),)
+)
+COSTS_MUTANTS = {
+    "less than LAI": times(sp.Rational(1, 2)),
+    "gradients kept as matrices": plus(lambda depth: sp.Add(*sizes(depth)), only=0, of="lhs"),
+    "back through the first layer too": plus(lambda depth: sizes(depth)[0], only=1, of="lhs"),
+}
+
+
+@pytest.mark.equation("cost-ratio")
+@settled(COSTS, COSTS_MUTANTS)
+def prove_cost_ratio(statement: Statement, steps: Steps) -> None:
     """Write twice LAI less Ghost as positive terms; one more layer leaves them as they are."""
     for depth in (1, 2, 3):
         d = cost_arguments(depth)
@@ -235,22 +202,8 @@ def cost_proof(statement: Statement, steps: Steps) -> None:
         steps.nonnegative(f"passes, {depth} layers", passes.rhs - passes.lhs, [d[0] * d[1]])
     inputs, outputs, first, top, more = sp.symbols("I O d_0 d_L d_more", positive=True)
     balance = {inputs: outputs + first - top}  # what every chain's inputs and outputs differ by
-    longer = statement.part.factor * (inputs + top + more) - (inputs + top + outputs + more)
+    longer = 2 * (inputs + top + more) - (inputs + top + outputs + more)
     steps.identity("one more layer, numbers", longer.subs(balance), first + more)
     forward, bottom = sp.symbols("F f", positive=True)
-    step = statement.part.factor * (forward + top * more) - (2 * (forward + top * more) - bottom)
+    step = 2 * (forward + top * more) - (2 * (forward + top * more) - bottom)
     steps.identity("one more layer, passes", step, bottom)
-
-
-COSTS = costs()
-COSTS_MUTANTS = {
-    "less than LAI": costs(factor=1),
-    "gradients kept as matrices": costs(kept="gradients"),
-    "back through the first layer too": costs(skipped=0),
-}
-
-
-@pytest.mark.equation("cost-ratio")
-def prove_cost_ratio(settle):
-    """Show that Ghost's caches and passes stay below twice LAI's."""
-    settle(COSTS, cost_proof, COSTS_MUTANTS)

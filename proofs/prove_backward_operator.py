@@ -19,180 +19,151 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps, width
-from proofs._symbols import matrices, matrix, total, vector
+from proofs._harness import STEP, Equal, Statement, Steps, settled, width
+from proofs._rewrites import becomes, each, put
+from proofs._symbols import matrices, matrix, product, total, vector
 
 WIDTH = 2
 
 
-def recursion(*, transposed: bool = True, slope: int = 1, shift: int = 0) -> Statement:
+def recursion_arguments(depth: int) -> tuple:
+    return matrix("W", width(WIDTH), width(WIDTH)), vector("s", width(WIDTH)), vector("g", width(WIDTH))
+
+
+def recursion(depth: int) -> Equal:
     """State one step of backpropagation through ``W phi(s)``, tried with ``phi(s) = s^3 + s``."""
-
-    def arguments(depth: int) -> tuple:
-        return matrix("W", width(WIDTH), width(WIDTH)), vector("s", width(WIDTH)), vector("g", width(WIDTH))
-
-    def entry(weight: sp.Matrix, k: int, i: int) -> sp.Expr:
-        return weight[k, i] if transposed else weight[i, k]
-
-    def claim(depth: int) -> Equal:
-        weight, s, g = arguments(depth)
-        x = sp.Symbol("x")
-        phi = x**3 + x
-        loss = g.dot(weight * s.applyfunc(lambda value: phi.subs(x, value)))
-        slopes = [
-            sp.diff(phi, x).subs(x, s[(i + shift) % width(WIDTH)]) ** slope for i in range(width(WIDTH))
-        ]
-        carried = [
-            slopes[i] * total(entry(weight, k, i) * g[k] for k in range(width(WIDTH)))
-            for i in range(width(WIDTH))
-        ]
-        return Equal(sp.Matrix([sp.diff(loss, s[i]) for i in range(width(WIDTH))]), sp.Matrix(carried))
-
-    return Statement(
-        slug="vjp-recursion",
-        scope="any widths, any differentiable activation",
-        claim=claim,
-        arguments=arguments,
-        parts={"slope": slope, "shift": shift, "transposed": transposed},
-    )
+    weight, s, g = recursion_arguments(depth)
+    x = sp.Symbol("x")
+    phi = x**3 + x
+    loss = g.dot(weight * s.applyfunc(lambda value: phi.subs(x, value)))
+    slopes = s.applyfunc(lambda value: sp.diff(phi, x).subs(x, value))
+    return Equal(loss.diff(s), slopes.multiply_elementwise(weight.T * g))
 
 
-def recursion_proof(statement: Statement, steps: Steps) -> None:
-    """Differentiate one output's share of the loss, for any activation; outputs add up."""
-    part = statement.part
-    relation = statement.relations(1)[0]
-    steps.identity("two outputs, two inputs", relation.lhs, relation.rhs)
-    x, w, g, so_far = sp.symbols("x w g F", real=True)
-    phi = sp.Function("phi")
-    steps.identity(
-        "one more output", sp.diff(so_far + g * w * phi(x), x), g * w * phi(x).diff(x) ** part.slope
-    )
+def next_unit(depth: int) -> dict:
+    """Give each unit the next one's pre-activation."""
+    first, *others = s = recursion_arguments(depth)[1]
+    return dict(zip(s, (*others, first), strict=True))
 
 
-RECURSION = recursion()
+RECURSION = Statement(
+    "vjp-recursion", "any widths, any differentiable activation", recursion, arguments=recursion_arguments
+)
 RECURSION_MUTANTS = {
-    "weight not transposed": recursion(transposed=False),
-    "no slope": recursion(slope=0),
-    "slope of the next unit": recursion(shift=1),
+    "weight not transposed": put(
+        lambda depth: dict(zip(recursion_arguments(depth)[0], recursion_arguments(depth)[0].T, strict=True))
+    ),
+    "no slope": becomes(lambda depth: recursion_arguments(depth)[0].T * recursion_arguments(depth)[2]),
+    "slope of the next unit": put(next_unit),
 }
 
 
 @pytest.mark.equation("vjp-recursion")
-def prove_vjp_recursion(settle):
-    """Show that one layer carries the gradient down by Diag(phi') W'."""
-    settle(RECURSION, recursion_proof, RECURSION_MUTANTS)
+@settled(RECURSION, RECURSION_MUTANTS)
+def prove_vjp_recursion(statement: Statement, steps: Steps) -> None:
+    """Differentiate one output's share of the loss, for any activation; outputs add up."""
+    steps.base(statement, (1,))
+    x, w, g, so_far = sp.symbols("x w g F", real=True)
+    phi = sp.Function("phi")
+    steps.identity("one more output", sp.diff(so_far + g * w * phi(x), x), g * w * phi(x).diff(x))
 
 
-def chain(*, below_left: bool = True, dropped: int = 0, transposed: bool = False) -> Statement:
+def chain_arguments(depth: int) -> tuple:
+    return matrices("J", depth), vector("g", width(WIDTH))
+
+
+def replaced(depth: int, by) -> dict:
+    """Put ``by(k)``, if it is a matrix, in the place of Jacobian k."""
+    new = ((jacobian, by(k)) for k, jacobian in enumerate(chain_arguments(depth)[0]))
+    return {
+        old: x for jacobian, other in new if other is not None for old, x in zip(jacobian, other, strict=True)
+    }
+
+
+def chain(depth: int) -> Equal:
     """State that the recursion multiplies by the product of the Jacobians, the lowest leftmost."""
-
-    def arguments(depth: int) -> tuple:
-        return matrices("J", depth), vector("g", width(WIDTH))
-
-    def join(below, above):
-        below = below.T if transposed else below
-        return below * above if below_left else above * below
-
-    def claim(depth: int) -> Equal:
-        jacobians, g = arguments(depth)
-        gradient = g
-        for jacobian in reversed(jacobians):
-            gradient = jacobian * gradient
-        operator = sp.eye(width(WIDTH))
-        for jacobian in reversed(jacobians[dropped:]):
-            operator = join(jacobian, operator)
-        return Equal(gradient, operator * g)
-
-    return Statement(
-        slug="app-A-prod",
-        scope=f"{STEP}; any widths; chains, where each layer separates what is below from the loss",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"join": join, "dropped": dropped},
-    )
+    jacobians, g = chain_arguments(depth)
+    gradient = g
+    for jacobian in reversed(jacobians):
+        gradient = jacobian * gradient
+    return Equal(gradient, product(jacobians) * g)
 
 
-def chain_proof(statement: Statement, steps: Steps) -> None:
-    """Start from the last layer's identity; add one layer below."""
-    part = statement.part
-    relation = statement.relations(1)[0]
-    steps.identity("one layer", relation.lhs, relation.rhs)
-    width = sp.Symbol("d", integer=True, positive=True)
-    jacobian, operator = (sp.MatrixSymbol(name, width, width) for name in "JA")
-    g = sp.MatrixSymbol("g", width, 1)
-    steps.identity("one more layer below", jacobian * (operator * g), part.join(jacobian, operator) * g)
-
-
-CHAIN = chain()
+CHAIN = Statement(
+    "app-A-prod",
+    f"{STEP}; any widths; chains, where each layer separates what is below from the loss",
+    chain,
+    depths=(1, 2, 3),
+    arguments=chain_arguments,
+)
 CHAIN_MUTANTS = {
-    "the highest leftmost": chain(below_left=False),
-    "from layer l + 2": chain(dropped=1),
-    "Jacobians transposed": chain(transposed=True),
+    "the highest leftmost": put(
+        lambda depth: replaced(depth, lambda k: chain_arguments(depth)[0][depth - 1 - k])
+    ),
+    "from layer l + 2": put(
+        lambda depth: replaced(depth, lambda k: sp.eye(width(WIDTH)) if k == 0 else None)
+    ),
+    "Jacobians transposed": put(lambda depth: replaced(depth, lambda k: chain_arguments(depth)[0][k].T)),
 }
 
 
 @pytest.mark.equation("app-A-prod")
-def prove_app_a_prod(settle):
-    """Show that the backward operator of a chain is the product of its layers' Jacobians."""
-    settle(CHAIN, chain_proof, CHAIN_MUTANTS)
-
-
-def paths(*, skip: int = 1, times: int = 1) -> Statement:
-    """State that the operator is the sum over paths; numbers take all edges of layers of one unit."""
-
-    def arguments(depth: int) -> tuple:
-        nodes = depth + 1
-        return ([sp.Symbol(f"E{k}_{t}", real=True) for t in range(nodes) for k in range(t)],)
-
-    def join(edge, above):
-        return times * edge * above
-
-    def claim(depth: int) -> Equal:
-        nodes = depth + 1
-        names = iter(arguments(depth)[0])
-        edges = {(k, t): next(names) for t in range(nodes) for k in range(t)}
-        moved = [sp.Integer(1)]
-        for t in range(1, nodes):
-            moved.append(total(edges[k, t] * moved[k] for k in range(t)))
-        operators = {depth: sp.Integer(1)}
-        for k in range(depth - 1, -1, -1):
-            above = range(k + 1, nodes)
-            operators[k] = total((1 if t == k + 1 else skip) * join(edges[k, t], operators[t]) for t in above)
-        return Equal(moved[-1], operators[0])
-
-    return Statement(
-        slug="separating-operator",
-        scope="any directed acyclic graph of layers of any widths in which the last layer separates",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"skip": skip, "join": join},
-    )
-
-
-def paths_proof(statement: Statement, steps: Steps) -> None:
-    """Move a layer a little: the last layer follows along each of its edges; edges add up."""
-    part = statement.part
+@settled(CHAIN, CHAIN_MUTANTS)
+def prove_app_a_prod(statement: Statement, steps: Steps) -> None:
+    """Start from the last layer's identity; add one layer below."""
+    steps.base(statement, (1, 2))
     width = sp.Symbol("d", integer=True, positive=True)
-    edge, above, so_far = (sp.MatrixSymbol(name, width, width) for name in "EAS")
-    # The operators are transposed Jacobians, so the last layer moves by the transposed operator.
-    steps.identity("along one edge", above.T * edge.T, part.join(edge, above).T)
-    more = so_far + part.skip * part.join(edge, above)
-    steps.identity("one more edge", so_far.T + above.T * edge.T, more.T)
-    relation = statement.relations(1)[0]
-    steps.identity("one edge", relation.lhs, relation.rhs)
+    jacobian, operator = (sp.MatrixSymbol(name, width, width) for name in "JA")
+    g = sp.MatrixSymbol("g", width, 1)
+    steps.identity("one more layer below", jacobian * (operator * g), jacobian * operator * g)
 
 
-PATHS = paths()
+def paths_arguments(depth: int) -> tuple:
+    nodes = depth + 1
+    return ([sp.Symbol(f"E{k}_{t}", real=True) for t in range(nodes) for k in range(t)],)
+
+
+def skips(depth: int) -> list:
+    """List the edges that pass over a layer."""
+    return [sp.Symbol(f"E{k}_{t}", real=True) for t in range(depth + 1) for k in range(t - 1)]
+
+
+def paths(depth: int) -> Equal:
+    """State that the operator is the sum over paths; numbers take all edges of layers of one unit."""
+    nodes = depth + 1
+    names = iter(paths_arguments(depth)[0])
+    edges = {(k, t): next(names) for t in range(nodes) for k in range(t)}
+    moved = [sp.Integer(1)]
+    for t in range(1, nodes):
+        moved.append(total(edges[k, t] * moved[k] for k in range(t)))
+    operators = {depth: sp.Integer(1)}
+    for k in range(depth - 1, -1, -1):
+        above = range(k + 1, nodes)
+        operators[k] = total(edges[k, t] * operators[t] for t in above)
+    return Equal(moved[-1], operators[0])
+
+
+PATHS = Statement(
+    "separating-operator",
+    "any directed acyclic graph of layers of any widths in which the last layer separates",
+    paths,
+    depths=(1, 2, 3),
+    arguments=paths_arguments,
+)
 PATHS_MUTANTS = {
-    "skips left out": paths(skip=0),
-    "every edge twice": paths(times=2),
-    "skips subtracted": paths(skip=-1),
+    "skips left out": put(lambda depth: dict.fromkeys(skips(depth), sp.S.Zero)),
+    "every edge twice": each("E", lambda edge: 2 * edge),
+    "skips subtracted": put(lambda depth: {edge: -edge for edge in skips(depth)}),
 }
 
 
 @pytest.mark.equation("separating-operator")
-def prove_separating_operator(settle):
-    """Show that the operator is the sum over paths wherever the last layer separates."""
-    settle(PATHS, paths_proof, PATHS_MUTANTS)
+@settled(PATHS, PATHS_MUTANTS)
+def prove_separating_operator(statement: Statement, steps: Steps) -> None:
+    """Move a layer a little: the last layer follows along each of its edges; edges add up."""
+    width = sp.Symbol("d", integer=True, positive=True)
+    edge, above, so_far = (sp.MatrixSymbol(name, width, width) for name in "EAS")
+    # The operators are transposed Jacobians, so the last layer moves by the transposed operator.
+    steps.identity("along one edge", above.T * edge.T, (edge * above).T)
+    steps.identity("one more edge", so_far.T + above.T * edge.T, (so_far + edge * above).T)
+    steps.base(statement, (1, 2))

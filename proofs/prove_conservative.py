@@ -8,40 +8,32 @@ least 0 is a non-negative symbol.
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, under, width
+from proofs._chain import LAST, SAMPLES, scores, share, similarities
+from proofs._harness import AtMost, Statement, Steps, settled, under, width
+from proofs._rewrites import each, plus, put, signless, without
 from proofs._symbols import one_where, parts_of, total
 
 SCOPE = "any depth, any number of validation samples"
-SAMPLES = 2
 RHO, C, ABAR, M = sp.symbols("rho C_a abar m", nonnegative=True)
 
 
-def share(draw: random.Random, low: int = 0) -> sp.Rational:
-    """Draw a number from 0 to 1, or from -1; often an end."""
-    return draw.choice(
-        (sp.Integer(low), sp.Integer(0), sp.Integer(1), sp.Rational(draw.randint(8 * low, 8), 8))
-    )
-
-
-SUMS, LAST = r"$\sum_{l<L} \alpha^{(l)} \ge 0$", r"$\alpha^{(L)} \ge \bar\alpha > 0$"
+A1_A3, A1 = "A1; A3", r"A1 with any $\rho > 0$"
+SUMS = r"$\sum_{l<L} \alpha^{(l)} \ge 0$"
 POSITIVE = r"$\sum_z \beta^{(L)} > 0$"  # with the two before, LAI is positive
 
 
 def names(depth: int, *, aligned: bool = True) -> tuple:
     """Name alpha, beta and the validation norms; beta non-negative under A3."""
-    kind = {"nonnegative" if aligned else "real": True}
-    alpha, beta = (
-        [list(sp.symbols(f"{name}{z}_:{depth}", **assumed)) for z in range(width(SAMPLES))]
-        for name, assumed in (("alpha", {"real": True}), ("beta", kind))
-    )
-    return alpha, beta, list(sp.symbols(f"n:{width(SAMPLES)}", nonnegative=True))
+    norms = list(sp.symbols(f"n:{width(SAMPLES)}", nonnegative=True))
+    return *similarities(depth, aligned=aligned), norms
 
 
 def pairs(depth: int) -> list[tuple[int, int]]:
@@ -49,15 +41,7 @@ def pairs(depth: int) -> list[tuple[int, int]]:
     return [(z, k) for z in range(width(SAMPLES)) for k in range(1, depth)]
 
 
-def scores(depth: int, **kind: bool) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Write Ghost, LAI and LLI."""
-    alpha, beta, _ = names(depth, **kind)
-    ghost = sp.Add(*(a * b for x, y in zip(alpha, beta, strict=True) for a, b in zip(x, y, strict=True)))
-    lai = sp.Add(*(sp.Add(*x) * y[0] for x, y in zip(alpha, beta, strict=True)))
-    return ghost, lai, sp.Add(*(x[0] * y[0] for x, y in zip(alpha, beta, strict=True)))
-
-
-def a1_to_a3(depth: int, *, a1: bool, a2: bool, aligned: bool) -> tuple[AtMost, ...]:
+def a1_to_a3(depth: int, *, aligned: bool = True) -> tuple[AtMost, ...]:
     """State A2, and A1 with A3 or with its absolute values."""
     alpha, beta, norms = names(depth, aligned=aligned)
     decay = tuple(
@@ -67,54 +51,45 @@ def a1_to_a3(depth: int, *, a1: bool, a2: bool, aligned: bool) -> tuple[AtMost, 
         for sign in ((1,) if aligned else (1, -1))
     )
     bounded = tuple(AtMost(sign * a, C**2) for x in alpha for a in x for sign in (1, -1))
-    first = "A1; A3" if aligned else r"A1 with any $\rho > 0$"
-    return (under(first, decay) if a1 else ()) + (under("A2", bounded) if a2 else ())
+    return under(A1_A3 if aligned else A1, decay) + under("A2", bounded)
 
 
-def draw_under_a1_to_a3(draw: random.Random, depth: int, *, a1: bool, a2: bool, aligned: bool) -> dict:
+def draw_under_a1_to_a3(draw: random.Random, depth: int, *, aligned: bool = True) -> dict:
     """Draw similarities at and between the ends that the assumptions leave."""
     alpha, beta, norms = names(depth, aligned=aligned)
     values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (RHO, C, M, *norms)}
     tight = draw.random() < 0.2
     for x, y, n in zip(alpha, beta, norms, strict=True):
         for k in range(depth):
-            most = (values[RHO] ** (2 * k) if a1 else 9) * values[n] * values[M]
+            most = values[RHO] ** (2 * k) * values[n] * values[M]
             values[y[k]] = most * (min(k, 1) if tight else share(draw, 0 if aligned else -1))
-            values[x[k]] = values[C] ** 2 * (1 if tight else share(draw, -1)) * (1 if a2 else 9)
+            values[x[k]] = values[C] ** 2 * (1 if tight else share(draw, -1))
     return values
 
 
-def conservative(*, slug: str, first: int = 1, power: int = 2, a1: bool = True, a2: bool = True) -> Statement:
-    """State the printed bound, or the sharp one."""
-    sharp = slug == "conservative-sharp"
-
-    def limit(square: sp.Expr, last: sp.Expr, top: sp.Expr) -> sp.Expr:
-        size = sp.Max(last, top - last) if sharp else first * last + top
-        return sp.sqrt(square) ** power * size * (first if sharp else 1)
+def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
+    """State the printed bound, or the sharp one, by what multiplies C_a^2 for one term."""
 
     def claim(depth: int) -> tuple[AtMost, ...]:
-        ghost, lai, _ = scores(depth)
-        _, beta, norms = names(depth)
-        most = sp.Add(*(limit(C**2, beta[z][0], RHO ** (2 * k) * norms[z] * M) for z, k in pairs(depth)))
+        alpha, beta, _ = names(depth)
+        ghost, lai, _ = scores(alpha, beta)
+        most = sp.Add(*(C**2 * size(last, top) for _, _, last, top in terms_of(depth)))
         return AtMost(ghost - lai, most), AtMost(lai - ghost, most)
 
-    options = {"a1": a1, "a2": a2, "aligned": True}
-    p, q, free = (*sp.symbols("p q", nonnegative=True), sp.symbols("w", real=True))
     return Statement(
-        slug=slug,
-        scope=SCOPE,
-        claim=claim,
-        given=lambda depth: a1_to_a3(depth, **options),
+        slug,
+        SCOPE,
+        claim,
+        given=a1_to_a3,
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth), M, RHO, C),
-        sample=lambda draw, depth: draw_under_a1_to_a3(draw, depth, **options),
-        parts={
-            "limit": limit,
-            "square": (p + q) / 2,
-            "alpha": (q - p) / 2 if a2 else free,
-            "slack": sp.symbols("s", nonnegative=True) if a1 else free,
-        },
+        sample=draw_under_a1_to_a3,
     )
+
+
+def sharp_size(last: sp.Expr, top: sp.Expr) -> sp.Expr:
+    """Give how far a number between 0 and the top is from the last similarity at most."""
+    return sp.Max(last, top - last)
 
 
 def terms_of(depth: int, **kind: bool) -> Iterator[tuple]:
@@ -131,217 +106,93 @@ def conservative_proof(statement: Statement, steps: Steps) -> None:
 
 def printed_terms(statement: Statement, steps: Steps, depth: int) -> list:
     """Show one term of the printed bound, and add up all of them."""
-    part = statement.part
-    p, q, below, last = sp.symbols("p q b L", nonnegative=True)
-    most = part.limit(part.square, last, below + part.slack)
-    term = part.alpha * (below - last)
-    terms = [p * below, p * part.slack / 2, q * last, q * part.slack / 2]
-    above = steps.nonnegative("from above", most - term, terms)
-    terms = [q * below, q * part.slack / 2, p * last, p * part.slack / 2]
-    under = steps.nonnegative("from below", most + term, terms)
+    p, q, below, last, s = sp.symbols("p q b L s", nonnegative=True)
+    most, term = (p + q) / 2 * (last + below + s), (q - p) / 2 * (below - last)
+    above = steps.nonnegative("from above", most - term, [p * below, p * s / 2, q * last, q * s / 2])
+    under = steps.nonnegative("from below", most + term, [q * below, q * s / 2, p * last, p * s / 2])
     values = [
-        {p: C**2 - a, q: C**2 + a, below: b, last: top, part.slack: bound - b}
-        for a, b, top, bound in terms_of(depth)
+        {p: C**2 - a, q: C**2 + a, below: b, last: top, s: bound - b} for a, b, top, bound in terms_of(depth)
     ]
     return [total(lemma.at(point) for point in values) for lemma in (above, under)]
 
 
-def sharp_proof(statement: Statement, steps: Steps) -> None:
-    """One term, where the last similarity is the larger end, and where it is the smaller one."""
-    part = statement.part
-    p, q, below, more = sp.symbols("p q b v", nonnegative=True)
-    top, shown = below + part.slack, []
-    for name, last, ends in (
-        ("last the larger", (top + more) / 2, (part.slack + more, below)),
-        ("last the smaller", (top - more) / 2, (part.slack, more + below)),
-    ):
-        most, term = part.limit(part.square, last, top), part.alpha * (below - last)
-        shown.append(
-            (
-                steps.nonnegative(f"{name}, from above", most - term, [q * ends[0] / 2, p * ends[1] / 2]),
-                steps.nonnegative(f"{name}, from below", most + term, [p * ends[0] / 2, q * ends[1] / 2]),
-            )
-        )
-        printed = part.square * (last + top) - most
-        rest = top if last == (top + more) / 2 else top - more
-        steps.identity(f"{name}, against the printed one", printed, part.square * rest)
-
-    def added_up(depth: int) -> list:
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for a, b, end, bound in terms_of(depth):
-            larger = one_where(2 * end >= bound)
-            values = {p: C**2 - a, q: C**2 + a, below: b, part.slack: bound - b}
-            for k, (first, second) in enumerate(zip(*shown, strict=True)):
-                sums[k] += first.at(values | {more: sp.Max(2 * end - bound, 0)}) * larger
-                sums[k] += second.at(values | {more: sp.Max(bound - 2 * end, 0)}) * (1 - larger)
-        return sums
-
-    steps.conclude(statement, added_up)
-
-
-def lower(*, agreeing: bool = True, aligned: bool = True, bar: bool = True) -> Statement:
+def lower(depth: int) -> AtMost:
     """State that LAI is at least alpha-bar times the summed last similarities."""
-
-    def claim(depth: int) -> AtMost:
-        _, lai, _ = scores(depth, aligned=aligned)
-        return AtMost(ABAR * sp.Add(*(y[0] for y in names(depth, aligned=aligned)[1])), lai)
-
-    def given(depth: int) -> tuple[AtMost, ...]:
-        alpha = names(depth)[0]
-        sums = tuple(AtMost(0, sp.Add(*x[1:])) for x in alpha) if agreeing else ()
-        last = tuple(AtMost(ABAR, x[0]) for x in alpha) if bar else ()
-        return under(SUMS, sums) + under(LAST, last)
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        alpha, _, _ = names(depth)
-        values = {ABAR: share(draw)}
-        for x in alpha:
-            values[x[0]] = values[ABAR] + share(draw, 0 if bar else -1)
-            values |= {a: share(draw, -1 if not agreeing else 0) for a in x[1:]}
-        return values
-
-    slack = tuple(
-        sp.symbols(name, **{"nonnegative" if held else "real": True})
-        for name, held in (("w", agreeing), ("u", bar), ("b", aligned))
-    )
-    return Statement(
-        slug="lai-lower-bound",
-        scope=SCOPE,
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=lambda depth: (*names(depth)[:2], ABAR),
-        sample=sample,
-        parts={"slack": slack},
-    )
+    alpha, beta, _ = names(depth)
+    return AtMost(ABAR * sp.Add(*(y[0] for y in beta)), scores(alpha, beta)[1])
 
 
-def lower_proof(statement: Statement, steps: Steps) -> None:
-    """One validation sample: what lies below the last layer, and what is above alpha-bar."""
-    w, u, b = statement.part.slack
-    so_far = sp.symbols("S", nonnegative=True)
-    lai = ((ABAR + u) + w) * b
-    more = steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
-
-    def added_up(depth: int) -> Any:
-        alpha, beta, _ = statement.arguments(depth)
-        samples = zip(alpha, beta, strict=True)
-        return total(more.at({so_far: 0, u: x[0] - ABAR, w: sp.Add(*x[1:]), b: y[0]}) for x, y in samples)
-
-    steps.conclude(statement, added_up)
+def agreeing(depth: int) -> tuple[AtMost, ...]:
+    """State that embeddings below the last layer agree on the whole, and at the last one by alpha-bar."""
+    alpha = names(depth)[0]
+    sums = (AtMost(0, sp.Add(*x[1:])) for x in alpha)
+    return under(SUMS, sums) + under(LAST, (AtMost(ABAR, x[0]) for x in alpha))
 
 
-def relative(*, agreeing: bool = True, inverse: int = 1, first: int = 1) -> Statement:
+def relative(depth: int) -> tuple[AtMost, AtMost]:
     """State the relative bound with all it needs."""
+    alpha, beta, norms = names(depth)
+    ghost, lai, _ = scores(alpha, beta)
+    spread = sp.Add(*norms) * M / sp.Add(*(y[0] for y in beta))
+    powers = sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))
+    most = C**2 / ABAR * (depth - 1 + spread * powers)
+    return AtMost((ghost - lai) / lai, most), AtMost((lai - ghost) / lai, most)
 
-    def claim(depth: int) -> tuple[AtMost, AtMost]:
-        ghost, lai, _ = scores(depth)
-        _, beta, norms = names(depth)
-        spread = sp.Add(*norms) * M / sp.Add(*(y[0] for y in beta))
-        powers = sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))
-        most = C**2 / ABAR**inverse * (first * (depth - 1) + spread * powers)
-        return AtMost((ghost - lai) / lai, most), AtMost((lai - ghost) / lai, most)
 
-    def given(depth: int) -> tuple[AtMost, ...]:
-        alpha, beta, _ = names(depth)
-        options = a1_to_a3(depth, a1=True, a2=True, aligned=True)
-        sums = tuple(AtMost(0, sp.Add(*x[1:])) for x in alpha) if agreeing else ()
-        last = tuple(AtMost(ABAR, x[0]) for x in alpha)
-        last += (AtMost(0, ABAR, strict=True),)
-        positive = (
-            AtMost(0, sp.Add(*(y[0] for y in beta)), strict=True),
-            AtMost(0, scores(depth)[1], strict=True),
-        )
-        return options + under(SUMS, sums) + under(LAST, last) + under(POSITIVE, positive)
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        values = draw_under_a1_to_a3(draw, depth, a1=True, a2=True, aligned=True)
-        alpha, beta, norms = names(depth)
-        bar = values[C] ** 2 * sp.Rational(draw.randint(1, 4), 8)
-        values[ABAR] = bar
-        for x, y, n in zip(alpha, beta, norms, strict=True):
-            values[x[0]] = bar + (values[C] ** 2 - bar) * share(draw)
-            values |= {a: abs(values[a]) if agreeing else -(values[C] ** 2) * share(draw) for a in x[1:]}
-            values[y[0]] = values[n] * values[M] * sp.Rational(draw.randint(1, 4), 4)
-        return values
-
-    w = sp.symbols("w", **{"nonnegative" if agreeing else "real": True})
-    return Statement(
-        slug="app-relative-conservative",
-        scope=SCOPE,
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=lambda depth: (*names(depth), M, RHO, C, ABAR),
-        sample=sample,
-        parts={"slack": w, "inverse": inverse, "first": first},
+def all_of_them(depth: int) -> tuple[AtMost, ...]:
+    """State all that the relative bound needs."""
+    alpha, beta, _ = names(depth)
+    positive = sp.Add(*(y[0] for y in beta)), scores(alpha, beta)[1]
+    return (
+        *a1_to_a3(depth),
+        *agreeing(depth),
+        *under(LAST, (AtMost(0, ABAR, strict=True),)),
+        *under(POSITIVE, (AtMost(0, x, strict=True) for x in positive)),
     )
 
 
-def relative_proof(statement: Statement, steps: Steps) -> None:
-    """Divide the conservative bound B by the lower bound of LAI, both with their slack."""
-    part = statement.part
-    bar, T, C2 = sp.symbols("abar T C2", positive=True)
-    L1, S, G, s = sp.symbols("D S geo s", nonnegative=True)
-    bound = C2 * (L1 * T + S * G)
-    relative = C2 / bar**part.inverse * (part.first * L1 + S / T * G)
-    lai, gap = bar * T + part.slack, bound - s
-    times = steps.nonnegative("times LAI", relative * lai - gap, [s, bound / (bar * T) * part.slack])
-
-    def divided(depth: int) -> list:
-        _, beta, norms = names(depth)
-        score, sum_of_last = scores(depth)[1], sp.Add(*(y[0] for y in beta))
-        values = {bar: ABAR, T: sum_of_last, C2: C**2, L1: depth - 1, s: 0}
-        values |= {S: sp.Add(*norms) * M, G: sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))}
-        least = times.at(values | {part.slack: score - ABAR * sum_of_last})
-        return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
-
-    steps.conclude(statement, divided)
+def draw_all(draw: random.Random, depth: int) -> dict:
+    """Draw embeddings that agree, besides."""
+    values = draw_under_a1_to_a3(draw, depth)
+    bar = values[ABAR] = values[C] ** 2 * sp.Rational(draw.randint(1, 4), 8)
+    for x, y, n in zip(*names(depth), strict=True):
+        values[x[0]] = bar + (values[C] ** 2 - bar) * share(draw)
+        values |= {a: abs(values[a]) for a in x[1:]}
+        values[y[0]] = values[n] * values[M] * sp.Rational(draw.randint(1, 4), 4)
+    return values
 
 
-def alone(*, score: str = "lai", a1: bool = True, a2: bool = True, power: int = 2) -> Statement:
-    """State the bounds for LAI or LLI under A1 and A2 alone."""
-
-    def limit(square: sp.Expr, top: sp.Expr, last: sp.Expr) -> sp.Expr:
-        return sp.sqrt(square) ** power * (top + (last if score == "lai" else 0))
+def alone(counts: int) -> Statement:
+    """State the bounds under A1 and A2 alone, for LAI, or LLI, where the last similarity does not count."""
 
     def claim(depth: int) -> tuple[AtMost, AtMost]:
-        ghost, lai, lli = scores(depth, aligned=False)
-        _, beta, norms = names(depth, aligned=False)
-        most = sp.Add(*(limit(C**2, RHO ** (2 * k) * norms[z] * M, abs(beta[z][0])) for z, k in pairs(depth)))
-        other = lai if score == "lai" else lli
+        alpha, beta, _ = names(depth, aligned=False)
+        ghost, lai, lli = scores(alpha, beta)
+        terms = terms_of(depth, aligned=False)
+        most = sp.Add(*(C**2 * (top + counts * abs(last)) for _, _, last, top in terms))
+        other = lai if counts else lli
         return AtMost(ghost - other, most), AtMost(other - ghost, most)
 
-    options = {"a1": a1, "a2": a2, "aligned": False}
-    p, q, free = (*sp.symbols("p q", nonnegative=True), sp.symbols("w", real=True))
-    e, f = sp.symbols("e f", nonnegative=True)
     return Statement(
-        slug="gap-without-alignment",
-        scope=SCOPE,
-        claim=claim,
-        given=lambda depth: a1_to_a3(depth, **options),
+        "gap-without-alignment",
+        SCOPE,
+        claim,
+        given=functools.partial(a1_to_a3, aligned=False),
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth, aligned=False), M, RHO, C),
-        sample=lambda draw, depth: draw_under_a1_to_a3(draw, depth, **options),
-        parts={
-            "limit": limit,
-            "square": (p + q) / 2,
-            "alpha": (q - p) / 2 if a2 else free,
-            "beta": (f - e) / 2 if a1 else free,
-            "top": (e + f) / 2,
-            "counts": 1 if score == "lai" else 0,
-        },
+        sample=functools.partial(draw_under_a1_to_a3, aligned=False),
+        parts={"counts": counts},
     )
 
 
 def alone_proof(statement: Statement, steps: Steps) -> None:
     """One term; of LAI also the last layer's part, whose sign is x - y."""
-    part = statement.part
     p, q, e, f, x, y = sp.symbols("p q e f x y", nonnegative=True)
-    most = part.limit(part.square, part.top, x + y)
-    term = part.alpha * (part.beta - part.counts * (x - y))
-    above = [p * f / 2, q * e / 2, part.counts * q * x, part.counts * p * y]
-    below = [q * f / 2, p * e / 2, part.counts * p * x, part.counts * q * y]
+    counts = statement.part.counts
+    most = (p + q) / 2 * ((e + f) / 2 + counts * (x + y))
+    term = (q - p) / 2 * ((f - e) / 2 - counts * (x - y))
+    above = [p * f / 2, q * e / 2, counts * q * x, counts * p * y]
+    below = [q * f / 2, p * e / 2, counts * p * x, counts * q * y]
     lemmas = (
         steps.nonnegative("from above", most - term, above),
         steps.nonnegative("from below", most + term, below),
@@ -358,42 +209,51 @@ def alone_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-STATEMENT = conservative(slug="app-conservative")
+STATEMENT = conservative("app-conservative", lambda last, top: last + top)
 MUTANTS = {
-    "C_a not squared": conservative(slug="app-conservative", power=1),
-    "without the last similarity": conservative(slug="app-conservative", first=0),
-    "norms that do not decay": conservative(slug="app-conservative", a1=False),
-    "activations not bounded": conservative(slug="app-conservative", a2=False),
+    "C_a not squared": each("C_a", sp.sqrt),
+    "without the last similarity": put(lambda depth: {y[0]: sp.S.Zero for y in names(depth)[1]}),
+    "norms that do not decay": without(A1_A3),
+    "activations not bounded": without("A2"),
 }
-SHARP = conservative(slug="conservative-sharp")
+SHARP = conservative("conservative-sharp", sharp_size)
 SHARP_MUTANTS = {
-    "C_a not squared": conservative(slug="conservative-sharp", power=1),
-    "norms that do not decay": conservative(slug="conservative-sharp", a1=False),
-    "activations not bounded": conservative(slug="conservative-sharp", a2=False),
+    "C_a not squared": each("C_a", sp.sqrt),
+    "norms that do not decay": without(A1_A3),
+    "activations not bounded": without("A2"),
 }
-LOWER = lower()
+LOWER = Statement(
+    "lai-lower-bound",
+    SCOPE,
+    lower,
+    given=agreeing,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (*names(depth)[:2], ABAR),
+)
 LOWER_MUTANTS = {
-    "embeddings of any sign": lower(agreeing=False),
-    "opposed at the top": lower(aligned=False),
-    "no smallest embedding": lower(bar=False),
+    "embeddings of any sign": without(SUMS),
+    "opposed at the top": signless("beta"),
+    "no smallest embedding": without(LAST),
 }
-RELATIVE = relative()
+RELATIVE = Statement(
+    "app-relative-conservative",
+    SCOPE,
+    relative,
+    given=all_of_them,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (*names(depth), M, RHO, C, ABAR),
+    sample=draw_all,
+)
 RELATIVE_MUTANTS = {
-    "embeddings of any sign": relative(agreeing=False),
-    "alpha-bar inverted": relative(inverse=-1),
-    "without the last similarity": relative(first=0),
+    "embeddings of any sign": without(SUMS),
+    "alpha-bar inverted": each("abar", lambda bar: 1 / bar),
+    "without the last similarity": plus(lambda depth: -(C**2) / ABAR * (depth - 1)),
 }
-ALONE = alone()
-ALONE_LLI = alone(score="lli")
+ALONE, ALONE_LLI = alone(1), alone(0)
 ALONE_MUTANTS = {
-    "norms that do not decay": alone(a1=False),
-    "activations not bounded": alone(a2=False),
-    "C_a not squared": alone(power=1),
-}
-ALONE_LLI_MUTANTS = {
-    "norms that do not decay": alone(score="lli", a1=False),
-    "activations not bounded": alone(score="lli", a2=False),
-    "C_a not squared": alone(score="lli", power=1),
+    "norms that do not decay": without(A1),
+    "activations not bounded": without("A2"),
+    "C_a not squared": each("C_a", sp.sqrt),
 }
 
 
@@ -403,21 +263,72 @@ def prove_conservative_bound(settle):
 
 
 @pytest.mark.equation("conservative-sharp")
-def prove_sharp_conservative_bound(settle):
-    settle(SHARP, sharp_proof, SHARP_MUTANTS)
+@settled(SHARP, SHARP_MUTANTS)
+def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
+    """One term, where the last similarity is the larger end, and where it is the smaller one."""
+    p, q, below, more, s = sp.symbols("p q b v s", nonnegative=True)
+    top, square, shown = below + s, (p + q) / 2, []
+    for name, last, ends, rest in (
+        ("last the larger", (top + more) / 2, (s + more, below), top),
+        ("last the smaller", (top - more) / 2, (s, more + below), top - more),
+    ):
+        most, term = square * sharp_size(last, top), (q - p) / 2 * (below - last)
+        above = steps.nonnegative(f"{name}, from above", most - term, [q * ends[0] / 2, p * ends[1] / 2])
+        under = steps.nonnegative(f"{name}, from below", most + term, [p * ends[0] / 2, q * ends[1] / 2])
+        shown.append((above, under))
+        steps.identity(f"{name}, against the printed one", square * (last + top) - most, square * rest)
+
+    def added_up(depth: int) -> list:
+        sums = [sp.Integer(0), sp.Integer(0)]
+        for a, b, end, bound in terms_of(depth):
+            larger = one_where(2 * end >= bound)
+            values = {p: C**2 - a, q: C**2 + a, below: b, s: bound - b}
+            for k, (first, second) in enumerate(zip(*shown, strict=True)):
+                sums[k] += first.at(values | {more: sp.Max(2 * end - bound, 0)}) * larger
+                sums[k] += second.at(values | {more: sp.Max(bound - 2 * end, 0)}) * (1 - larger)
+        return sums
+
+    steps.conclude(statement, added_up)
 
 
 @pytest.mark.equation("lai-lower-bound")
-def prove_lai_lower_bound(settle):
-    settle(LOWER, lower_proof, LOWER_MUTANTS)
+@settled(LOWER, LOWER_MUTANTS)
+def prove_lai_lower_bound(statement: Statement, steps: Steps) -> None:
+    """One validation sample: what lies below the last layer, and what is above alpha-bar."""
+    w, u, b, so_far = sp.symbols("w u b S", nonnegative=True)
+    lai = ((ABAR + u) + w) * b
+    more = steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
+
+    def added_up(depth: int) -> Any:
+        alpha, beta, _ = statement.arguments(depth)
+        samples = zip(alpha, beta, strict=True)
+        return total(more.at({so_far: 0, u: x[0] - ABAR, w: sp.Add(*x[1:]), b: y[0]}) for x, y in samples)
+
+    steps.conclude(statement, added_up)
 
 
 @pytest.mark.equation("app-relative-conservative")
-def prove_relative_conservative_bound(settle):
-    settle(RELATIVE, relative_proof, RELATIVE_MUTANTS)
+@settled(RELATIVE, RELATIVE_MUTANTS)
+def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> None:
+    """Divide the conservative bound B by the lower bound of LAI, both with their slack."""
+    bar, T, C2 = sp.symbols("abar T C2", positive=True)
+    L1, S, G, s, w = sp.symbols("D S geo s w", nonnegative=True)
+    bound = C2 * (L1 * T + S * G)
+    most, lai = C2 / bar * (L1 + S / T * G), bar * T + w
+    times = steps.nonnegative("times LAI", most * lai - (bound - s), [s, bound / (bar * T) * w])
+
+    def divided(depth: int) -> list:
+        alpha, beta, norms = names(depth)
+        score, sum_of_last = scores(alpha, beta)[1], sp.Add(*(y[0] for y in beta))
+        values = {bar: ABAR, T: sum_of_last, C2: C**2, L1: depth - 1, s: 0}
+        values |= {S: sp.Add(*norms) * M, G: sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))}
+        least = times.at(values | {w: score - ABAR * sum_of_last})
+        return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
+
+    steps.conclude(statement, divided)
 
 
 @pytest.mark.equation("gap-without-alignment")
 def prove_gaps_without_alignment(settle):
     settle(ALONE, alone_proof, ALONE_MUTANTS)
-    settle(ALONE_LLI, alone_proof, ALONE_LLI_MUTANTS)
+    settle(ALONE_LLI, alone_proof, ALONE_MUTANTS)

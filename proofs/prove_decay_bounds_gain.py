@@ -15,6 +15,7 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, under, width
+from proofs._rewrites import given, times, without
 from proofs._symbols import matrix, total
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
@@ -22,52 +23,39 @@ WIDTH = 2
 RHO = sp.symbols("rho", nonnegative=True)
 
 
-def statement(*, extra: int = 0, centred: bool = True, decays: bool = True, whole: int = 1) -> Statement:
-    """State that the gain is at most rho^(2k); the arguments make mutants."""
+def parts() -> tuple[sp.Matrix, sp.Matrix]:
+    return matrix("B", width(WIDTH), width(WIDTH)), matrix("D", width(WIDTH), width(WIDTH))
 
-    def parts() -> tuple[sp.Matrix, sp.Matrix]:
-        return matrix("B", width(WIDTH), width(WIDTH)), matrix("D", width(WIDTH), width(WIDTH))
 
-    def claim(depth: int) -> AtMost:
-        mean, _ = parts()
-        return AtMost(whole * (mean.T * mean).trace() / width(WIDTH), RHO ** (2 * depth + extra))
+def statement(depth: int) -> AtMost:
+    """State that the gain is at most rho^(2k)."""
+    mean, _ = parts()
+    return AtMost((mean.T * mean).trace() / width(WIDTH), RHO ** (2 * depth))
 
-    def given(depth: int) -> tuple[AtMost, ...]:
-        mean, noise = parts()
-        operators = (mean + noise, mean - noise) if centred else (mean + noise,)
-        lengths = [(a.T * a)[i, i] for a in operators for i in range(width(WIDTH))]
-        decay = (AtMost(length, RHO ** (2 * depth)) for length in lengths)
-        return under("A1 for every gradient", decay) if decays else ()
 
-    return Statement(
-        slug="decay-bounds-gain",
-        scope=SCOPE,
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=lambda depth: (RHO, *parts()),
-        parts={
-            "slacks": (
-                sp.symbols("u", **{"nonnegative" if decays else "real": True}),
-                sp.symbols("v", **{"nonnegative" if decays and centred else "real": True}),
-            ),
-            "whole": whole,
-        },
-    )
+def lengths(sign: int) -> list:
+    """Give the squared lengths of the axes' images, for noise of either sign."""
+    mean, noise = parts()
+    operator = mean + sign * noise
+    return [(operator.T * operator)[i, i] for i in range(width(WIDTH))]
+
+
+def decay(depth: int) -> tuple[AtMost, ...]:
+    """State A1 for the axes."""
+    lengths_of_both = (length for sign in (1, -1) for length in lengths(sign))
+    return under("A1 for every gradient", (AtMost(length, RHO ** (2 * depth)) for length in lengths_of_both))
 
 
 def proof(statement: Statement, steps: Steps) -> None:
     """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
-    part = statement.part
     d = sp.symbols("d", integer=True, positive=True)
     B, D = (sp.MatrixSymbol(name, d, d) for name in "BD")
     S = sp.MatrixSymbol("S", d, d)
     whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
     steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
-    noise, kept = sp.symbols("N g", nonnegative=True)
-    u, v = part.slacks
+    noise, kept, u, v = sp.symbols("N g u v", nonnegative=True)
     mean = ((kept - u) + (kept - v)) / 2 - noise  # |B g|^2, by what A1 leaves of both signs of the noise
-    left = steps.nonnegative("what A1 leaves", kept - part.whole * mean, [u / 2, v / 2, noise])
+    left = steps.nonnegative("what A1 leaves", kept - mean, [u / 2, v / 2, noise])
     trace = sp.Trace(B.T * B * sp.Identity(d))
     steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
 
@@ -75,30 +63,28 @@ def proof(statement: Statement, steps: Steps) -> None:
         rho, mean, rest = statement.arguments(depth)
         bound = rho ** (2 * depth)
 
-        def below(operator: sp.Matrix, axis: int) -> sp.Expr:
-            return bound - (operator.T * operator)[axis, axis]
+        def at_axis(axis: int) -> dict:
+            both, less, alone = ((a.T * a)[axis, axis] for a in (mean + rest, mean - rest, rest))
+            return {kept: bound, u: bound - both, v: bound - less, noise: alone}
 
-        return total(
-            left.at(
-                {
-                    kept: bound,
-                    u: below(mean + rest, axis),
-                    v: below(mean - rest, axis),
-                    noise: (rest.T * rest)[axis, axis],
-                }
-            )
-            for axis in range(width(WIDTH))
-        ) / width(WIDTH)
+        return total(left.at(at_axis(axis)) for axis in range(width(WIDTH))) / width(WIDTH)
 
     steps.conclude(statement, over_the_axes)
 
 
-STATEMENT = statement()
+STATEMENT = Statement(
+    "decay-bounds-gain",
+    SCOPE,
+    statement,
+    given=decay,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (RHO, *parts()),
+)
 MUTANTS = {
-    "one power more": statement(extra=1),
-    "noise that is not centred": statement(centred=False),
-    "norms that do not decay": statement(decays=False),
-    "twice the gain": statement(whole=2),
+    "one power more": times(RHO),
+    "noise that is not centred": given(lambda r, depth: r if r.lhs in lengths(1) else None),
+    "norms that do not decay": without("A1 for every gradient"),
+    "twice the gain": times(2, of="lhs"),
 }
 
 

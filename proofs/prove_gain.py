@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import Equal, Statement, Steps, settled, width
+from proofs._rewrites import plus, times
 from proofs._symbols import matrix, total
 
 ROWS = 2
@@ -26,127 +27,90 @@ def squares(A: sp.Matrix) -> sp.Expr:
     return total(entry**2 for entry in A)
 
 
-def nearest(*, divisor=lambda below, last: last, power: int = 2, factor: int = 1) -> Statement:
+c = sp.Symbol("c", real=True)
+
+
+def away(depth: int) -> sp.Expr:
+    """Give how far c is from the gain."""
+    return c - squares(operator(depth)) / depth
+
+
+def nearest(depth: int) -> tuple[Equal, ...]:
     """State how far a multiple of the identity is from M, and that the gain is a sum of squares."""
-
-    def arguments(depth: int) -> tuple:
-        return operator(depth), sp.Symbol("c", real=True)
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        A, c = arguments(depth)
-        M, one = A.T * A, sp.eye(depth)
-        gain = squares(A) / divisor(width(ROWS), depth)
-        distance = ((M - c * one).T * (M - c * one)).trace()
-        least = ((M - gain * one).T * (M - gain * one)).trace()
-        above = factor * depth * (c - gain) ** power
-        return Equal(distance, least + above), Equal(M.trace() / depth, gain)
-
-    return Statement(
-        slug="trace-gain",
-        scope="any widths",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"divisor": divisor, "power": power, "factor": factor},
-    )
+    A, one = operator(depth), sp.eye(depth)
+    M, gain = A.T * A, squares(A) / depth
+    distance = ((M - c * one).T * (M - c * one)).trace()
+    least = ((M - gain * one).T * (M - gain * one)).trace()
+    return Equal(distance, least + depth * away(depth) ** 2), Equal(M.trace() / depth, gain)
 
 
-def nearest_proof(statement: Statement, steps: Steps) -> None:
+NEAREST = Statement(
+    "trace-gain", "any widths", nearest, depths=(1, 2, 3), arguments=lambda depth: (operator(depth), c)
+)
+NEAREST_MUTANTS = {
+    "over d_l, as printed": times(lambda depth: sp.Rational(depth, width(ROWS)), only=1),
+    "over both": times(lambda depth: sp.Rational(1, width(ROWS)), only=1),
+    "distance of first order": plus(lambda depth: depth * (away(depth) - away(depth) ** 2), only=0),
+    "twice the distance": plus(lambda depth: depth * away(depth) ** 2, only=0),
+}
+
+
+@pytest.mark.equation("trace-gain")
+@settled(NEAREST, NEAREST_MUTANTS)
+def prove_trace_gain(statement: Statement, steps: Steps) -> None:
     """Expand the squared distance in symbolic size; complete the square."""
-    part = statement.part
-    below, last = sp.symbols("d_l d_L", integer=True, positive=True)
+    last = sp.Symbol("d_L", integer=True, positive=True)
     M, one = sp.MatrixSymbol("M", last, last), sp.Identity(last)
-    c, q, tau = sp.symbols("c q tau", real=True)
+    q, tau = sp.symbols("q tau", real=True)
     squared = sp.Trace((M - c * one).T * (M - c * one))
     steps.identity("distance", squared, sp.Trace(M.T * M) - 2 * c * sp.Trace(M) + c**2 * last)
 
     def distance(x):
         return q - 2 * x * tau + x**2 * last
 
-    gain = tau / part.divisor(below, last)
-    above = part.factor * last * (c - gain) ** part.power
-    completed = steps.identity("completed square", distance(c), distance(gain) + above)
+    gain = tau / last
+    completed = steps.identity("completed square", distance(c), distance(gain) + last * (c - gain) ** 2)
 
     def of_the_operator(depth: int) -> list:
         A = operator(depth)
         M = A.T * A
-        values = {q: (M.T * M).trace(), tau: M.trace(), last: depth, below: width(ROWS)}
-        return [completed.at(values), None]
+        return [completed.at({q: (M.T * M).trace(), tau: M.trace(), last: depth}), None]
 
     steps.conclude(statement, of_the_operator)
     steps.base(statement, (1, 2), relations=(1,))
 
 
-NEAREST = nearest()
-NEAREST_MUTANTS = {
-    "over d_l, as printed": nearest(divisor=lambda below, last: below),
-    "over both": nearest(divisor=lambda below, last: below * last),
-    "distance of first order": nearest(power=1),
-    "twice the distance": nearest(factor=2),
+def printed(depth: int) -> tuple[Equal, ...]:
+    """State what the printed gain is, beside the nearest one, and which trace it leaves."""
+    A, below, last = operator(depth), sp.Integer(width(ROWS)), sp.Integer(depth)
+    M, gain = A.T * A, squares(A) / below
+    rest = (M - gain * sp.eye(depth)).trace()
+    return Equal(gain, last / below * (M.trace() / last)), Equal(rest, (1 - last / below) * M.trace())
+
+
+PRINTED = Statement(
+    "isotropic-gain", "any widths", printed, depths=(1, 2, 3), arguments=lambda depth: (operator(depth),)
+)
+PRINTED_MUTANTS = {
+    "no trace left, as a projection would": times(0, only=1),
+    "ratio of widths inverted": times(lambda depth: sp.Rational(width(ROWS), depth) ** 2, only=0),
+    "trace left with the other sign": times(-1, only=1),
 }
 
 
-@pytest.mark.equation("trace-gain")
-def prove_trace_gain(settle):
-    """Show that tr M / d_L is the gain nearest to the operator, and the only one."""
-    settle(NEAREST, nearest_proof, NEAREST_MUTANTS)
-
-
-def printed(*, left=lambda below, last: 1 - last / below, inverse: bool = False) -> Statement:
-    """State what the printed gain is, beside the nearest one, and which trace it leaves."""
-
-    def ratio(below, last):
-        return below / last if inverse else last / below
-
-    def arguments(depth: int) -> tuple:
-        return (operator(depth),)
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        (A,) = arguments(depth)
-        M, below, last = A.T * A, sp.Integer(width(ROWS)), sp.Integer(depth)
-        gain = squares(A) / below
-        rest = (M - gain * sp.eye(depth)).trace()
-        return (
-            Equal(gain, ratio(below, last) * M.trace() / last),
-            Equal(rest, left(below, last) * M.trace()),
-        )
-
-    return Statement(
-        slug="isotropic-gain",
-        scope="any widths",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"left": left, "ratio": ratio},
-    )
-
-
-def printed_proof(statement: Statement, steps: Steps) -> None:
+@pytest.mark.equation("isotropic-gain")
+@settled(PRINTED, PRINTED_MUTANTS)
+def prove_isotropic_gain(statement: Statement, steps: Steps) -> None:
     """Take the trace in symbolic size."""
-    part = statement.part
     below, last = sp.symbols("d_l d_L", integer=True, positive=True)
     tau = sp.Symbol("tau", real=True)
     gain = tau / below
-    beside = steps.identity("beside the nearest", gain, part.ratio(below, last) * tau / last)
+    beside = steps.identity("beside the nearest", gain, last / below * (tau / last))
     steps.identity("trace of c I", sp.Trace(gain * sp.Identity(last)).doit(), gain * last)
-    left = steps.identity("trace left", tau - gain * last, part.left(below, last) * tau)
+    left = steps.identity("trace left", tau - gain * last, (1 - last / below) * tau)
 
     def of_the_operator(depth: int) -> list:
         values = {tau: squares(operator(depth)), last: depth, below: width(ROWS)}
         return [lemma.at(values) for lemma in (beside, left)]
 
     steps.conclude(statement, of_the_operator)
-
-
-PRINTED = printed()
-PRINTED_MUTANTS = {
-    "no trace left, as a projection would": printed(left=lambda below, last: 0),
-    "ratio of widths inverted": printed(inverse=True),
-    "trace left with the other sign": printed(left=lambda below, last: last / below - 1),
-}
-
-
-@pytest.mark.equation("isotropic-gain")
-def prove_isotropic_gain(settle):
-    """Show that the printed gain is d_L/d_l times the nearest one, and leaves a trace."""
-    settle(PRINTED, printed_proof, PRINTED_MUTANTS)

@@ -18,54 +18,37 @@ import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._rewrites import becomes, each, every, put, times
 from proofs._symbols import matrix, total, vector
 
 UNITS = 2
 
 
-def mean_over_directions(
-    *, over_rows: bool = True, power: int = 2, other: bool = True, gates: int = 1
-) -> Statement:
+def mean_over_directions_arguments(depth: int) -> tuple:
+    """Name the columns' lengths, both samples' slopes, and their gradients above."""
+    return *(vector(name, width(UNITS)) for name in "rst"), vector("g", depth), vector("h", depth)
+
+
+def mean_over_directions(depth: int) -> Equal:
     """State the mean similarity; ``depth`` is the length of the columns."""
-
-    def arguments(depth: int) -> tuple:
-        sizes, slopes, others = (vector(name, width(UNITS)) for name in "rst")
-        return sizes, slopes, others, vector("g", depth), vector("h", depth)
-
-    def factor(size, slope, other_slope):
-        return size**power * (slope * (other_slope if other else slope)) ** gates
-
-    def claim(depth: int) -> Equal:
-        sizes, slopes, others, g, h = arguments(depth)
-        axes = [sign * sp.eye(depth)[:, k] for k in range(depth) for sign in (1, -1)]
-        average = total(
-            slopes[i] * others[i] * (sizes[i] * axis).dot(g) * (sizes[i] * axis).dot(h) / len(axes)
-            for i in range(width(UNITS))
-            for axis in axes
-        )
-        divisor = depth if over_rows else width(UNITS)
-        gamma = total(factor(sizes[i], slopes[i], others[i]) for i in range(width(UNITS))) / divisor
-        return Equal(average, gamma * g.dot(h))
-
-    return Statement(
-        slug="gate-corrected",
-        scope="any depth, any widths; columns without preferred direction, independent between layers",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"factor": factor, "over_rows": over_rows},
+    sizes, slopes, others, g, h = mean_over_directions_arguments(depth)
+    axes = [sign * sp.eye(depth)[:, k] for k in range(depth) for sign in (1, -1)]
+    average = total(
+        slopes[i] * others[i] * (sizes[i] * axis).dot(g) * (sizes[i] * axis).dot(h) / len(axes)
+        for i in range(width(UNITS))
+        for axis in axes
     )
+    gamma = total(sizes[i] ** 2 * (slopes[i] * others[i]) for i in range(width(UNITS))) / depth
+    return Equal(average, gamma * g.dot(h))
 
 
 def mean_proof(statement: Statement, steps: Steps) -> None:
     """Take one column of symbolic length; add columns; add layers."""
-    part = statement.part
-    rows, columns = sp.symbols("d m", integer=True, positive=True)
+    rows = sp.Symbol("d", integer=True, positive=True)
     g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
     r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
-    divisor = rows if part.over_rows else columns
     moment = (r**2 / rows) * sp.Identity(rows)
-    one = part.factor(r, s, t) / divisor
+    one = r**2 * (s * t) / rows
     column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
     steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
     steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
@@ -78,12 +61,20 @@ def mean_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_columns)
 
 
-MEAN = mean_over_directions()
+MEAN = Statement(
+    "gate-corrected",
+    "any depth, any widths; columns without preferred direction, independent between layers",
+    mean_over_directions,
+    depths=(1, 2, 3),
+    arguments=mean_over_directions_arguments,
+)
 MEAN_MUTANTS = {
-    "over the number of columns": mean_over_directions(over_rows=False),
-    "norms not squared": mean_over_directions(power=1),
-    "one sample's slopes twice": mean_over_directions(other=False),
-    "slopes left out": mean_over_directions(gates=0),
+    "over the number of columns": times(lambda depth: sp.Rational(depth, width(UNITS))),
+    "norms not squared": put(lambda depth: {r**2: r for r in vector("r", width(UNITS))}),
+    "one sample's slopes twice": put(
+        lambda depth: dict(zip(vector("t", width(UNITS)), vector("s", width(UNITS)), strict=True))
+    ),
+    "slopes left out": every(each("s", 1), each("t", 1)),
 }
 
 
@@ -93,72 +84,68 @@ def prove_gate_corrected(settle):
     settle(MEAN, mean_proof, MEAN_MUTANTS)
 
 
-def step(*, share: int = 2, size: sp.Rational | int = 1, power: int = 2) -> Statement:
+def step_arguments(depth: int) -> tuple:
+    """Name the weight, both samples' slopes, and their gradients above."""
+    units = width(UNITS)
+    return matrix("W", 2, units), vector("s", units), vector("t", units), vector("g", 2), vector("h", 2)
+
+
+def rest(depth: int, share: int = 2) -> sp.Matrix:
+    """Give what is left of the operator beside its mean gain."""
+    weight, slopes, others, *_ = step_arguments(depth)
+    operator = weight * sp.diag(*slopes.multiply_elementwise(others)) * weight.T
+    return operator - operator.trace() / share * sp.eye(2)
+
+
+def error(depth: int, share: int = 2) -> sp.Expr:
+    """Give the error of one gate factor."""
+    *_, g, h = step_arguments(depth)
+    return (g.T * rest(depth, share) * h)[0, 0]
+
+
+def step(depth: int) -> AtMost:
     """State the error of one step in the plane: two rows, two units."""
-
-    def arguments(depth: int) -> tuple:
-        return (
-            matrix("W", 2, width(UNITS)),
-            vector("s", width(UNITS)),
-            vector("t", width(UNITS)),
-            vector("g", 2),
-            vector("h", 2),
-        )
-
-    def claim(depth: int) -> AtMost:
-        weight, slopes, others, g, h = arguments(depth)
-        gates = sp.diag(*(s * t for s, t in zip(slopes, others, strict=True)))
-        operator = weight * gates * weight.T
-        rest = operator - operator.trace() / share * sp.eye(2)
-        error = (g.T * rest * h)[0, 0]
-        # A symmetric 2 x 2 matrix without trace has the eigenvalues +-sqrt(-det).
-        half = operator - operator.trace() / 2 * sp.eye(2)
-        return AtMost(error**2, size * -half.det() * (g.dot(g) * h.dot(h)) ** (power // 2))
-
-    return Statement(
-        slug="gate-step-error",
-        scope="identity: any widths; inequality: two rows, beyond which it is the spectral norm's meaning",
-        claim=claim,
-        arguments=arguments,
-        parts={"share": share, "size": size, "power": power},
-    )
+    *_, g, h = step_arguments(depth)
+    # A symmetric 2 x 2 matrix without trace has the eigenvalues +-sqrt(-det).
+    return AtMost(error(depth) ** 2, -rest(depth).det() * (g.dot(g) * h.dot(h)))
 
 
 def step_proof(statement: Statement, steps: Steps) -> None:
     """Write the error as a form of the rest, which has no trace; complete it to a square."""
-    part = statement.part
     rows = sp.Symbol("d", integer=True, positive=True)
     N = sp.MatrixSymbol("N", rows, rows)
     g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
     gamma = sp.Symbol("gamma", real=True)
     steps.identity("error", g.T * N * h - gamma * g.T * h, g.T * (N - gamma * sp.Identity(rows)) * h)
-    a, b, x, y, u, v, tau = sp.symbols("a b x y u v tau", real=True)
-    # The operator in the plane: its traceless part (a, b; b, -a), and half its trace tau.
-    off = tau / 2 - tau / part.share
-    rest = sp.Matrix([[a + off, b], [b, off - a]])
-    steps.identity("no trace", rest.trace(), sp.Integer(0))
+    a, b, x, y, u, v = sp.symbols("a b x y u v", real=True)
     p, q = sp.Matrix([x, y]), sp.Matrix([u, v])
-    image = rest * q
+    image = sp.Matrix([[a, b], [b, -a]]) * q  # the operator's traceless part in the plane
     steps.identity("length of the image", image.dot(image), (a**2 + b**2) * q.dot(q))
-    bound = part.size * (a**2 + b**2) * (p.dot(p) * q.dot(q)) ** (part.power // 2)
+    bound = (a**2 + b**2) * (p.dot(p) * q.dot(q))
     square = (x * image[1] - y * image[0]) ** 2
     plane = steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
 
     def of_the_layer(depth: int):
-        weight, slopes, others, up, other = statement.arguments(depth)
-        layer = weight * sp.diag(*slopes.multiply_elementwise(others)) * weight.T
-        traceless = layer - layer.trace() / 2 * sp.eye(2)
-        values = {a: traceless[0, 0], b: traceless[0, 1], tau: layer.trace()}
-        return plane.at(values | dict(zip((x, y, u, v), (*up, *other), strict=True)))
+        *_, up, other = statement.arguments(depth)
+        traceless = rest(depth)
+        values = dict(zip((x, y, u, v), (*up, *other), strict=True))
+        return plane.at({a: traceless[0, 0], b: traceless[0, 1], **values})
 
     steps.conclude(statement, of_the_layer, depths=(1,))
 
 
-STEP = step()
+STEP = Statement(
+    "gate-step-error",
+    "identity: any widths; inequality: two rows, beyond which it is the spectral norm's meaning",
+    step,
+    arguments=step_arguments,
+)
 STEP_MUTANTS = {
-    "the whole trace subtracted": step(share=1),
-    "half of the bound": step(size=sp.Rational(1, 2)),
-    "lengths to the fourth power": step(power=4),
+    "the whole trace subtracted": becomes(lambda depth: error(depth, share=1) ** 2, of="lhs"),
+    "half of the bound": times(sp.Rational(1, 2)),
+    "lengths to the fourth power": times(
+        lambda depth: vector("g", 2).dot(vector("g", 2)) * vector("h", 2).dot(vector("h", 2))
+    ),
 }
 
 

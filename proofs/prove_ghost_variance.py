@@ -13,7 +13,8 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import Equal, Statement, Steps, settled, width
+from proofs._rewrites import becomes, each, plus, put, times
 from proofs._symbols import covariance, mean, total
 
 SCOPE = "any depth, any law with second moments, one validation sample, alpha a number"
@@ -40,6 +41,14 @@ class Law:
         ]
         self.scale = total(a * c for a, c in zip(self.alpha, self.gains, strict=True))
         self.ghost, self.noise = self.weighed(self.similarities), self.weighed(self.rests)
+        self.signal, self.together = (
+            self.cov(self.shared, self.shared),
+            self.scale * self.cov(self.shared, self.noise),
+        )
+        couples = itertools.combinations(range(depth), 2)
+        self.pairs = total(
+            self.alpha[i] * self.alpha[k] * self.cov(self.rests[i], self.rests[k]) for i, k in couples
+        )
 
     def weighed(self, rows) -> list:
         """Add up the layers with their alphas, in each outcome."""
@@ -51,32 +60,16 @@ class Law:
         """Return a covariance."""
         return covariance(left, right, self.weights)
 
-    def noise_energy(self, power: int = 2):
-        """Return Var Y by the layers' variances and covariances, the latter with a factor."""
-        rows = range(len(self.alpha))
-        pairs = ((i, k) for i in rows for k in rows if i < k)
-        own = total(self.alpha[i] ** 2 * self.cov(self.rests[i], self.rests[i]) for i in rows)
-        cross = (self.alpha[i] * self.alpha[k] * self.cov(self.rests[i], self.rests[k]) for i, k in pairs)
-        return own + power * total(cross)
+    def energies(self, power: int = 2):
+        """Add up the variances of the layers' noise, with a power of their alphas."""
+        return total(a**power * self.cov(rest, rest) for a, rest in zip(self.alpha, self.rests, strict=True))
 
 
-def exact(*, cross: int = 2, square: int = 2, noise: int = 2) -> Statement:
+def exact(depth: int) -> Equal:
     """State Ghost's variance with every covariance."""
-
-    def claim(depth: int) -> Equal:
-        law = Law(depth)
-        signal = law.scale**square * law.cov(law.shared, law.shared)
-        rest = cross * law.scale * law.cov(law.shared, law.noise)
-        return Equal(law.cov(law.ghost, law.ghost), signal + law.noise_energy(noise) + rest)
-
-    return Statement(
-        slug="app-var-exact",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"cross": cross, "square": square, "noise": noise},
-    )
+    law = Law(depth)
+    noise = law.energies() + 2 * law.pairs
+    return Equal(law.cov(law.ghost, law.ghost), law.scale**2 * law.signal + noise + 2 * law.together)
 
 
 def moments() -> tuple:
@@ -115,248 +108,173 @@ def last_layer_added(depth: int) -> dict:
     return dict(zip(moments(), values, strict=True))
 
 
-def exact_proof(statement: Statement, steps: Steps) -> None:
-    """Add one layer to both sides."""
-    part = statement.part
-    s, V, y, q, a, c, e, r, k = moments()
-
-    def formula(s, V, y, q):
-        return s**part.square * V + y + part.cross * s * q
-
-    steps.identity("no layer but the signal", whole(s, V, y, q), formula(s, V, y, q))
-    grown = formula(s + a * c, V, y + a**2 * e + part.noise * a * k, q + a * r)
-    more = steps.identity("one more layer", added(s, V, y, q, a, c, e, r, k), grown)
-    steps.conclude(statement, lambda depth: more.at(last_layer_added(depth)), depths=statement.depths)
-
-
-EXACT = exact()
+EXACT = Statement("app-var-exact", SCOPE, exact, depths=(1, 2, 3), arguments=arguments)
 EXACT_MUTANTS = {
-    "without signal against noise": exact(cross=0),
-    "signal against noise once": exact(cross=1),
-    "signal not squared": exact(square=1),
-    "covariances of the noise once": exact(noise=1),
+    "without signal against noise": plus(lambda depth: -2 * Law(depth).together),
+    "signal against noise once": plus(lambda depth: -Law(depth).together),
+    "signal not squared": plus(lambda depth: (Law(depth).scale - Law(depth).scale ** 2) * Law(depth).signal),
+    "covariances of the noise once": plus(lambda depth: -Law(depth).pairs),
 }
 
 
 @pytest.mark.equation("app-var-exact")
-def prove_app_var_exact(settle):
-    """Show Ghost's variance: signal, noise, and twice their covariance."""
-    settle(EXACT, exact_proof, EXACT_MUTANTS)
-
-
-def noise(*, cross: int = 2, power: int = 2) -> Statement:
-    """State the noise's variance by layers and pairs of layers."""
-
-    def claim(depth: int) -> Equal:
-        law = Law(depth)
-        energy = law.noise_energy(cross)
-        if power == 1:
-            energy = total(a * law.cov(rest, rest) for a, rest in zip(law.alpha, law.rests, strict=True))
-        return Equal(law.cov(law.noise, law.noise), energy)
-
-    return Statement(
-        slug="app-var-eps",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"cross": cross, "power": power},
-    )
-
-
-def noise_proof(statement: Statement, steps: Steps) -> None:
-    """Add one layer: its own variance, and its covariances with all others."""
-    part = statement.part
-    y, a, e, k = sp.symbols("y a e k", real=True)
-    grown = y + a**part.power * e + (part.cross * a * k if part.power == 2 else 0)
-    more = steps.identity("one more layer", y + a**2 * e + 2 * a * k, grown)
+@settled(EXACT, EXACT_MUTANTS)
+def prove_app_var_exact(statement: Statement, steps: Steps) -> None:
+    """Add one layer to both sides."""
+    s, V, y, q, a, c, e, r, k = moments()
+    grown = whole(s + a * c, V, y + a**2 * e + 2 * a * k, q + a * r)
+    more = steps.identity("one more layer", added(s, V, y, q, a, c, e, r, k), grown)
     steps.conclude(statement, lambda depth: more.at(last_layer_added(depth)), depths=statement.depths)
 
 
-NOISE = noise()
+def noise(depth: int) -> Equal:
+    """State the noise's variance by layers and pairs of layers."""
+    law = Law(depth)
+    return Equal(law.cov(law.noise, law.noise), law.energies() + 2 * law.pairs)
+
+
+NOISE = Statement("app-var-eps", SCOPE, noise, depths=(1, 2, 3), arguments=arguments)
 NOISE_MUTANTS = {
-    "covariances once": noise(cross=1),
-    "covariances left out": noise(cross=0),
-    "covariances subtracted": noise(cross=-2),
-    "alphas not squared": noise(power=1),
+    "covariances once": plus(lambda depth: -Law(depth).pairs),
+    "covariances left out": plus(lambda depth: -2 * Law(depth).pairs),
+    "covariances subtracted": plus(lambda depth: -4 * Law(depth).pairs),
+    "alphas not squared": becomes(lambda depth: Law(depth).energies(1)),
 }
 
 
 @pytest.mark.equation("app-var-eps")
-def prove_app_var_eps(settle):
-    """Show the noise's variance: layers, and pairs of layers twice."""
-    settle(NOISE, noise_proof, NOISE_MUTANTS)
+@settled(NOISE, NOISE_MUTANTS)
+def prove_app_var_eps(statement: Statement, steps: Steps) -> None:
+    """Add one layer: its own variance, and its covariances with all others."""
+    y, a, e, k = sp.symbols("y a e k", real=True)
+    x, b = sp.symbols("x b", real=True)  # the noise so far and the layer's, both centred
+    steps.identity("one more layer", (x + a * b) ** 2, x**2 + a**2 * b**2 + 2 * a * x * b)
+    grown = y + a**2 * e + 2 * a * k
+    more = steps.identity("their means", grown, grown)
+    steps.conclude(statement, lambda depth: more.at(last_layer_added(depth)), depths=statement.depths)
 
 
-def printed(*, missing: int = 2) -> Statement:
+def printed(depth: int) -> Equal:
     """State how much the printed variance of Ghost is short."""
-
-    def claim(depth: int) -> Equal:
-        law = Law(depth)
-        short = law.scale**2 * law.cov(law.shared, law.shared) + law.noise_energy()
-        gap = missing * law.scale * law.cov(law.shared, law.noise)
-        return Equal(law.cov(law.ghost, law.ghost) - short, gap)
-
-    return Statement(
-        slug="app-ghost-var",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2),
-        arguments=arguments,
-        parts={"missing": missing},
-    )
+    law = Law(depth)
+    short = law.scale**2 * law.signal + law.energies() + 2 * law.pairs
+    return Equal(law.cov(law.ghost, law.ghost) - short, 2 * law.together)
 
 
-def printed_proof(statement: Statement, steps: Steps) -> None:
-    """Subtract the printed terms from the bilinear form, with one layer more."""
-    s, V, y, q, a, c, e, r, k = moments()
-    missing = statement.part.missing
-    short = (s + a * c) ** 2 * V + y + a**2 * e + 2 * a * k
-    gap = missing * (s + a * c) * (q + a * r)
-    left = steps.identity("what is missing", added(s, V, y, q, a, c, e, r, k) - short, gap)
-    steps.conclude(statement, lambda depth: left.at(last_layer_added(depth)), depths=statement.depths)
-
-
-PRINTED = printed()
+PRINTED = Statement("app-ghost-var", SCOPE, printed, depths=(1, 2), arguments=arguments)
 PRINTED_MUTANTS = {
-    "nothing missing, as printed": printed(missing=0),
-    "the covariance once": printed(missing=1),
-    "too large instead of short": printed(missing=-2),
+    "nothing missing, as printed": times(0),
+    "the covariance once": times(sp.Rational(1, 2)),
+    "too large instead of short": times(-1),
 }
 
 
 @pytest.mark.equation("app-ghost-var")
-def prove_app_ghost_var(settle):
-    """Show that the printed variance lacks twice the covariance of signal and noise."""
-    settle(PRINTED, printed_proof, PRINTED_MUTANTS)
+@settled(PRINTED, PRINTED_MUTANTS)
+def prove_app_ghost_var(statement: Statement, steps: Steps) -> None:
+    """Subtract the printed terms from the bilinear form, with one layer more."""
+    s, V, y, q, a, c, e, r, k = moments()
+    short = (s + a * c) ** 2 * V + y + a**2 * e + 2 * a * k
+    gap = 2 * (s + a * c) * (q + a * r)
+    left = steps.identity("what is missing", added(s, V, y, q, a, c, e, r, k) - short, gap)
+    steps.conclude(statement, lambda depth: left.at(last_layer_added(depth)), depths=statement.depths)
 
 
-def lai(*, power: int = 2, inside: bool = False, gains: bool = False) -> Statement:
+def lai(depth: int) -> Equal:
     """State LAI's variance."""
-
-    def claim(depth: int) -> Equal:
-        law = Law(depth)
-        scores = [total(a * s for a in law.alpha) for s in law.shared]
-        scale = law.scale if gains else total(law.alpha)
-        factor = total(a**power for a in law.alpha) if inside else scale**power
-        return Equal(law.cov(scores, scores), factor * law.cov(law.shared, law.shared))
-
-    return Statement(
-        slug="app-var-lai",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"power": power, "inside": inside, "gains": gains},
-    )
+    law = Law(depth)
+    scores = [total(a * s for a in law.alpha) for s in law.shared]
+    return Equal(law.cov(scores, scores), total(law.alpha) ** 2 * law.signal)
 
 
-def lai_proof(statement: Statement, steps: Steps) -> None:
-    """Add one layer ``a b`` to ``t b``."""
-    part = statement.part
-    t, a, c, V = sp.symbols("t a c V", real=True)
-    scale = t + (c if part.gains else 1) * a
-    factor = t**part.power + a**part.power if part.inside else scale**part.power
-    more = steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, factor * V)
-
-    def all_layers(depth: int):
-        law = Law(depth)
-        varied = law.cov(law.shared, law.shared)
-        return more.at({t: total(law.alpha[:-1]), a: law.alpha[-1], V: varied})
-
-    steps.conclude(statement, all_layers, depths=statement.depths)
-
-
-LAI = lai()
+LAI = Statement("app-var-lai", SCOPE, lai, depths=(1, 2, 3), arguments=arguments)
 LAI_MUTANTS = {
-    "not squared": lai(power=1),
-    "each alpha squared": lai(inside=True),
-    "Ghost's gains": lai(gains=True),
+    "not squared": times(lambda depth: 1 / total(Law(depth).alpha)),
+    "each alpha squared": becomes(lambda depth: total(a**2 for a in Law(depth).alpha) * Law(depth).signal),
+    "Ghost's gains": becomes(lambda depth: Law(depth).scale ** 2 * Law(depth).signal),
 }
 
 
 @pytest.mark.equation("app-var-lai")
-def prove_app_var_lai(settle):
-    """Show LAI's variance: the squared sum of the alphas times the signal's."""
-    settle(LAI, lai_proof, LAI_MUTANTS)
+@settled(LAI, LAI_MUTANTS)
+def prove_app_var_lai(statement: Statement, steps: Steps) -> None:
+    """Add one layer ``a b`` to ``t b``."""
+    t, a, V = sp.symbols("t a V", real=True)
+    more = steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, (t + a) ** 2 * V)
+
+    def all_layers(depth: int):
+        law = Law(depth)
+        return more.at({t: total(law.alpha[:-1]), a: law.alpha[-1], V: law.signal})
+
+    steps.conclude(statement, all_layers, depths=statement.depths)
 
 
-def sums(*, squared: int = 2, coupled: bool = True, swapped: bool = False) -> Statement:
+p, q = sp.symbols("p q", real=True)
+
+
+def names(depth: int) -> tuple:
+    """Name the two values of each alpha and of each similarity, and the chances of the first ones."""
+    return *([list(sp.symbols(f"{x}{i}_:2", real=True)) for i in range(depth)] for x in "ab"), p, q
+
+
+def centre(values, chance):
+    """Expect a variable with two values."""
+    return values[0] * chance + values[1] * (1 - chance)
+
+
+def product_of_means(depth: int) -> sp.Expr:
+    """Add up the products of means."""
+    alphas, betas, *_ = names(depth)
+    return total(centre(a, p) * centre(b, q) for a, b in zip(alphas, betas, strict=True))
+
+
+def held_at_means(depth: int) -> dict:
+    """Hold the alphas at their means."""
+    return {x: centre(alpha, p) for alpha in names(depth)[0] for x in alpha}
+
+
+def sums(depth: int) -> Equal:
     """State the variance of a sum with random alphas, independent of the similarities."""
+    alphas, betas, *_ = names(depth)
+    outcomes = [
+        (total(a[i] * b[k] for a, b in zip(alphas, betas, strict=True)), (p, 1 - p)[i] * (q, 1 - q)[k])
+        for i, k in itertools.product(range(2), repeat=2)
+    ]
+    variance = mean([(x**2, w) for x, w in outcomes]) - mean(outcomes) ** 2
 
-    def names(depth: int) -> tuple:
-        alphas, betas = (
-            [list(sp.symbols(f"{name}{i}_:2", real=True)) for i in range(depth)] for name in "ab"
-        )
-        return alphas, betas, *sp.symbols("p q", real=True)
+    def moment(left, right, chance):
+        return centre([x * y for x, y in zip(left, right, strict=True)], chance)
 
-    def claim(depth: int) -> Equal:
-        alphas, betas, p, q = names(depth)
-        chances, weights = (p, 1 - p), (q, 1 - q)
-        outcomes = [
-            (total(a[i] * b[k] for a, b in zip(alphas, betas, strict=True)), chances[i] * weights[k])
-            for i in range(2)
-            for k in range(2)
-        ]
-        variance = mean([(x**2, w) for x, w in outcomes]) - mean(outcomes) ** 2
-
-        def moment(left, right, weights):
-            return total(x * y * w for x, y, w in zip(left, right, weights, strict=True))
-
-        def centre(values, weights):
-            return total(x * w for x, w in zip(values, weights, strict=True))
-
-        rows = range(depth)
-        second = total(
-            (
-                moment(alphas[i], alphas[k], chances)
-                if coupled
-                else centre(alphas[i], chances) * centre(alphas[k], chances)
-            )
-            * moment(betas[i], betas[k], chances if swapped else weights)
-            for i in rows
-            for k in rows
-        )
-        means = total(centre(a, chances) * centre(b, weights) for a, b in zip(alphas, betas, strict=True))
-        return Equal(variance, second - means**squared)
-
-    return Statement(
-        slug="random-weight-sum",
-        scope="any number of terms (layers, validation samples); alphas independent of the similarities",
-        claim=claim,
-        depths=(1, 2),
-        arguments=names,
-        parts={"squared": squared, "coupled": coupled, "swapped": swapped},
-    )
+    rows = itertools.product(range(depth), repeat=2)
+    second = total(moment(alphas[i], alphas[k], p) * moment(betas[i], betas[k], q) for i, k in rows)
+    return Equal(variance, second - product_of_means(depth) ** 2)
 
 
-def joint(*, pairs: int = 2, squared: int = 2) -> Statement:
+def law(depth: int) -> tuple:
+    """Give each term's outcomes, and their chances."""
+    alphas, betas = ([sp.symbols(f"{name}{i}_:{width(2)}", real=True) for i in range(depth)] for name in "ab")
+    terms = [[a * b for a, b in zip(*rows, strict=True)] for rows in zip(alphas, betas, strict=True)]
+    free = list(sp.symbols(f"p:{width(2) - 1}", real=True))
+    return terms, [*free, 1 - total(free)]
+
+
+def summed(depth: int) -> list:
+    """Give the sum's outcomes with their chances."""
+    terms, chances = law(depth)
+    return list(zip(map(total, zip(*terms, strict=True)), chances, strict=True))
+
+
+def mixed(depth: int) -> sp.Expr:
+    """Add up the covariances of pairs of terms."""
+    terms, chances = law(depth)
+    return total(covariance(*rows, chances) for rows in itertools.combinations(terms, 2))
+
+
+def joint(depth: int) -> Equal:
     """State the variance of a sum whose alphas and similarities have any joint law."""
-
-    def law(depth: int) -> tuple:
-        alphas, betas = (
-            [sp.symbols(f"{name}{i}_:{width(2)}", real=True) for i in range(depth)] for name in "ab"
-        )
-        terms = [[a * b for a, b in zip(*rows, strict=True)] for rows in zip(alphas, betas, strict=True)]
-        free = list(sp.symbols(f"p:{width(2) - 1}", real=True))
-        return terms, [*free, 1 - total(free)]
-
-    def claim(depth: int) -> Equal:
-        terms, chances = law(depth)
-        whole = [total(column) for column in zip(*terms, strict=True)]
-        variance = mean([(x**squared, p) for x, p in zip(whole, chances, strict=True)])
-        variance -= mean(list(zip(whole, chances, strict=True))) ** 2
-        own = total(covariance(row, row, chances) for row in terms)
-        mixed = total(covariance(*rows, chances) for rows in itertools.combinations(terms, 2))
-        return Equal(variance, own + pairs * mixed)
-
-    return Statement(
-        slug="random-weight-sum",
-        scope="any number of terms (layers, validation samples); any joint law with second moments",
-        claim=claim,
-        depths=(1, 2),
-        parts={"law": law},
-    )
+    terms, chances = law(depth)
+    variance = mean([(x**2, p) for x, p in summed(depth)]) - mean(summed(depth)) ** 2
+    return Equal(variance, total(covariance(row, row, chances) for row in terms) + 2 * mixed(depth))
 
 
 def _one_term_more(steps: Steps, outcomes: int) -> tuple:
@@ -384,7 +302,7 @@ def joint_proof(statement: Statement, steps: Steps) -> None:
     """Take a term more: its own variance, and its covariance with the sum so far."""
 
     def all_terms(depth: int):
-        terms, chances = statement.part.law(depth)
+        terms, chances = law(depth)
         more, so_far, x, weights = _one_term_more(steps, len(chances))
         values = dict(zip(weights, chances, strict=True)) | dict(zip(x, terms[-1], strict=True))
         before = [total(column[:-1]) for column in zip(*terms, strict=True)]
@@ -409,18 +327,31 @@ def sums_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_terms)
 
 
-JOINT = joint()
+JOINT = Statement(
+    "random-weight-sum",
+    "any number of terms (layers, validation samples); any joint law with second moments",
+    joint,
+    depths=(1, 2),
+)
 JOINT_MUTANTS = {
-    "each pair once": joint(pairs=1),
-    "terms as if uncorrelated": joint(pairs=0),
-    "not squared": joint(squared=1),
+    "each pair once": plus(lambda depth: -mixed(depth)),
+    "terms as if uncorrelated": plus(lambda depth: -2 * mixed(depth)),
+    "not squared": plus(
+        lambda depth: mean(summed(depth)) - mean([(x**2, p) for x, p in summed(depth)]), of="lhs"
+    ),
 }
 
-SUMS = sums()
+SUMS = Statement(
+    "random-weight-sum",
+    "any number of terms (layers, validation samples); alphas independent of the similarities",
+    sums,
+    depths=(1, 2),
+    arguments=names,
+)
 SUMS_MUTANTS = {
-    "alphas held at their means": sums(coupled=False),
-    "mean not squared": sums(squared=1),
-    "similarities by the alphas' law": sums(swapped=True),
+    "alphas held at their means": put(held_at_means),
+    "mean not squared": plus(lambda depth: product_of_means(depth) ** 2 - product_of_means(depth)),
+    "similarities by the alphas' law": put({q: p}),
 }
 
 
@@ -431,7 +362,7 @@ def prove_random_weight_sum(settle):
     settle(SUMS, sums_proof, SUMS_MUTANTS)
 
 
-def outcomes(slug: str, *, gain: int = 1, signal: int = 1, rest: int = 1) -> Statement:
+def outcomes(slug: str) -> Statement:
     """State Ghost, or LAI as Ghost with every similarity the signal, outcome by outcome."""
 
     def names(depth: int) -> tuple:
@@ -440,36 +371,26 @@ def outcomes(slug: str, *, gain: int = 1, signal: int = 1, rest: int = 1) -> Sta
 
     def claim(depth: int) -> Equal | tuple[Equal, ...]:
         alpha, gains, rests, shared = names(depth)
-        scale = total(a * c**gain for a, c in zip(alpha, gains, strict=True))
+        scale = total((a * c for a, c in zip(alpha, gains, strict=True)))
         noise = total(a * x for a, x in zip(alpha, rests, strict=True))
         if slug == "lai-signal":
-            return Equal(total(a * shared for a in alpha), signal * total(alpha) ** gain * shared**rest)
+            return Equal(total(a * shared for a in alpha), total(alpha) * shared)
         layers = zip(alpha, gains, rests, strict=True)
         ghost = total(a * (c * shared + x) for a, c, x in layers)
         if slug == "signal-and-noise":
-            return (
-                Equal(ghost - noise, signal * scale * shared),
-                Equal(ghost - scale * shared, rest * noise),
-            )
-        return Equal(ghost, signal * scale * shared + rest * noise)
+            return (Equal(ghost - noise, scale * shared), Equal(ghost - scale * shared, noise))
+        return Equal(ghost, scale * shared + noise)
 
     return Statement(
-        slug=slug,
-        scope="any depth, any outcome, one validation sample",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=names,
-        parts={"gain": gain, "signal": signal, "rest": rest},
+        slug, "any depth, any outcome, one validation sample", claim, depths=(1, 2, 3), arguments=names
     )
 
 
 def outcomes_proof(statement: Statement, steps: Steps) -> None:
     """Add one layer."""
-    part = statement.part
     t, a, c, s, x, n = sp.symbols("t a c s x n", real=True)
     if statement.slug == "lai-signal":
-        claimed = part.signal * (t + a) ** part.gain * s**part.rest
-        more = steps.identity("one more layer", t * s + a * s, claimed)
+        more = steps.identity("one more layer", t * s + a * s, (t + a) * s)
 
         def read(depth: int):
             (*alphas, last), _, _, shared = statement.arguments(depth)
@@ -477,7 +398,7 @@ def outcomes_proof(statement: Statement, steps: Steps) -> None:
 
         steps.conclude(statement, read)
         return
-    grown = part.signal * (t + a * c**part.gain) * s + part.rest * (n + a * x)
+    grown = (t + a * c) * s + (n + a * x)
     more = steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
 
     def all_layers(depth: int):
@@ -492,31 +413,32 @@ def outcomes_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_layers)
 
 
-def outcomes_mutants(slug: str) -> dict[str, Statement]:
-    """Change the gains' part, the signal's sign, the noise's part."""
-    return {
-        "gains left out": outcomes(slug, gain=0),
-        "the printed sign on the signal alone": outcomes(slug, signal=-1),
-        "noise left out": outcomes(slug, rest=0),
-    }
-
-
+OUTCOMES_MUTANTS = {
+    "gains left out": each("c", 1),
+    "the printed sign on the signal alone": each("s", lambda s: -s),
+    "noise left out": each("x", 0),
+}
+READ_MUTANTS = {
+    "gains left out": becomes(sp.Symbol("s", real=True)),
+    "the printed sign on the signal alone": times(-1),
+    "noise left out": each("s", 1),
+}
 GHOST, READ, PAIR = (outcomes(slug) for slug in ("ghost-signal-noise", "lai-signal", "signal-and-noise"))
 
 
 @pytest.mark.equation("ghost-signal-noise")
 def prove_ghost_signal_noise(settle):
     """Show that Ghost is signal plus noise."""
-    settle(GHOST, outcomes_proof, outcomes_mutants("ghost-signal-noise"))
+    settle(GHOST, outcomes_proof, OUTCOMES_MUTANTS)
 
 
 @pytest.mark.equation("lai-signal")
 def prove_lai_signal(settle):
     """Show that LAI is the signal alone."""
-    settle(READ, outcomes_proof, outcomes_mutants("lai-signal"))
+    settle(READ, outcomes_proof, READ_MUTANTS)
 
 
 @pytest.mark.equation("signal-and-noise")
 def prove_signal_and_noise(settle):
     """Show that X and Y are what they leave of Ghost."""
-    settle(PAIR, outcomes_proof, outcomes_mutants("signal-and-noise"))
+    settle(PAIR, outcomes_proof, OUTCOMES_MUTANTS)

@@ -22,109 +22,111 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import STEP, AtMost, Equal, Statement, Steps
+from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
+from proofs._rewrites import becomes, each, plus, put, times
 from proofs._symbols import mean, monomials, product, signs, total, vector
 
 
-def formula(*, z=1, j=1, both=1, exchanged: bool = False) -> Statement:
+def formula_arguments(depth: int) -> tuple:
+    """Name both mean gradients, and the directions of the noise on each side."""
+    directions = [[vector(f"{name}{k}_", 2) for k in range(depth)] for name in "XY"]
+    return vector("u", 2), vector("w", 2), *directions
+
+
+def computed(u, w, Sx, Sy):
+    """Write the variance by the covariances of the noise."""
+    return sp.Trace(u.T * Sy * u) + sp.Trace(w.T * Sx * w) + sp.Trace(Sx * Sy)
+
+
+def covariances(depth: int) -> list[sp.Matrix]:
+    """Give both sides' covariances."""
+    return [sum((v * v.T for v in side), sp.zeros(2, 2)) for side in formula_arguments(depth)[2:]]
+
+
+def variance_of(values: list) -> sp.Expr:
+    """Give the variance of equally likely values."""
+    weight = sp.Rational(1, len(values))
+    return mean([(value**2, weight) for value in values]) - mean([(value, weight) for value in values]) ** 2
+
+
+def formula(depth: int) -> Equal:
     """State the variance for noise along ``depth`` random directions on each side, in the plane."""
-
-    def arguments(depth: int) -> tuple:
-        directions = [[vector(f"{name}{k}_", 2) for k in range(depth)] for name in "XY"]
-        return vector("u", 2), vector("w", 2), *directions
-
-    def computed(u, w, Sx, Sy):
-        u, w = (w, u) if exchanged else (u, w)
-        return z * sp.Trace(u.T * Sy * u) + j * sp.Trace(w.T * Sx * w) + both * sp.Trace(Sx * Sy)
-
-    def claim(depth: int) -> Equal:
-        u, w, X, Y = arguments(depth)
-        values = []
-        for left, right in itertools.product(signs(depth), repeat=2):
-            x = sum((s * v for s, v in zip(left, X, strict=True)), sp.zeros(2, 1))
-            y = sum((s * v for s, v in zip(right, Y, strict=True)), sp.zeros(2, 1))
-            values.append((u + x).dot(w + y))
-        weight = sp.Rational(1, len(values))
-        square = mean([(value**2, weight) for value in values])
-        variance = square - mean([(value, weight) for value in values]) ** 2
-        Sx, Sy = (sum((v * v.T for v in side), sp.zeros(2, 2)) for side in (X, Y))
-        return Equal(variance, computed(u, w, Sx, Sy).doit())
-
-    return Statement(
-        slug="jacobian-noise-variance",
-        scope=f"any widths; {STEP}; any laws with second moments; z and j independent",
-        claim=claim,
-        depths=(1, 2),
-        arguments=arguments,
-        parts={"computed": computed},
-    )
+    u, w, X, Y = formula_arguments(depth)
+    values = []
+    for left, right in itertools.product(signs(depth), repeat=2):
+        x = sum((s * v for s, v in zip(left, X, strict=True)), sp.zeros(2, 1))
+        y = sum((s * v for s, v in zip(right, Y, strict=True)), sp.zeros(2, 1))
+        values.append((u + x).dot(w + y))
+    return Equal(variance_of(values), computed(u, w, *covariances(depth)).doit())
 
 
-def formula_proof(statement: Statement, steps: Steps) -> None:
+def noise_of_both(depth: int) -> sp.Expr:
+    """Give the noise of both sides together."""
+    Sx, Sy = covariances(depth)
+    return (Sx * Sy).trace()
+
+
+def means_exchanged(depth: int) -> dict:
+    """Give each side the other one's mean gradient."""
+    u, w, *_ = formula_arguments(depth)
+    return dict(zip((*u, *w), (*w, *u), strict=True))
+
+
+FORMULA = Statement(
+    "jacobian-noise-variance",
+    f"any widths; {STEP}; any laws with second moments; z and j independent",
+    formula,
+    depths=(1, 2),
+    arguments=formula_arguments,
+)
+FORMULA_MUTANTS = {
+    "without the noise of both": plus(lambda depth: -noise_of_both(depth)),
+    "the noise of both halved": plus(lambda depth: -noise_of_both(depth) / 2),
+    "means exchanged": put(means_exchanged),
+    "one side's noise left out": each("w", 0),
+}
+
+
+@pytest.mark.equation("jacobian-noise-variance")
+@settled(FORMULA, FORMULA_MUTANTS)
+def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
     """Take one direction on each side; add one more."""
-    relation = statement.relations(1)[0]
-    steps.identity("one direction each", relation.lhs, relation.rhs)
+    steps.base(statement, (1,))
     size = sp.Symbol("d", integer=True, positive=True)
     u, w, x, y, X = (sp.MatrixSymbol(name, size, 1) for name in "uwxyX")
     Sx, Sy = (sp.MatrixSymbol(name, size, size) for name in ("P", "Q"))
     steps.identity("three terms", (u + x).T * (w + y) - u.T * w, u.T * y + x.T * w + x.T * y)
-    computed = statement.part.computed
     more = computed(u, w, Sx + X * X.T, Sy) - computed(u, w, Sx, Sy)
     # The new direction's own variance: (X'w)^2, and the mean of (X'y)^2.
     steps.identity("one more direction", sp.Trace(w.T * X * X.T * w) + sp.Trace(X.T * Sy * X), more)
 
 
-FORMULA = formula()
-FORMULA_MUTANTS = {
-    "without the noise of both": formula(both=0),
-    "the noise of both halved": formula(both=sp.Rational(1, 2)),
-    "means exchanged": formula(exchanged=True),
-    "one side's noise left out": formula(j=0),
-}
+def bound_arguments(depth: int) -> tuple:
+    """Name the mean parts and the rests, and both gradients."""
+    names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "bd"]
+    return *names, *sp.symbols("g h", real=True)
 
 
-@pytest.mark.equation("jacobian-noise-variance")
-def prove_jacobian_noise_variance(settle):
-    """Show that the variance is u'S_j u + w'S_z w + tr S_z S_j."""
-    settle(FORMULA, formula_proof, FORMULA_MUTANTS)
+def attained(depth: int, form=lambda R, E: E**2 + 2 * R * E) -> sp.Expr:
+    """Write the bound by the product of the means' squares and what is beyond it."""
+    means, rests, g, h = bound_arguments(depth)
+    R = product([b**2 for b in means])
+    V = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
+    return form(R, V - R) * g**2 * h**2
 
 
-def bound(*, kept=lambda R, E: E**2 + 2 * R * E) -> Statement:
+def bound(depth: int) -> Equal:
     """State that the bound is the variance for layers of one unit with noise of either sign."""
-
-    def arguments(depth: int) -> tuple:
-        names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "bd"]
-        return *names, *sp.symbols("g h", real=True)
-
-    def claim(depth: int) -> Equal:
-        means, rests, g, h = arguments(depth)
-        values = []
-        for left, right in itertools.product(signs(depth), repeat=2):
-            sides = (
-                product([b + s * d for b, d, s in zip(means, rests, side, strict=True)])
-                for side in (left, right)
-            )
-            values.append(g * h * product(sides))
-        weight = sp.Rational(1, len(values))
-        square = mean([(value**2, weight) for value in values])
-        variance = square - mean([(value, weight) for value in values]) ** 2
-        R = product([b**2 for b in means])
-        V = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
-        return Equal(variance, kept(R, V - R) * g**2 * h**2)
-
-    return Statement(
-        slug="jacobian-noise-bound",
-        scope="any depth, any widths, any laws with second moments; equality tried for one unit",
-        claim=claim,
-        depths=(1, 2),
-        arguments=arguments,
-        parts={"kept": kept},
-    )
+    means, rests, g, h = bound_arguments(depth)
+    values = []
+    for both in itertools.product(signs(depth), repeat=2):
+        sides = (product([b + s * d for b, d, s in zip(means, rests, side, strict=True)]) for side in both)
+        values.append(g * h * product(sides))
+    return Equal(variance_of(values), attained(depth))
 
 
 def bound_proof(statement: Statement, steps: Steps) -> None:
     """Carry the bounds on mean and spread down a layer; combine both sides at layer l."""
-    kept = statement.part.kept
     R, E, G, H, r, s = sp.symbols("R E G H r s", nonnegative=True)
     m, T, y, x = sp.symbols("m T y x", nonnegative=True)
     # R G = m + y and E G = T + x; E' = E (r + s) + R s, because V' - R' = (R + E)(r + s) - R r.
@@ -136,7 +138,7 @@ def bound_proof(statement: Statement, steps: Steps) -> None:
     slack = whole - (m * U + n * T + T * U)
     steps.nonnegative("less mean and spread give no more", slack, monomials(slack))
     largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
-    both = steps.identity("both sides at their largest", largest, kept(R, E) * G * H)
+    both = steps.identity("both sides at their largest", largest, (E**2 + 2 * R * E) * G * H)
 
     def of_one_unit(depth: int):
         means, rests, g, h = statement.arguments(depth)
@@ -147,12 +149,18 @@ def bound_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, of_one_unit)
 
 
-BOUND = bound()
+BOUND = Statement(
+    "jacobian-noise-bound",
+    "any depth, any widths, any laws with second moments; equality tried for one unit",
+    bound,
+    depths=(1, 2),
+    arguments=bound_arguments,
+)
 BOUND_MUTANTS = {
-    "the mean parts left out": bound(kept=lambda R, E: E**2),
-    "first order in the excess": bound(kept=lambda R, E: 2 * R * E),
-    "twice the mean parts": bound(kept=lambda R, E: (R + E) ** 2 - 2 * R**2),
-    "not squared": bound(kept=lambda R, E: E),
+    "the mean parts left out": becomes(lambda depth: attained(depth, lambda R, E: E**2)),
+    "first order in the excess": becomes(lambda depth: attained(depth, lambda R, E: 2 * R * E)),
+    "twice the mean parts": becomes(lambda depth: attained(depth, lambda R, E: (R + E) ** 2 - 2 * R**2)),
+    "not squared": becomes(lambda depth: attained(depth, lambda R, E: E)),
 }
 
 
@@ -162,50 +170,49 @@ def prove_jacobian_noise_bound(settle):
     settle(BOUND, bound_proof, BOUND_MUTANTS)
 
 
-def shape(*, kappa: int = 2, start: int = 0, order: int = 1) -> Statement:
+def shape_arguments(depth: int) -> tuple:
+    """Name the bounds of the mean parts and of the noise."""
+    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("rho", "sigma"))
+
+
+def shape(depth: int) -> tuple:
     """State that the printed sum, with kappa = 2 R, is the first order of V^2 - R^2, and below it."""
-
-    def arguments(depth: int) -> tuple:
-        return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("rho", "sigma"))
-
-    def claim(depth: int) -> tuple:
-        rho, sigma = arguments(depth)
-        R = product([x**2 for x in rho])
-        places = range(start, depth)
-        printed = (
-            kappa
-            * R**order
-            * total(sigma[t] ** 2 * product([x**2 for k, x in enumerate(rho) if k != t]) for t in places)
-        )
-        e = sp.Symbol("e", nonnegative=True)
-        exact = product([x**2 + e * y**2 for x, y in zip(rho, sigma, strict=True)]) ** 2 - R**2
-        return AtMost(printed, exact.subs(e, 1)), Equal(sp.diff(exact, e).subs(e, 0), printed)
-
-    return Statement(
-        slug="app-var-beta",
-        scope="any depth; fixed gradients, layers of one unit, first order in the noise energies",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"kappa": kappa, "start": start, "order": order},
-    )
+    squares, noise = ([x**2 for x in side] for side in shape_arguments(depth))
+    R = product(squares)
+    printed = 2 * R * total(product([*squares[:t], noise[t], *squares[t + 1 :]]) for t in range(depth))
+    e = sp.Symbol("e", nonnegative=True)
+    exact = product([x + e * y for x, y in zip(squares, noise, strict=True)]) ** 2 - R**2
+    return AtMost(printed, exact.subs(e, 1)), Equal(sp.diff(exact, e).subs(e, 0), printed)
 
 
-def shape_proof(statement: Statement, steps: Steps) -> None:
+SHAPE = Statement(
+    "app-var-beta",
+    "any depth; fixed gradients, layers of one unit, first order in the noise energies",
+    shape,
+    depths=(1, 2, 3),
+    arguments=shape_arguments,
+)
+SHAPE_MUTANTS = {
+    "kappa = R": times(sp.Rational(1, 2), only=1),
+    "kappa = 4 R": times(2, only=1),
+    "from layer l + 2": put({sp.Symbol("sigma0", nonnegative=True): sp.S.Zero}, only=1),
+    "kappa = 2": times(lambda depth: 1 / product([x**2 for x in shape_arguments(depth)[0]]), only=1),
+}
+
+
+@pytest.mark.equation("app-var-beta")
+@settled(SHAPE, SHAPE_MUTANTS)
+def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     """Grow V to first order, and what it has beyond, layer by layer; square it."""
-    part = statement.part
     R, S, H, r, s = sp.symbols("R S H r s", nonnegative=True)
     e = sp.Symbol("e", nonnegative=True)
-    first = s if part.start == 0 else sp.Integer(0)
-    steps.identity("one layer", s, first)
     grown = R * r + e * (S * r + R * s) + e**2 * S * s
     steps.identity("first order of a layer more", (R + e * S) * (r + e * s), grown)
     beyond = (R + S + H) * (r + s) - R * r - (S * r + R * s)
     steps.nonnegative("beyond it", beyond, monomials(beyond))
     exact = (R + e * S + e**2 * H) ** 2 - R**2
-    printed = part.kappa * R**part.order * S
-    square = steps.identity("first order of the square", sp.diff(exact, e).subs(e, 0), printed)
-    slack = exact.subs(e, 1) - printed
+    square = steps.identity("first order of the square", sp.diff(exact, e).subs(e, 0), 2 * R * S)
+    slack = exact.subs(e, 1) - 2 * R * S
     never = steps.nonnegative("never more", slack, monomials(slack))
 
     def all_layers(depth: int) -> list:
@@ -216,18 +223,3 @@ def shape_proof(statement: Statement, steps: Steps) -> None:
         return [lemma.at(values) for lemma in (never, square)]
 
     steps.conclude(statement, all_layers)
-
-
-SHAPE = shape()
-SHAPE_MUTANTS = {
-    "kappa = R": shape(kappa=1),
-    "kappa = 4 R": shape(kappa=4),
-    "from layer l + 2": shape(start=1),
-    "kappa = 2": shape(order=0),
-}
-
-
-@pytest.mark.equation("app-var-beta")
-def prove_app_var_beta(settle):
-    """Show that the printed shape is the exact variance's first order, and so no upper bound."""
-    settle(SHAPE, shape_proof, SHAPE_MUTANTS)

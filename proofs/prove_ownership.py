@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, settled
+from proofs._rewrites import becomes, plus, put
 from proofs._symbols import matrix, vector
 
 SCOPE = "any number of samples, rows of any width; numbers on rows of two"
+s = sp.Symbol("s", real=True)
 
 
 def arguments(depth: int) -> tuple[sp.Matrix, sp.Matrix]:
@@ -25,79 +27,71 @@ def arguments(depth: int) -> tuple[sp.Matrix, sp.Matrix]:
     return matrix("D", depth, 2), vector("w", depth)
 
 
-def residual(gradients: sp.Matrix, weights: Any, *, own: int = 1, first: int = 1) -> sp.Matrix:
+def residual(gradients: sp.Matrix, weights: Any) -> sp.Matrix:
     """Take what is left of the second gradient of row 0 beside its own weight times the first."""
-    count = gradients.shape[0]
-    once, second = sp.zeros(1, 2), sp.zeros(1, 2)
-    for k in range(count):
-        once += gradients[k, :]
-        second += weights[k] * gradients[k, :]
-    return own * second - weights[0] ** first * once
+    return sp.Matrix(weights).T * gradients - weights[0] * (sp.ones(1, gradients.rows) * gradients)
 
 
-def ownership(
-    *, own: int = 1, first: int = 1, sign: int = 1, others: bool = True, hides: int = 1
-) -> Statement:
+def foreign(depth: int, start: int) -> sp.Matrix:
+    """Add up what is left of the other losses' gradients, from the one named."""
+    D, w = arguments(depth)
+    return sum(((w[k] - w[0]) * D[k, :] for k in range(start, depth)), sp.zeros(1, 2))
+
+
+def change(depth: int, moved: int) -> sp.Matrix:
+    """Give what moving one weight by s changes of what is left."""
+    D, w = arguments(depth)
+    shifted = sp.Matrix(w)
+    shifted[moved] += s
+    return residual(D, shifted) - residual(D, w)
+
+
+def ownership(depth: int) -> tuple[Equal, ...]:
     """State what is left, how it moves with one weight, and how two losses hide each other."""
-    s = sp.Symbol("s", real=True)
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        D, w = arguments(depth)
-        rest = residual(D, w, own=own, first=first)
-        foreign = sum(((w[k] + sign * -w[0]) * D[k, :] for k in range(1, depth)), sp.zeros(1, 2))
-        relations = [Equal(rest, foreign)]
-        if depth > 1:
-            shifted = sp.Matrix(w)
-            shifted[depth - 1 if others else 0] += s
-            change = residual(D, shifted) - residual(D, w)
-            relations.append(Equal(change, s * D[depth - 1, :]))
-        if depth > 2:
-            hidden = sp.Matrix(D)
-            hidden[1, :] = (w[2] - w[0]) * D[1, :]
-            hidden[2, :] = -hides * (w[1] - w[0]) * D[1, :]
-            alone = sum(((w[k] - w[0]) * D[k, :] for k in range(3, depth)), sp.zeros(1, 2))
-            relations.append(Equal(residual(hidden, w), alone))
-        return tuple(relations)
-
-    return Statement(
-        slug="sample-ownership",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3, 4),
-        arguments=arguments,
-        parts={"own": own, "first": first, "sign": sign, "others": others, "hides": hides},
-    )
+    D, w = arguments(depth)
+    relations = [Equal(residual(D, w), foreign(depth, 1))]
+    if depth > 1:
+        relations.append(Equal(change(depth, depth - 1), s * D[depth - 1, :]))
+    if depth > 2:
+        hidden = sp.Matrix(D)
+        hidden[1, :], hidden[2, :] = (w[2] - w[0]) * D[1, :], -(w[1] - w[0]) * D[1, :]
+        relations.append(Equal(residual(hidden, w), foreign(depth, 3)))
+    return tuple(relations)
 
 
-def ownership_proof(statement: Statement, steps: Steps) -> None:
-    """Add a loss, its own or another; move one weight; let two losses cancel."""
-    part = statement.part
-    F, S, d, w, w0, s = sp.symbols("F S d w w_0 s", real=True)  # both gradients so far, in one coordinate
-
-    def left(once: Any, second: Any) -> Any:
-        return part.own * second - w0**part.first * once
-
-    steps.identity("its own loss", left(F + d, S + w0 * d), left(F, S))
-    foreign = (w + part.sign * -w0) * d
-    steps.identity("another loss", left(F + d, S + w * d), left(F, S) + foreign)
-    change = (w + s - w0) * d - (w - w0) * d if part.others else -s * F
-    steps.identity("another loss's weight", change, s * d)
-    other = sp.Symbol("v", real=True)
-    pair = (w - w0) * (other - w0) * d - part.hides * (other - w0) * (w - w0) * d
-    steps.identity("two losses that cancel", pair, 0)
-    steps.base(statement, statement.depths)
+def hidden_twice(depth: int) -> sp.Matrix:
+    """Give how much more is left where two losses do not have opposite signs."""
+    D, w = arguments(depth)
+    return 2 * (w[1] - w[0]) * (w[2] - w[0]) * D[1, :]
 
 
-OWNERSHIP = ownership()
+OWNERSHIP = Statement("sample-ownership", SCOPE, ownership, depths=(1, 2, 3, 4), arguments=arguments)
 OWNERSHIP_MUTANTS = {
-    "the own weight squared": ownership(first=2),
-    "the second gradient doubled": ownership(own=2),
-    "weights added": ownership(sign=-1),
-    "the row's own weight moved": ownership(others=False),
-    "two losses of one sign": ownership(hides=-1),
+    "the own weight squared": put(
+        {sp.Symbol("w_0", real=True): sp.Symbol("w_0", real=True) ** 2}, only=0, of="lhs"
+    ),
+    "the second gradient doubled": plus(
+        lambda depth: arguments(depth)[1].T * arguments(depth)[0], only=0, of="lhs"
+    ),
+    "weights added": put({sp.Symbol("w_0", real=True): -sp.Symbol("w_0", real=True)}, only=0),
+    "the row's own weight moved": becomes(lambda depth: change(depth, 0), only=1, of="lhs"),
+    "two losses of one sign": plus(hidden_twice, only=2, of="lhs"),
 }
 
 
 @pytest.mark.equation("sample-ownership")
-def prove_sample_ownership(settle):
-    settle(OWNERSHIP, ownership_proof, OWNERSHIP_MUTANTS)
+@settled(OWNERSHIP, OWNERSHIP_MUTANTS)
+def prove_sample_ownership(statement: Statement, steps: Steps) -> None:
+    """Add a loss, its own or another; move one weight; let two losses cancel."""
+    F, S, d, w, w0 = sp.symbols("F S d w w_0", real=True)  # both gradients so far, in one coordinate
+
+    def left(once: Any, second: Any) -> Any:
+        return second - w0 * once
+
+    steps.identity("its own loss", left(F + d, S + w0 * d), left(F, S))
+    steps.identity("another loss", left(F + d, S + w * d), left(F, S) + (w - w0) * d)
+    steps.identity("another loss's weight", (w + s - w0) * d - (w - w0) * d, s * d)
+    other = sp.Symbol("v", real=True)
+    pair = (w - w0) * (other - w0) * d - (other - w0) * (w - w0) * d
+    steps.identity("two losses that cancel", pair, 0)
+    steps.base(statement, statement.depths)

@@ -15,7 +15,8 @@ import random
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Statement, Steps, under
+from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
+from proofs._rewrites import becomes, plus, times
 from proofs._symbols import monomials, product, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
@@ -47,68 +48,50 @@ def norms(depth: int) -> tuple:
     return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "bdfh")
 
 
-def norm(*, kept=lambda P, R, F: P - R) -> Statement:
+def norm(depth: int) -> tuple[AtMost, AtMost]:
     """State the bound for layers of one unit, and for the norms that a norm's axioms leave of matrices.
 
-    ``kept`` makes the bound from both products and the printed sum. For matrices, ``(Q + S)(B + D) - Q B`` is
-    ``S (B + D) + Q D``: what is given are the triangle inequality and submultiplicativity, layer by layer.
+    For matrices, ``(Q + S)(B + D) - Q B`` is ``S (B + D) + Q D``: what is given are the triangle inequality
+    and submultiplicativity, layer by layer.
     """
+    gains, rests, changes, _ = norms(depth)
+    scalar = AtMost(sp.Abs(change(*arguments(depth))), change(*sizes(depth)))
+    return scalar, AtMost(changes[-1], change(gains, rests))
 
-    def bound(gains: list, rests: list) -> sp.Expr:
-        both = product([gain + rest for gain, rest in zip(gains, rests, strict=True)])
-        return kept(both, product(gains), first(gains, rests))
 
-    def claim(depth: int) -> tuple[AtMost, AtMost]:
-        gains, rests, changes, _ = norms(depth)
-        scalar = AtMost(sp.Abs(change(*arguments(depth))), bound(*sizes(depth)))
-        return scalar, AtMost(changes[-1], bound(gains, rests))
+def axioms(depth: int) -> tuple[AtMost, ...]:
+    """State the triangle inequality and submultiplicativity."""
+    gains, rests, changes, products = norms(depth)
+    found = [AtMost(changes[0], rests[0]), AtMost(products[0], gains[0])]
+    for t in range(1, depth):
+        split = changes[t - 1] * gains[t] + changes[t - 1] * rests[t] + products[t - 1] * rests[t]
+        found += [AtMost(changes[t], split), AtMost(products[t], products[t - 1] * gains[t])]
+    return under(MEANING, found)
 
-    def given(depth: int) -> tuple[AtMost, ...]:
-        gains, rests, changes, products = norms(depth)
-        axioms = [AtMost(changes[0], rests[0]), AtMost(products[0], gains[0])]
-        for t in range(1, depth):
-            split = changes[t - 1] * gains[t] + changes[t - 1] * rests[t] + products[t - 1] * rests[t]
-            axioms += [AtMost(changes[t], split), AtMost(products[t], products[t - 1] * gains[t])]
-        return under(MEANING, axioms)
 
-    def sample(draw: random.Random, depth: int) -> dict:
-        gains, rests, changes, products = norms(depth)
-        values = {x: sp.Rational(draw.randint(0, 12), draw.choice((1, 7, 11))) for x in (*gains, *rests)}
-        below, whole = sp.Integer(0), sp.Integer(1)
-        for b, d, f, h in zip(gains, rests, changes, products, strict=True):
-            share = draw.choice((sp.Integer(1), sp.Integer(1), sp.Rational(draw.randint(0, 8), 8)))
-            most = below * (values[b] + values[d]) + whole * values[d]
-            below, whole = share * most, whole * values[b]
-            values |= {f: below, h: whole}
-        return values
-
-    return Statement(
-        slug="perturbation-norm",
-        scope=SCOPE,
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        sample=sample,
-        parts={"kept": kept},
-    )
+def draw_norms(draw: random.Random, depth: int) -> dict:
+    """Draw norms that the axioms allow, often the largest."""
+    gains, rests, changes, products = norms(depth)
+    values = {x: sp.Rational(draw.randint(0, 12), draw.choice((1, 7, 11))) for x in (*gains, *rests)}
+    below, whole = sp.Integer(0), sp.Integer(1)
+    for b, d, f, h in zip(gains, rests, changes, products, strict=True):
+        share = draw.choice((sp.Integer(1), sp.Integer(1), sp.Rational(draw.randint(0, 8), 8)))
+        most = below * (values[b] + values[d]) + whole * values[d]
+        below, whole = share * most, whole * values[b]
+        values |= {f: below, h: whole}
+    return values
 
 
 def norm_proof(statement: Statement, steps: Steps) -> None:
     """Split the change with one more layer; compare the norms with the bound's growth."""
-    kept = statement.part.kept
     width = sp.Symbol("d", integer=True, positive=True)
     Q, S, B, D = (sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
     steps.identity("split", (Q + S) * (B + D) - Q * B, S * B + S * D + Q * D)
 
-    R, E, F, rho, delta, x, y = sp.symbols("R E F rho delta x y", nonnegative=True)
-    slack = kept(rho + delta, rho, delta) - delta
-    one = steps.nonnegative("one layer", slack, monomials(slack))
-    P = R + E
-    grown = kept(P * (rho + delta), R * rho, F * rho + R * delta)
-    slack = grown - kept(P, R, F) * (rho + delta) - R * delta
-    more = steps.nonnegative("one more layer", slack, monomials(slack))
-    rest = sp.Symbol("t", nonnegative=True)
+    R, E, rho, delta, x, y, rest = sp.symbols("R E rho delta x y t", nonnegative=True)
+    one = steps.nonnegative("one layer", (rho + delta) - rho - delta, [0])
+    slack = (R + E) * (rho + delta) - R * rho - E * (rho + delta) - R * delta
+    more = steps.nonnegative("one more layer", slack, [0])
     left = steps.nonnegative("what an inequality between norms leaves", rest, [rest])
     shorter = steps.nonnegative("a shorter product times a rest", x * y, [x * y])
 
@@ -128,9 +111,8 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
                 continue
             before = product(size[:-1])
             excess = sp.expand(change(size[:-1], other[:-1]))
-            products = {R: before, E: excess, F: first(size[:-1], other[:-1])}
             bound = steps.hypothesis(statement, depth - 1, index) * (gain + more_rest)
-            bound += more.at({rho: gain, delta: more_rest, **products})
+            bound += more.at({rho: gain, delta: more_rest, R: before, E: excess})
             if index == 0:
                 found.append(bound + scalar)
                 continue
@@ -142,11 +124,13 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, one_layer_more, depths=statement.depths)
 
 
-NORM = norm()
+NORM = Statement(
+    "perturbation-norm", SCOPE, norm, given=axioms, depths=(1, 2, 3), arguments=arguments, sample=draw_norms
+)
 NORM_MUTANTS = {
-    "the printed sum": norm(kept=lambda P, R, F: F),
-    "twice the mean parts subtracted": norm(kept=lambda P, R, F: P - 2 * R),
-    "half": norm(kept=lambda P, R, F: (P - R) / 2),
+    "the printed sum": becomes(lambda depth: first(*sizes(depth)), only=0),
+    "twice the mean parts subtracted": plus(lambda depth: -product(norms(depth)[0]), only=1),
+    "half": times(sp.Rational(1, 2)),
 }
 
 
@@ -156,41 +140,36 @@ def prove_perturbation_norm(settle):
     settle(NORM, norm_proof, NORM_MUTANTS)
 
 
-def printed(*, bounded: str = "first", start: int = 0, factor: int = 1) -> Statement:
+def printed(depth: int) -> tuple[AtMost, ...]:
     """State what the printed sum bounds, and that it is no more than the bound that holds."""
-
-    def claim(depth: int) -> tuple[AtMost, ...]:
-        means, rests = arguments(depth)
-        gains, sizes_of_rests = sizes(depth)
-        left = {"first": first, "whole": change}[bounded](means, rests)
-        right = first(gains, sizes_of_rests, start)
-        return AtMost(sp.Abs(left), right), AtMost(factor * right, change(gains, sizes_of_rests))
-
-    return Statement(
-        slug="app-DeltaA-bound",
-        scope=f"{SCOPE}; the first-order part of the change",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"bounded": bounded, "start": start, "factor": factor},
-    )
+    most = first(*sizes(depth))
+    return AtMost(sp.Abs(first(*arguments(depth))), most), AtMost(most, change(*sizes(depth)))
 
 
-def printed_proof(statement: Statement, steps: Steps) -> None:
+PRINTED = Statement(
+    "app-DeltaA-bound",
+    f"{SCOPE}; the first-order part of the change",
+    printed,
+    depths=(1, 2, 3),
+    arguments=arguments,
+)
+PRINTED_MUTANTS = {
+    "the whole change, as printed": becomes(
+        lambda depth: sp.Abs(change(*arguments(depth))), only=0, of="lhs"
+    ),
+    "from layer l + 2": becomes(lambda depth: first(*sizes(depth), 1), only=0),
+    "twice the sum below the bound that holds": times(2, only=1, of="lhs"),
+}
+
+
+@pytest.mark.equation("app-DeltaA-bound")
+@settled(PRINTED, PRINTED_MUTANTS)
+def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
     """Grow the first-order part, the printed sum and the bound that holds, layer by layer."""
-    part = statement.part
-    names = ("R", "F", "H", "rho", "delta")
-    R, F, H, rho, delta = sp.symbols(names, nonnegative=True)
-    base = delta if part.start == 0 else sp.Integer(0)
-    one = steps.nonnegative("one layer", base - delta, monomials(base - delta))
-    growth = F * rho + R * delta + (F * delta if part.bounded == "whole" else 0)
-    slack = F * rho + R * delta - growth
-    steps.nonnegative("one more layer", slack, monomials(slack))
-    rest = sp.Symbol("t", nonnegative=True)
+    R, F, H, rho, delta, rest = sp.symbols("R F H rho delta t", nonnegative=True)
     triangle = steps.nonnegative("what the triangle inequality leaves", rest, [rest])
     # H: how far the bound that holds, P - R, is above the printed sum.
-    P, scaled = R + part.factor * F + H, part.factor * (F * rho + R * delta)
-    excess = P * (rho + delta) - R * rho - scaled
+    excess = (R + F + H) * (rho + delta) - R * rho - (F * rho + R * delta)
     above = steps.nonnegative("below the bound that holds", excess, monomials(excess))
 
     def one_layer_more(depth: int) -> list:
@@ -201,24 +180,10 @@ def printed_proof(statement: Statement, steps: Steps) -> None:
         beyond = sp.expand(change(gains, others) - printed)
         held = above.at({R: whole, F: printed, H: beyond, rho: gain, delta: size})
         if depth == 1:
-            return [one.at({delta: size}), held]
+            return [triangle.at({rest: 0}), held]
         below = first(means, changes)
         left = abs(below) * gain + whole * size - abs(below * mean + product(means) * last)
         so_far = steps.hypothesis(statement, depth - 1) * gain
         return [so_far + triangle.at({rest: left}), held]
 
     steps.conclude(statement, one_layer_more, depths=statement.depths)
-
-
-PRINTED = printed()
-PRINTED_MUTANTS = {
-    "the whole change, as printed": printed(bounded="whole"),
-    "from layer l + 2": printed(start=1),
-    "twice the sum below the bound that holds": printed(factor=2),
-}
-
-
-@pytest.mark.equation("app-DeltaA-bound")
-def prove_app_delta_a_bound(settle):
-    """Show that the printed sum bounds the first-order part of the change, and only that."""
-    settle(PRINTED, printed_proof, PRINTED_MUTANTS)

@@ -18,7 +18,8 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps
+from proofs._harness import STEP, Equal, Statement, Steps, settled
+from proofs._rewrites import plus
 from proofs._symbols import total, vector
 
 
@@ -31,43 +32,57 @@ def expect(polynomial: sp.Expr, weights: list, variance: sp.Expr) -> sp.Expr:
     )
 
 
-def recursion(*, norms: int = 2, square: int = 1) -> Statement:
+def arguments(depth: int) -> tuple:
+    """Name both gradients, and the weights' variance."""
+    return vector("g", 2), vector("h", 2), sp.Symbol("v", positive=True)
+
+
+def layer(P, Q, v, active_z, active_j, both):
+    """Give the norms and the square a layer below, by the numbers of active units."""
+    return v**2 * (active_z * active_j * P + 2 * both * Q), v**2 * (both * P + (both + both**2) * Q)
+
+
+def pairs(depth: int) -> sp.Expr:
+    """Give the part of one unit's pairs of weights."""
+    g, h, v = arguments(depth)
+    return v**2 * depth * g.dot(h) ** 2
+
+
+def recursion(depth: int) -> tuple[Equal, ...]:
     """State a layer's recursion for ``depth`` units active for both samples, gradients in the plane."""
-
-    def arguments(depth: int) -> tuple:
-        return vector("g", 2), vector("h", 2), sp.Symbol("v", positive=True)
-
-    def layer(P, Q, v, active_z, active_j, both):
-        new_norms = v**2 * (active_z * active_j * P + norms * both * Q)
-        return new_norms, v**2 * (both * P + (both + square * both**2) * Q)
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        g, h, v = arguments(depth)
-        weights = list(sp.symbols(f"w:{2 * depth}"))
-        rows = [sp.Matrix(weights[2 * i : 2 * i + 2]) for i in range(depth)]
-        x, y = ([row.dot(side) for row in rows] for side in (g, h))
-        squared = total(a**2 for a in x) * total(b**2 for b in y)
-        similarity = total(a * b for a, b in zip(x, y, strict=True))
-        P, Q = g.dot(g) * h.dot(h), g.dot(h) ** 2
-        new_norms, new_square = layer(P, Q, v, depth, depth, depth)
-        return (
-            Equal(expect(squared, weights, v), new_norms),
-            Equal(expect(similarity**2, weights, v), new_square),
-        )
-
-    return Statement(
-        slug="random-weights-variance",
-        scope=f"{STEP}; any widths; normal weights independent of the gates and of what comes from above",
-        claim=claim,
-        depths=(1, 2),
-        arguments=arguments,
-        parts={"layer": layer},
+    g, h, v = arguments(depth)
+    weights = list(sp.symbols(f"w:{2 * depth}"))
+    rows = [sp.Matrix(weights[2 * i : 2 * i + 2]) for i in range(depth)]
+    x, y = ([row.dot(side) for row in rows] for side in (g, h))
+    squared = total(a**2 for a in x) * total(b**2 for b in y)
+    similarity = total(a * b for a, b in zip(x, y, strict=True))
+    P, Q = g.dot(g) * h.dot(h), g.dot(h) ** 2
+    new_norms, new_square = layer(P, Q, v, depth, depth, depth)
+    return (
+        Equal(expect(squared, weights, v), new_norms),
+        Equal(expect(similarity**2, weights, v), new_square),
     )
 
 
-def recursion_proof(statement: Statement, steps: Steps) -> None:
+RECURSION = Statement(
+    "random-weights-variance",
+    f"{STEP}; any widths; normal weights independent of the gates and of what comes from above",
+    recursion,
+    depths=(1, 2),
+    arguments=arguments,
+)
+RECURSION_MUTANTS = {
+    "norms without the pairs": plus(lambda depth: -2 * pairs(depth), only=0),
+    "norms with the pairs once": plus(lambda depth: -pairs(depth), only=0),
+    "only pairs of one unit": plus(lambda depth: -depth * pairs(depth), only=1),
+    "pairs of units twice": plus(lambda depth: depth * pairs(depth), only=1),
+}
+
+
+@pytest.mark.equation("random-weights-variance")
+@settled(RECURSION, RECURSION_MUTANTS)
+def prove_random_weights_variance(statement: Statement, steps: Steps) -> None:
     """Take one unit, add units of each kind, then add layers."""
-    layer = statement.part.layer
     a, b, c = sp.symbols("a b c", real=True)
     v = sp.Symbol("v", positive=True)
     w = list(sp.symbols("w0 w1"))
@@ -101,18 +116,3 @@ def recursion_proof(statement: Statement, steps: Steps) -> None:
     down = layer(norms, square, 1 / n, n, n, n)
     steps.identity("closed form, a layer more", closed((1 + 2 / n) * X, (1 - 1 / n) * Y), down[1])
     steps.base(statement, (1, 2))
-
-
-RECURSION = recursion()
-RECURSION_MUTANTS = {
-    "norms without the pairs": recursion(norms=0),
-    "norms with the pairs once": recursion(norms=1),
-    "only pairs of one unit": recursion(square=0),
-    "pairs of units twice": recursion(square=2),
-}
-
-
-@pytest.mark.equation("random-weights-variance")
-def prove_random_weights_variance(settle):
-    """Show the recursion for norms and squared similarities, and its closed form."""
-    settle(RECURSION, recursion_proof, RECURSION_MUTANTS)

@@ -13,45 +13,52 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, under
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
+from proofs._rewrites import becomes, times
+from proofs._symbols import symmetric, vector
 
 SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
 PARAMETERS = (1, 2)
 
 
-def statement(slug: str, *, lowered: int, sign: int, solved_with: str = "all", samples: int = 1) -> Statement:
+def arguments(p: int) -> tuple:
+    """Name the validation gradient, the sample's gradient, both Hessians and the minimiser."""
+    v, g, theta = (vector(name, p) for name in ("v", "g", "theta"))
+    return v, g, symmetric("h", p), symmetric("k", p), theta
+
+
+def statement(slug: str, lowered: int) -> Statement:
     """State the first-order effect on the validation loss of lowering (1) or raising (-1) a weight."""
 
     def claim(p: int) -> Equal:
         v, g, hessian, own, theta = arguments(p)
         weight = sp.Symbol("epsilon")
-        path = (hessian - lowered * weight * own).inv() * (
-            hessian * theta - lowered * weight * (own * theta - g)
-        )
-        slope = v.dot(path.diff(weight).subs(weight, 0))
-        used = {"all": hessian, "remaining": hessian - own, "identity": sp.eye(p)}[solved_with]
-        return Equal(slope, sign * samples * v.dot(used.inv() * g))
+        moment = hessian * theta - lowered * weight * (own * theta - g)
+        path = (hessian - lowered * weight * own).inv() * moment
+        return Equal(v.dot(path.diff(weight).subs(weight, 0)), lowered * v.dot(hessian.inv() * g))
 
     return Statement(
-        slug=slug,
-        scope=SCOPE,
-        claim=claim,
+        slug,
+        SCOPE,
+        claim,
         given=_invertible,
         depths=PARAMETERS,
         arguments=arguments,
-        parts={"lowered": lowered, "sign": sign, "solved_with": solved_with, "samples": samples},
+        parts={"lowered": lowered},
     )
 
 
-def arguments(p: int) -> tuple:
-    """Name the validation gradient, the sample's gradient, both Hessians and the minimiser."""
-    v, g, theta = (sp.Matrix(sp.symbols(f"{name}_:{p}", real=True)) for name in ("v", "g", "theta"))
-    return v, g, _symmetric("h", p), _symmetric("k", p), theta
+def without_hessian(p: int) -> sp.Expr:
+    """Multiply the gradients alone."""
+    v, g, *_ = arguments(p)
+    return v.dot(g)
 
 
-def _symmetric(name: str, p: int) -> sp.Matrix:
-    return sp.Matrix(p, p, lambda i, j: sp.Symbol(f"{name}_{min(i, j)}{max(i, j)}", real=True))
+def solved_with_the_rest(p: int) -> sp.Expr:
+    """Solve the remaining samples' Hessian."""
+    v, g, hessian, own, _ = arguments(p)
+    return v.dot((hessian - own).inv() * g)
 
 
 def _invertible(p: int) -> tuple[AtMost, ...]:
@@ -59,32 +66,32 @@ def _invertible(p: int) -> tuple[AtMost, ...]:
     return under("$H$ is invertible", (AtMost(0, hessian.det() ** 2, strict=True),))
 
 
-def _both_invertible(p: int) -> tuple[AtMost, ...]:
-    _, _, hessian, own, _ = arguments(p)
+def _both(hessian: sp.Matrix, own: sp.Matrix) -> tuple[AtMost, ...]:
     both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - own))
     return under("$H$ and $H - H_j$ are invertible", both)
 
 
+def _both_invertible(p: int) -> tuple[AtMost, ...]:
+    return _both(*arguments(p)[2:4])
+
+
 def proof(statement: Statement, steps: Steps) -> None:
     """Read off the stationarity condition's part of first order, for matrices of any size."""
-    part, n = statement.part, sp.Symbol("p", integer=True, positive=True)
-    own, rest = (sp.MatrixSymbol(name, n, n) for name in ("A", "R"))
+    lowered, n = statement.part.lowered, sp.Symbol("p", integer=True, positive=True)
+    own, hessian = (sp.MatrixSymbol(name, n, n) for name in ("A", "H"))
     theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
-    hessian = sp.MatrixSymbol("H", n, n)
-    used = {"all": hessian.I * g, "remaining": rest.I * g, "identity": g}[part.solved_with]
-    moved = part.sign * part.samples * used
-    first_order = hessian * moved - part.lowered * own * theta + part.lowered * (own * theta - g)
+    moved = lowered * hessian.I * g
+    first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
     steps.identity("stationarity", first_order, sp.ZeroMatrix(n, 1))
-    relation = statement.relations(1)[0]
-    steps.identity("one parameter", relation.lhs, relation.rhs)
+    steps.base(statement, (1,))
 
 
-REMOVAL = statement("removal-influence", lowered=1, sign=1)
+REMOVAL = statement("removal-influence", 1)
 REMOVAL_MUTANTS = {
-    "the printed sign": statement("removal-influence", lowered=1, sign=-1),
-    "the remaining Hessian": statement("removal-influence", lowered=1, sign=1, solved_with="remaining"),
-    "no Hessian": statement("removal-influence", lowered=1, sign=1, solved_with="identity"),
-    "scaled as for a mean of two": statement("removal-influence", lowered=1, sign=1, samples=2),
+    "the printed sign": times(-1),
+    "the remaining Hessian": becomes(solved_with_the_rest),
+    "no Hessian": becomes(without_hessian),
+    "scaled as for a mean of two": times(2),
 }
 
 
@@ -94,11 +101,11 @@ def prove_removal_influence(settle):
     settle(REMOVAL, proof, REMOVAL_MUTANTS)
 
 
-PRINTED = statement("influence", lowered=-1, sign=-1)
+PRINTED = statement("influence", -1)
 PRINTED_MUTANTS = {
-    "read as removal": statement("influence", lowered=1, sign=-1),
-    "the other sign": statement("influence", lowered=-1, sign=1),
-    "no Hessian": statement("influence", lowered=-1, sign=-1, solved_with="identity"),
+    "read as removal": times(-1, of="lhs"),
+    "the other sign": times(-1),
+    "no Hessian": becomes(lambda p: -without_hessian(p)),
 }
 
 
@@ -108,104 +115,83 @@ def prove_printed_influence(settle):
     settle(PRINTED, proof, PRINTED_MUTANTS)
 
 
-def exact_statement(*, sign: int = 1, solved_with: str = "remaining") -> Statement:
+def exact_statement(p: int) -> Equal:
     """State by how much the minimiser of quadratics moves when one of them is removed."""
-
-    def claim(p: int) -> Equal:
-        _, g, hessian, own, theta = arguments(p)
-        retrained = (hessian - own).inv() * (hessian * theta - (own * theta - g))
-        used = hessian - own if solved_with == "remaining" else hessian
-        return Equal(retrained - theta, sign * used.inv() * g)
-
-    return Statement(
-        slug="leave-one-out",
-        scope=EXACT_SCOPE,
-        claim=claim,
-        given=_both_invertible,
-        depths=PARAMETERS,
-        arguments=lambda p: arguments(p)[1:],
-        parts={"sign": sign, "solved_with": solved_with},
-    )
+    _, g, hessian, own, theta = arguments(p)
+    retrained = (hessian - own).inv() * (hessian * theta - (own * theta - g))
+    return Equal(retrained - theta, (hessian - own).inv() * g)
 
 
-def exact_proof(statement: Statement, steps: Steps) -> None:
+LEAVE_ONE_OUT = Statement(
+    "leave-one-out",
+    EXACT_SCOPE,
+    exact_statement,
+    given=_both_invertible,
+    depths=PARAMETERS,
+    arguments=lambda p: arguments(p)[1:],
+)
+LEAVE_ONE_OUT_MUTANTS = {
+    "the other sign": times(-1),
+    "the Hessian of all samples": becomes(lambda p: arguments(p)[2].inv() * arguments(p)[1]),
+}
+
+
+@pytest.mark.equation("leave-one-out")
+@settled(LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
+def prove_leave_one_out(statement: Statement, steps: Steps) -> None:
     """Put the claimed minimiser into the remaining samples' condition."""
-    part, n = statement.part, sp.Symbol("p", integer=True, positive=True)
+    n = sp.Symbol("p", integer=True, positive=True)
     own, rest = (sp.MatrixSymbol(name, n, n) for name in ("A", "R"))
     theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
-    used = rest.I if part.solved_with == "remaining" else (rest + own).I
-    left = rest * (theta + part.sign * used * g)
+    left = rest * (theta + rest.I * g)
     steps.identity("stationarity", left, (rest + own) * theta - (own * theta - g))
     steps.base(statement, (1,))
 
 
-LEAVE_ONE_OUT = exact_statement()
-LEAVE_ONE_OUT_MUTANTS = {
-    "the other sign": exact_statement(sign=-1),
-    "the Hessian of all samples": exact_statement(solved_with="all"),
-}
-
-
-@pytest.mark.equation("leave-one-out")
-def prove_leave_one_out(settle):
-    """Show that the displacement solves the remaining samples' Hessian."""
-    settle(LEAVE_ONE_OUT, exact_proof, LEAVE_ONE_OUT_MUTANTS)
-
-
-def leverage_statement(*, sign: int = -1, power: int = 1) -> Statement:
+def leverage_statement(p: int) -> Equal:
     """State the least-squares case: one row x with residual r, and its leverage."""
+    hessian, row, residual = leverage_arguments(p)
+    exact = (hessian - row * row.T).inv() * (residual * row)
+    return Equal(exact, hessian.inv() * (residual * row) / (1 - leverage(p)))
 
-    def claim(p: int) -> Equal:
-        hessian, row, residual = leverage_arguments(p)
-        leverage = row.dot(hessian.inv() * row)
-        exact = (hessian - row * row.T).inv() * (residual * row)
-        return Equal(exact, hessian.inv() * (residual * row) / (1 + sign * leverage) ** power)
 
-    def given(p: int) -> tuple[AtMost, ...]:
-        hessian, row, _ = leverage_arguments(p)
-        both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - row * row.T))
-        return under("$H$ and $H - H_j$ are invertible", both)
+def _row_invertible(p: int) -> tuple[AtMost, ...]:
+    hessian, row, _ = leverage_arguments(p)
+    return _both(hessian, row * row.T)
 
-    return Statement(
-        slug="leave-one-out",
-        scope=EXACT_SCOPE,
-        claim=claim,
-        given=given,
-        depths=PARAMETERS,
-        arguments=leverage_arguments,
-        parts={"sign": sign, "power": power},
-    )
+
+def leverage(p: int) -> sp.Expr:
+    """Give the row's leverage."""
+    hessian, row, _ = leverage_arguments(p)
+    return row.dot(hessian.inv() * row)
 
 
 def leverage_arguments(p: int) -> tuple:
     """Name the Hessian of all rows, the row left out and its residual."""
-    return (
-        _symmetric("h", p),
-        sp.Matrix(sp.symbols(f"x_:{p}", real=True)),
-        sp.Symbol("r", real=True),
-    )
+    return symmetric("h", p), vector("x", p), sp.Symbol("r", real=True)
 
 
-def leverage_proof(statement: Statement, steps: Steps) -> None:
-    """Multiply by the remaining Hessian: it maps ``inv(H) x`` to ``(1 - h) x``."""
-    part, n = statement.part, sp.Symbol("p", integer=True, positive=True)
-    hessian, row = sp.MatrixSymbol("H", n, n), sp.MatrixSymbol("x", n, 1)
-    mapped = (hessian - row * row.T) * (hessian.I * row)
-    steps.identity("the row's image", mapped, row - row * (row.T * hessian.I * row))
-    leverage = sp.Symbol("h", positive=True)
-    steps.identity("its factor", (1 - leverage) / (1 + part.sign * leverage) ** part.power, sp.Integer(1))
-    steps.base(statement, (1,))
-
-
-LEVERAGE = leverage_statement()
+LEVERAGE = Statement(
+    "leave-one-out",
+    EXACT_SCOPE,
+    leverage_statement,
+    given=_row_invertible,
+    depths=PARAMETERS,
+    arguments=leverage_arguments,
+)
 LEVERAGE_MUTANTS = {
-    "the other sign": leverage_statement(sign=1),
-    "no leverage": leverage_statement(sign=0),
-    "the leverage squared": leverage_statement(power=2),
+    "the other sign": times(lambda p: (1 - leverage(p)) / (1 + leverage(p))),
+    "no leverage": times(lambda p: 1 - leverage(p)),
+    "the leverage squared": times(lambda p: 1 / (1 - leverage(p))),
 }
 
 
 @pytest.mark.equation("leave-one-out")
-def prove_leverage(settle):
-    """Show that the first-order step of least squares is too small by one minus the leverage."""
-    settle(LEVERAGE, leverage_proof, LEVERAGE_MUTANTS)
+@settled(LEVERAGE, LEVERAGE_MUTANTS)
+def prove_leverage(statement: Statement, steps: Steps) -> None:
+    """Multiply by the remaining Hessian: it maps ``inv(H) x`` to ``(1 - h) x``."""
+    n = sp.Symbol("p", integer=True, positive=True)
+    hessian, row = sp.MatrixSymbol("H", n, n), sp.MatrixSymbol("x", n, 1)
+    mapped = (hessian - row * row.T) * (hessian.I * row)
+    steps.identity("the row's image", mapped, row - row * (row.T * hessian.I * row))
+    steps.base(statement, (1,))

@@ -11,12 +11,11 @@ terms of either sign adds up over all.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, under
+from proofs._harness import AtMost, Statement, Steps, settled, under
+from proofs._rewrites import put, times
 from proofs._symbols import parts_of, product
 
 U = sp.Symbol("u", nonnegative=True)
@@ -34,46 +33,46 @@ def computed(errors: list) -> sp.Expr:
     return product([1 + error for error in errors])
 
 
-def statement(*, counted: int = 0, power: int = 1, bars: bool = True) -> Statement:
+def gamma(n: sp.Expr) -> sp.Expr:
+    """Give how far n roundings move a factor from 1 at most."""
+    return n * U / (1 - n * U)
+
+
+def statement(depth: int) -> tuple[AtMost, ...]:
     """State the bound for each term's factor, both ways, and for a sum of two terms."""
-
-    def gamma(n: sp.Expr) -> sp.Expr:
-        return (n - counted) * U**power / (1 - n * U)
-
-    def claim(depth: int) -> tuple[AtMost, ...]:
-        terms, errors = names(depth)
-        limit = gamma(sp.Integer(depth))
-        each = [sign * (computed(row) - 1) for row in errors for sign in (1, -1)]
-        moved = sum(t * (computed(row) - 1) for t, row in zip(terms, errors, strict=True))
-        size = sum(abs(t) if bars else t for t in terms)
-        whole = (AtMost(sign * moved, limit * size) for sign in (1, -1))
-        return *(AtMost(left, limit) for left in each), *whole
-
-    def given(depth: int) -> tuple[AtMost, ...]:
-        _, errors = names(depth)
-        within = (AtMost(sign * e, U) for row in errors for e in row for sign in (1, -1))
-        return (*under(NEAREST, within), *under("$n u < 1$", (AtMost(depth * U, 1, strict=True),)))
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        u = sp.Rational(draw.randint(0, 9), 10 * depth)
-        _, errors = names(depth)
-        return {U: u} | {e: u * draw.choice((-1, 1, 0, sp.Rational(1, 3))) for row in errors for e in row}
-
-    return Statement(
-        slug="rounding-error",
-        scope="any depth of operations, in any order; any number of terms, of any sign",
-        claim=claim,
-        given=given,
-        depths=(1, 2),
-        arguments=lambda depth: (*names(depth)[1], U),
-        sample=sample,
-        parts={"gamma": gamma, "bars": bars},
-    )
+    terms, errors = names(depth)
+    limit = gamma(sp.Integer(depth))
+    each = [sign * (computed(row) - 1) for row in errors for sign in (1, -1)]
+    moved = sum(t * (computed(row) - 1) for t, row in zip(terms, errors, strict=True))
+    whole = (AtMost(sign * moved, limit * sum(map(abs, terms))) for sign in (1, -1))
+    return *(AtMost(left, limit) for left in each), *whole
 
 
-def proof(statement: Statement, steps: Steps) -> None:
+def nearest(depth: int) -> tuple[AtMost, ...]:
+    """State that every operation is rounded to nearest, and that there are not too many."""
+    within = (AtMost(sign * e, U) for row in names(depth)[1] for e in row for sign in (1, -1))
+    return (*under(NEAREST, within), *under("$n u < 1$", (AtMost(depth * U, 1, strict=True),)))
+
+
+STATEMENT = Statement(
+    "rounding-error",
+    "any depth of operations, in any order; any number of terms, of any sign",
+    statement,
+    given=nearest,
+    depths=(1, 2),
+    arguments=lambda depth: (*names(depth)[1], U),
+)
+MUTANTS = {
+    "one rounding less": times(lambda depth: sp.Rational(depth - 1, depth)),
+    "the unit roundoff squared": times(U),
+    "a sum without absolute values": put(lambda depth: {abs(t): t for t in names(depth)[0]}),
+}
+
+
+@pytest.mark.equation("rounding-error")
+@settled(STATEMENT, MUTANTS)
+def prove_rounding_error(statement: Statement, steps: Steps) -> None:
     """Add one rounding to n; then take the positive and the negative parts of the terms apart."""
-    gamma = statement.part.gamma
     size = sp.Symbol("s", nonnegative=True)
     rest = steps.nonnegative("what is not negative", size, [size])
     n = sp.Symbol("n", nonnegative=True)
@@ -102,17 +101,3 @@ def proof(statement: Statement, steps: Steps) -> None:
         return [*each, up, down]
 
     steps.conclude(statement, all_operations)
-
-
-STATEMENT = statement()
-MUTANTS = {
-    "one rounding less": statement(counted=1),
-    "the unit roundoff squared": statement(power=2),
-    "a sum without absolute values": statement(bars=False),
-}
-
-
-@pytest.mark.equation("rounding-error")
-def prove_rounding_error(settle):
-    """Show that n roundings of every term move a sum by at most gamma_n times the sum of absolute values."""
-    settle(STATEMENT, proof, MUTANTS)

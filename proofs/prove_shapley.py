@@ -31,8 +31,9 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps
-from proofs._symbols import total, vector
+from proofs._harness import AtMost, Equal, Statement, Steps, settled
+from proofs._rewrites import becomes, plus, times
+from proofs._symbols import symmetric, total, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
@@ -64,54 +65,19 @@ def shapley(loss, moves: list[sp.Matrix]) -> sp.Expr:
 
 def quadratic(displacement: sp.Matrix, p: int) -> sp.Expr:
     """Expand a quadratic loss about the parameters."""
-    return vector("v", p).dot(displacement) + (displacement.T * _curvature(p) * displacement)[0] / 2
+    return vector("v", p).dot(displacement) + (displacement.T * symmetric("h", p) * displacement)[0] / 2
 
 
-def _curvature(p: int) -> sp.Matrix:
-    return sp.Matrix(p, p, lambda i, j: sp.Symbol(f"h_{min(i, j)}{max(i, j)}", real=True))
+def score(samples: int, step: sp.Expr = rate, share: sp.Rational = HALF, start: int = 0) -> sp.Expr:
+    """Multiply the first sample's gradient with the validation loss's, a share of the step ahead."""
+    moves = gradients(samples, 2)
+    joined = sum(moves[start:], sp.zeros(2, 1))
+    return step * moves[0].dot(vector("v", 2) + symmetric("h", 2) * (-step * share * joined))
 
 
-def midpoint(*, share: sp.Rational = HALF, scale: int = 1, whole: bool = True) -> Statement:
+def midpoint(samples: int) -> Equal:
     """State that the first sample's value is its product with the gradient half a step ahead."""
-    p = 2
-
-    def claim(samples: int) -> Equal:
-        moves = gradients(samples, p)
-        value = shapley(lambda at: quadratic(at, p), moves)
-        joined = sum(moves if whole else moves[1:], sp.zeros(p, 1))
-        ahead = vector("v", p) + _curvature(p) * (-rate * share * joined)
-        return Equal(scale * rate * moves[0].dot(ahead), value)
-
-    return Statement(
-        slug="midpoint",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda samples: (gradients(samples, p), vector("v", p), _curvature(p), rate),
-        parts={"share": share, "scale": scale, "whole": whole},
-    )
-
-
-def midpoint_proof(statement: Statement, steps: Steps) -> None:
-    """Average over orders for any number of samples, then the marginal for matrices of any size."""
-    part, (half_curvature, hessian, vectors, loss) = statement.part, half_before(steps)
-    v, g, before, rest, _ = vectors
-
-    def slope(ahead: sp.MatrixExpr) -> sp.Expr:
-        return rate * sp.Trace(g.T * (v - rate * hessian * ahead))
-
-    marginal = loss(-rate * before) - loss(-rate * (before + g))
-    steps.identity("marginal", marginal, slope(before + g / 2))
-    # With half the others before on average: E before = rest / 2.
-    joined = rest + g if part.whole else rest
-    mean = steps.identity("the mean", part.scale * slope(part.share * joined), slope(rest / 2 + g / 2))
-
-    def of_the_samples(samples: int):
-        (own, *others), gradient, curvature, _ = statement.arguments(samples)
-        before = sum(others, sp.zeros(*own.shape))
-        return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
-
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
+    return Equal(score(samples), shapley(lambda at: quadratic(at, 2), gradients(samples, 2)))
 
 
 def half_before(steps: Steps) -> tuple[sp.MatrixExpr, sp.MatrixExpr, list[sp.MatrixSymbol], Callable]:
@@ -143,52 +109,82 @@ def arrivals(steps: Steps) -> None:
     steps.identity("sets with two given samples", sp.combsimp(two), s * (s - 1) / (n * (n - 1) * (n - 2)))
 
 
-MIDPOINT = midpoint()
+MIDPOINT = Statement(
+    "midpoint",
+    SCOPE,
+    midpoint,
+    depths=(1, 2, 3),
+    arguments=lambda samples: (gradients(samples, 2), vector("v", 2), symmetric("h", 2), rate),
+)
 MIDPOINT_MUTANTS = {
-    "at the start of the step": midpoint(share=sp.S.Zero),
-    "at its end": midpoint(share=sp.S.One),
-    "without the sample's own part": midpoint(whole=False),
-    "twice": midpoint(scale=2),
+    "at the start of the step": becomes(lambda samples: score(samples, share=sp.S.Zero), of="lhs"),
+    "at its end": becomes(lambda samples: score(samples, share=sp.S.One), of="lhs"),
+    "without the sample's own part": becomes(lambda samples: score(samples, start=1), of="lhs"),
+    "twice": times(2, of="lhs"),
 }
 
 
 @pytest.mark.equation("midpoint")
-def prove_midpoint(settle):
-    """Show that the one-step Shapley value of a quadratic is the midpoint score."""
-    settle(MIDPOINT, midpoint_proof, MIDPOINT_MUTANTS)
+@settled(MIDPOINT, MIDPOINT_MUTANTS)
+def prove_midpoint(statement: Statement, steps: Steps) -> None:
+    """Average over orders for any number of samples, then the marginal for matrices of any size."""
+    half_curvature, hessian, vectors, loss = half_before(steps)
+    v, g, before, rest, _ = vectors
+
+    def slope(ahead: sp.MatrixExpr) -> sp.Expr:
+        return rate * sp.Trace(g.T * (v - rate * hessian * ahead))
+
+    marginal = loss(-rate * before) - loss(-rate * (before + g))
+    steps.identity("marginal", marginal, slope(before + g / 2))
+    # With half the others before on average: E before = rest / 2.
+    mean = steps.identity("the mean", slope(HALF * (rest + g)), slope(rest / 2 + g / 2))
+
+    def of_the_samples(samples: int):
+        (own, *others), gradient, curvature, _ = statement.arguments(samples)
+        before = sum(others, sp.zeros(*own.shape))
+        return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
+
+    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
-def step_midpoint(*, share: sp.Rational = HALF, sign: int = -1, whole: bool = True) -> Statement:
+def step_midpoint(samples: int) -> Equal:
     """State the same of a loss that is quadratic in the gradient an optimizer is given, whatever its step."""
-    p = 2
-
-    def claim(samples: int) -> Equal:
-        moves = gradients(samples, p)
-        value = shapley(lambda at: quadratic(-at / rate, p), moves)  # F of what has come, not of the step
-        joined = sum(moves if whole else moves[1:], sp.zeros(p, 1))
-        return Equal(sign * moves[0].dot(vector("v", p) + _curvature(p) * (share * joined)), value)
-
-    return Statement(
-        slug="step-midpoint",
-        scope=STEP_SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda samples: (gradients(samples, p), vector("v", p), _curvature(p)),
-        parts={"share": share, "sign": sign, "whole": whole},
-    )
+    # F of what has come, not of the step
+    value = shapley(lambda at: quadratic(-at / rate, 2), gradients(samples, 2))
+    return Equal(score(samples, sp.S.NegativeOne), value)
 
 
-def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
+STEP_MIDPOINT = Statement(
+    "step-midpoint",
+    STEP_SCOPE,
+    step_midpoint,
+    depths=(1, 2, 3),
+    arguments=lambda samples: (gradients(samples, 2), vector("v", 2), symmetric("h", 2)),
+)
+STEP_MIDPOINT_MUTANTS = {
+    "at the start of the step": becomes(
+        lambda samples: score(samples, sp.S.NegativeOne, sp.S.Zero), of="lhs"
+    ),
+    "at its end": becomes(lambda samples: score(samples, sp.S.NegativeOne, sp.S.One), of="lhs"),
+    "without the sample's own part": becomes(
+        lambda samples: score(samples, sp.S.NegativeOne, start=1), of="lhs"
+    ),
+    "the other sign": times(-1, of="lhs"),
+}
+
+
+@pytest.mark.equation("step-midpoint")
+@settled(STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
+def prove_step_midpoint(statement: Statement, steps: Steps) -> None:
     """Average over orders; then that an affine step of a quadratic loss is such an F, for any matrices."""
-    part, (half_curvature, hessian, vectors, loss) = statement.part, half_before(steps)
+    half_curvature, hessian, vectors, loss = half_before(steps)
     v, g, before, rest, start = vectors
 
     def slope(ahead: sp.MatrixExpr) -> sp.Expr:
         return sp.Trace(g.T * v) + sp.Trace(g.T * hessian * ahead)
 
     steps.identity("marginal", loss(before) - loss(before + g), -slope(before + g / 2))
-    joined = rest + g if part.whole else rest
-    mean = steps.identity("the mean", part.sign * slope(part.share * joined), -slope(rest / 2 + g / 2))
+    mean = steps.identity("the mean", -slope(HALF * (rest + g)), -slope(rest / 2 + g / 2))
 
     def of_the_samples(samples: int):
         (own, *others), gradient, curvature = statement.arguments(samples)
@@ -202,48 +198,23 @@ def step_midpoint_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)
 
 
-STEP_MIDPOINT = step_midpoint()
-STEP_MIDPOINT_MUTANTS = {
-    "at the start of the step": step_midpoint(share=sp.S.Zero),
-    "at its end": step_midpoint(share=sp.S.One),
-    "without the sample's own part": step_midpoint(whole=False),
-    "the other sign": step_midpoint(sign=1),
-}
+lam, mu, k = *sp.symbols("lambda mu", positive=True), sp.Symbol("k", real=True)
+INSIDE, OUTSIDE = (1 - k**2) / (1 + k**2), 1 + k**2
 
 
-@pytest.mark.equation("step-midpoint")
-def prove_step_midpoint(settle):
-    """Show that half of the gradient is the right place for any step that keeps the loss quadratic."""
-    settle(STEP_MIDPOINT, step_midpoint_proof, STEP_MIDPOINT_MUTANTS)
-
-
-def first_order(*, factor: sp.Rational = HALF, lipschitz: bool = True, whole: bool = True) -> Statement:
+def first_order(samples: int) -> tuple[AtMost, ...]:
     """State the bound on the value's distance from the inner product, per unit rate.
 
     Norms are sizes ``a_i >= 0`` with signs; the curvature is ``lam (1 - k^2) / (1 + k^2)``, within the
     smoothness, and both inequalities are stated.
     """
-    lam, k = sp.Symbol("lambda", positive=True), sp.Symbol("k", real=True)
-    curvature = lam * ((1 - k**2) / (1 + k**2) if lipschitz else 1 + k**2)
-
-    def claim(samples: int) -> tuple[AtMost, ...]:
-        sizes = first_order_sizes(samples)
-        relations = []
-        for signs in itertools.product((1, -1), repeat=samples - 1):
-            moves = [sp.Matrix([x * sign]) for x, sign in zip(sizes, (1, *signs), strict=True)]
-            value = shapley(lambda at: curvature * at[0] ** 2 / 2, moves) / rate
-            bound = lam * rate * factor * sizes[0] * sum(sizes if whole else sizes[1:])
-            relations += [AtMost(value, bound), AtMost(-value, bound)]
-        return tuple(relations)
-
-    return Statement(
-        slug="shapley-first-order",
-        scope=FIRST_SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
-        parts={"factor": factor, "lam": lam, "k": k, "lipschitz": lipschitz, "whole": whole},
-    )
+    sizes, relations = first_order_sizes(samples), []
+    bound = lam * rate * HALF * sizes[0] * sum(sizes)
+    for signs in itertools.product((1, -1), repeat=samples - 1):
+        moves = [sp.Matrix([x * sign]) for x, sign in zip(sizes, (1, *signs), strict=True)]
+        value = shapley(lambda at: lam * INSIDE * at[0] ** 2 / 2, moves) / rate
+        relations += [AtMost(value, bound), AtMost(-value, bound)]
+    return tuple(relations)
 
 
 def first_order_sizes(samples: int) -> tuple:
@@ -253,7 +224,6 @@ def first_order_sizes(samples: int) -> tuple:
 
 def first_order_proof(statement: Statement, steps: Steps) -> None:
     """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
-    part = statement.part
     arrivals(steps)
     n, s = sp.symbols("n s", integer=True, positive=True)
     t = sp.Symbol("t")
@@ -261,13 +231,12 @@ def first_order_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("its own part", sp.integrate(t, (t, 0, 1)), HALF)
     own, others = sp.symbols("a o", nonnegative=True)  # |g_j| and the others' norms together
     expected = others / 2 + own / 2
-    bound = part.lam * rate * part.factor * own * (others + (own if part.whole else 0))
-    steps.identity("the bound", part.lam * rate * own * expected, bound)
-    u = (1 - part.k**2) / (1 + part.k**2) if part.lipschitz else 1 + part.k**2
-    scale = part.lam * rate * own * others / 2  # of the samples whose steps have one sign
-    fair = 2 * scale / (1 + part.k**2)
-    along = steps.nonnegative("within the smoothness", scale * (1 + u), [fair])
-    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - u), [fair * part.k**2])
+    bound = lam * rate * HALF * own * (others + own)
+    steps.identity("the bound", lam * rate * own * expected, bound)
+    scale = lam * rate * own * others / 2  # of the samples whose steps have one sign
+    fair = 2 * scale / (1 + k**2)
+    along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
+    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - INSIDE), [fair * k**2])
 
     def all_signs(samples: int) -> list:
         sizes, found = first_order_sizes(samples), []
@@ -282,11 +251,17 @@ def first_order_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_signs, depths=statement.depths)
 
 
-FIRST = first_order()
+FIRST = Statement(
+    "shapley-first-order",
+    FIRST_SCOPE,
+    first_order,
+    depths=(1, 2, 3),
+    arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
+)
 FIRST_MUTANTS = {
-    "half of it": first_order(factor=QUARTER),
-    "no Lipschitz constant": first_order(lipschitz=False),
-    "the others alone": first_order(whole=False),
+    "half of it": times(HALF),
+    "no Lipschitz constant": times(OUTSIDE / INSIDE, of="lhs"),
+    "the others alone": plus(lambda samples: -lam * rate * HALF * first_order_sizes(samples)[0] ** 2),
 }
 
 
@@ -296,90 +271,40 @@ def prove_shapley_first_order(settle):
     settle(FIRST, first_order_proof, FIRST_MUTANTS)
 
 
-def error(
-    *,
-    covariance: sp.Rational = TWELFTH,
-    simple: sp.Rational = EIGHTH,
-    lipschitz: bool = True,
-) -> Statement:
+def spread(moves: Sequence[sp.Expr], covariance: sp.Rational = TWELFTH) -> sp.Expr:
+    """Give the mean square of ``D - G/2``."""
+    own, *rest = moves
+    squares = total(x**2 for x in rest)
+    return (QUARTER - covariance) * squares + covariance * total(rest) ** 2 + own**2 / 12
+
+
+def error(samples: int) -> tuple[AtMost, ...]:
     """State the midpoint score's error on a cubic, its bound, and the simple bound above it."""
-    mu, k = sp.Symbol("mu", positive=True), sp.Symbol("k", real=True)
-    third = mu * ((1 - k**2) / (1 + k**2) if lipschitz else 1 + k**2)
-
-    def spread(moves: list[sp.Expr]) -> sp.Expr:
-        own, *rest = moves
-        squares = sum((x**2 for x in rest), sp.S.Zero)
-        return (QUARTER - covariance) * squares + covariance * sum(rest) ** 2 + own**2 / 12
-
-    def claim(samples: int) -> tuple[AtMost, ...]:
-        sizes = first_order_sizes(samples)
-        relations = []
-        for signs in itertools.product((1, -1), repeat=samples - 1):
-            moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
-            value = shapley(lambda at: third * at[0] ** 3 / 6, [sp.Matrix([x]) for x in moves]) / rate
-            missed = value - sizes[0] * third * (rate * sum(moves) / 2) ** 2 / 2
-            bound = mu * rate**2 / 2 * sizes[0] * spread(moves)
-            coarse = mu * rate**2 * simple * sizes[0] * sum(sizes) ** 2
-            relations += [AtMost(missed, bound), AtMost(-missed, bound), AtMost(bound, coarse)]
-        return tuple(relations)
-
-    return Statement(
-        slug="midpoint-error",
-        scope=ERROR_SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),
-        parts={
-            "covariance": covariance,
-            "simple": simple,
-            "mu": mu,
-            "k": k,
-            "lipschitz": lipschitz,
-            "spread": spread,
-        },
-    )
+    sizes, relations = first_order_sizes(samples), []
+    coarse = mu * rate**2 * EIGHTH * sizes[0] * sum(sizes) ** 2
+    for signs in itertools.product((1, -1), repeat=samples - 1):
+        moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
+        value = shapley(lambda at: mu * INSIDE * at[0] ** 3 / 6, [sp.Matrix([x]) for x in moves]) / rate
+        missed = value - sizes[0] * mu * INSIDE * (rate * sum(moves) / 2) ** 2 / 2
+        bound = mu * rate**2 / 2 * sizes[0] * spread(moves)
+        relations += [AtMost(missed, bound), AtMost(-missed, bound), AtMost(bound, coarse)]
+    return tuple(relations)
 
 
-def error_proof(statement: Statement, steps: Steps) -> None:
-    """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""
-    part = statement.part
-    arrivals(steps)
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    both = summation(s * (s - 1) / (n * (n - 1) * (n - 2)), (s, 1, n - 1))
-    steps.identity("covariance of two samples before", both - QUARTER, part.covariance)
-    time = sp.Symbol("t")
-    steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
-    squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
-    pairs = squares * QUARTER + part.covariance * (square - squares)
-    claimed = (QUARTER - part.covariance) * squares + part.covariance * square
-    steps.identity("the others' spread", pairs, claimed)
-    u = (1 - part.k**2) / (1 + part.k**2) if part.lipschitz else 1 + part.k**2
-    fair = 2 * part.mu / (1 + part.k**2)
-    lemmas = (
-        steps.nonnegative("within the Lipschitz constant", part.mu * (1 - u), [fair * part.k**2]),
-        steps.nonnegative("within it, opposed", part.mu * (1 + u), [fair]),
-    )
-    coarse = _simple_bound(part.mu, part.simple, steps)
-
-    def all_signs(samples: int) -> list:
-        sizes, found = first_order_sizes(samples), []
-        for signs in itertools.product((1, -1), repeat=samples - 1):
-            moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
-            half = rate**2 / 2 * sizes[0] * part.spread(moves)
-            found += [*(lemma * half for lemma in lemmas), coarse(sizes[0], sizes[1:], moves[1:])]
-        return found
-
-    steps.conclude(statement, all_signs, depths=statement.depths)
+def independent(samples: int) -> sp.Expr:
+    """Write the bound as if samples arrived independently."""
+    sizes = first_order_sizes(samples)
+    return mu * rate**2 / 2 * sizes[0] * spread(sizes, sp.S.Zero)
 
 
-def _simple_bound(mu: sp.Symbol, simple: sp.Rational, steps: Steps) -> Callable[..., Any]:
+def _simple_bound(steps: Steps) -> Callable[..., Any]:
     """Compare with the norms alone: the others' squares, and their sum's, are at most ``T^2``."""
     norms, one_more, own, below, shorter = sp.symbols("T x g a b", nonnegative=True)
     grown = (norms + one_more) ** 2 - (norms**2 - below + one_more**2)
     steps.nonnegative("squares, one more sample", grown, [below, 2 * norms * one_more])
-    spread = (norms**2 - below) / 6 + (norms**2 - shorter) / 12 + own**2 / 12
+    most = (norms**2 - below) / 6 + (norms**2 - shorter) / 12 + own**2 / 12
     scale = mu * rate**2 * own
-    slack = scale * (simple * (norms + own) ** 2 - spread / 2)
+    slack = scale * (EIGHTH * (norms + own) ** 2 - most / 2)
     terms = [below / 12, shorter / 24, norms * own / 4, own**2 / 12]
     lemma = steps.nonnegative("the simple bound", slack, [scale * term for term in terms])
 
@@ -392,15 +317,47 @@ def _simple_bound(mu: sp.Symbol, simple: sp.Rational, steps: Steps) -> Callable[
     return of
 
 
-ERROR = error()
+ERROR = Statement(
+    "midpoint-error",
+    ERROR_SCOPE,
+    error,
+    depths=(1, 2, 3),
+    arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),
+)
 ERROR_MUTANTS = {
-    "samples taken for independent": error(covariance=sp.S.Zero),
-    "a smaller constant": error(simple=sp.Rational(1, 32)),
-    "no Lipschitz constant": error(lipschitz=False),
+    "samples taken for independent": becomes(independent, only=0),
+    "a smaller constant": times(QUARTER, only=2),
+    "no Lipschitz constant": times(OUTSIDE / INSIDE, only=0, of="lhs"),
 }
 
 
 @pytest.mark.equation("midpoint-error")
-def prove_midpoint_error(settle):
-    """Show how far the midpoint score can be from the value."""
-    settle(ERROR, error_proof, ERROR_MUTANTS)
+@settled(ERROR, ERROR_MUTANTS)
+def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
+    """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""
+    arrivals(steps)
+    n, s = sp.symbols("n s", integer=True, positive=True)
+    both = summation(s * (s - 1) / (n * (n - 1) * (n - 2)), (s, 1, n - 1))
+    steps.identity("covariance of two samples before", both - QUARTER, TWELFTH)
+    time = sp.Symbol("t")
+    steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
+    squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
+    pairs = squares * QUARTER + TWELFTH * (square - squares)
+    claimed = (QUARTER - TWELFTH) * squares + TWELFTH * square
+    steps.identity("the others' spread", pairs, claimed)
+    fair = 2 * mu / (1 + k**2)
+    lemmas = (
+        steps.nonnegative("within the Lipschitz constant", mu * (1 - INSIDE), [fair * k**2]),
+        steps.nonnegative("within it, opposed", mu * (1 + INSIDE), [fair]),
+    )
+    coarse = _simple_bound(steps)
+
+    def all_signs(samples: int) -> list:
+        sizes, found = first_order_sizes(samples), []
+        for signs in itertools.product((1, -1), repeat=samples - 1):
+            moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
+            half = rate**2 / 2 * sizes[0] * spread(moves)
+            found += [*(lemma * half for lemma in lemmas), coarse(sizes[0], sizes[1:], moves[1:])]
+        return found
+
+    steps.conclude(statement, all_signs, depths=statement.depths)

@@ -15,43 +15,32 @@ import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._rewrites import each, plus, put, times
+from proofs._symbols import total, vector
 
 SCOPE = f"{STEP}; any widths"
 WIDTH = 2
 
 
-def statement(*, sign: int = -1, power: int = 1, start: int = 0, last: int = -1) -> Statement:
-    """State both definitions as gradient inner products; the arguments make mutants."""
+def statement(depth: int) -> tuple[Equal, Equal]:
+    """State both definitions as gradient inner products."""
+    a, b, g, h = arguments(depth)
+    layers = range(depth)
+    ghost = -total(a[k].dot(b[k]) * g[k].dot(h[k]) for k in layers)
+    lai = -total(a[k].dot(b[k]) for k in layers) * g[-1].dot(h[-1])
+    exact = -total(_inner(a[k], b[k], g[k], h[k]) for k in layers)
+    readouts = -total(_inner(a[k], b[k], g[-1], h[-1]) for k in layers)
+    return Equal(ghost, exact), Equal(lai, readouts)
 
-    def claim(depth: int) -> tuple[Equal, Equal]:
-        a, b, g, h = arguments(depth)
-        layers = range(start, depth)
-        ghost = sum((_term(a[k].dot(b[k]), g[k].dot(h[k])) for k in layers), sp.Integer(0))
-        lai = sum((_term(a[k].dot(b[k]), g[last].dot(h[last])) for k in layers), sp.Integer(0))
-        exact = -sum(_inner(a[k], b[k], g[k], h[k]) for k in range(depth))
-        readouts = -sum(_inner(a[k], b[k], g[-1], h[-1]) for k in range(depth))
-        return Equal(ghost, exact), Equal(lai, readouts)
 
-    def _term(alpha: sp.Expr, beta: sp.Expr) -> sp.Expr:
-        return sign * alpha * beta**power
-
-    return Statement(
-        slug="app-lai-defs",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"term": _term, "last": last},
-    )
+def first_feedback(depth: int) -> dict:
+    """Put the first layer's gradients in the last one's place."""
+    return {old: new for side in arguments(depth)[2:] for old, new in zip(side[-1], side[0], strict=True)}
 
 
 def arguments(depth: int) -> tuple:
     """Name the activations and gradients of both samples, layer by layer."""
-    return tuple([_vector(f"{name}{k}_") for k in range(depth)] for name in "abgh")
-
-
-def _vector(name: str) -> sp.Matrix:
-    return sp.Matrix(sp.symbols(f"{name}:{width(WIDTH)}", real=True))
+    return tuple([vector(f"{name}{k}", width(WIDTH)) for k in range(depth)] for name in "abgh")
 
 
 def _inner(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
@@ -61,61 +50,52 @@ def _inner(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
 
 def proof(statement: Statement, steps: Steps) -> None:
     """Show one column, one more column, and that the signal of LAI is the last layer's."""
-    term = statement.part.term
     width = sp.symbols("d", integer=True, positive=True)
     g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    x, y, alpha, beta = sp.symbols("x y alpha beta", real=True)
+    x, y = sp.symbols("x y", real=True)
     steps.identity("one column", (x * g).T * (y * h), x * y * (g.T * h))
-    steps.identity("one more column", term(alpha, beta) - x * y * beta, term(alpha + x * y, beta))
-    for relation in statement.relations(1) + statement.relations(2):
-        steps.identity("one and two layers", relation.lhs, relation.rhs)
+    steps.base(statement, (1, 2))
 
 
-def product(*, sign: int = -1, factor: int = 4, left: int = 1) -> Statement:
+def product(depth: int) -> Equal:
     """State that a similarity is given by lengths alone, whatever the basis."""
-
-    def form(g: sp.MatrixSymbol, h: sp.MatrixSymbol) -> sp.Expr:
-        plus, minus = left * g + h, g + sign * h
-        return sp.Trace(plus.T * plus) - sp.Trace(minus.T * minus), factor * sp.Trace(g.T * h)
-
-    def claim(depth: int) -> Equal:
-        g, h = (sp.Matrix(sp.symbols(f"{name}:{depth}", real=True)) for name in "gh")
-        plus, minus = left * g + h, g + sign * h
-        return Equal(factor * g.dot(h), plus.dot(plus) - minus.dot(minus))
-
-    return Statement(
-        slug="similarities",
-        scope="any width",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=lambda depth: tuple(sp.Matrix(sp.symbols(f"{n}:{depth}", real=True)) for n in "gh"),
-        parts={"form": form},
-    )
+    g, h = vector("g", depth), vector("h", depth)
+    return Equal(4 * g.dot(h), (g + h).dot(g + h) - (g - h).dot(g - h))
 
 
 def polarisation(statement: Statement, steps: Steps) -> None:
     """Expand both lengths for vectors of symbolic size."""
     width = sp.symbols("d", integer=True, positive=True)
-    vectors = [sp.MatrixSymbol(name, width, 1) for name in "gh"]
-    lengths, product = statement.part.form(*vectors)
-    polarised = steps.identity("polarisation", product, lengths)
-    steps.conclude(
-        statement, lambda depth: polarised.at(dict(zip(vectors, statement.arguments(depth), strict=True)))
-    )
+    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
+    lengths = sp.Trace((g + h).T * (g + h)) - sp.Trace((g - h).T * (g - h))
+    polarised = steps.identity("polarisation", 4 * sp.Trace(g.T * h), lengths)
+    steps.conclude(statement, lambda depth: polarised.at({g: vector("g", depth), h: vector("h", depth)}))
 
 
-STATEMENT = statement()
+STATEMENT = Statement("app-lai-defs", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
 MUTANTS = {
-    "a score's sign": statement(sign=1),
-    "feedback squared": statement(power=2),
-    "first layer left out": statement(start=1),
-    "the first layer's feedback": statement(last=0),
+    "a score's sign": times(-1, of="lhs"),
+    "feedback squared": times(
+        lambda depth: arguments(depth)[2][-1].dot(arguments(depth)[3][-1]), only=1, of="lhs"
+    ),
+    "first layer left out": put(lambda depth: dict.fromkeys(arguments(depth)[0][0], sp.S.Zero), of="lhs"),
+    "the first layer's feedback": put(first_feedback, only=1, of="lhs"),
 }
-PRODUCT = product()
+PRODUCT = Statement(
+    "similarities",
+    "any width",
+    product,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (vector("g", depth), vector("h", depth)),
+)
 PRODUCT_MUTANTS = {
-    "lengths added": product(sign=1),
-    "half of it": product(factor=2),
-    "one side twice": product(left=2),
+    "lengths added": plus(
+        lambda depth: (
+            2 * (vector("g", depth) - vector("h", depth)).dot(vector("g", depth) - vector("h", depth))
+        )
+    ),
+    "half of it": times(sp.Rational(1, 2), of="lhs"),
+    "one side twice": each("g", lambda entry: 2 * entry),
 }
 
 

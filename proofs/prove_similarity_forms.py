@@ -7,11 +7,14 @@ the operator is an empty product, the identity, and nothing remains beside the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, width
-from proofs._symbols import matrix, product, total, vector
+from proofs._rewrites import becomes, plus, times
+from proofs._symbols import matrix, total, vector
 
 WIDTH = 2
 ANY = "any depth, any widths"
@@ -23,32 +26,32 @@ def symbolic(*names: str) -> list:
     return [sp.MatrixSymbol(name, size, size if name[0].isupper() else 1) for name in names]
 
 
-def bare(slug: str, names: str, identity, **kwargs) -> tuple:
-    """State ``identity(*symbols)``, once in explicit matrices of width 2, once in symbolic ones."""
-    letters = names.split()
+def explicit(names: str) -> list:
+    """Name the entries of matrices and vectors of width 2; c is a number."""
+    kinds = {True: lambda n: matrix(n, width(WIDTH), width(WIDTH)), False: lambda n: vector(n, width(WIDTH))}
+    return [sp.Symbol(n, real=True) if n == "c" else kinds[n[0].isupper()](n) for n in names.split()]
 
-    def arguments(depth: int) -> list:
-        return [
-            sp.Symbol(n, real=True)
-            if n == "c"
-            else matrix(n, width(WIDTH), width(WIDTH))
-            if n[0].isupper()
-            else vector(n, width(WIDTH))
-            for n in letters
-        ]
+
+def written(names: str, form) -> Callable[[int], sp.Matrix]:
+    """Write an expression of the symbols that are named, for any depth."""
+    return lambda depth: sp.Matrix(form(*explicit(names)))
+
+
+def bare(slug: str, names: str, identity) -> Statement:
+    """State ``identity(*symbols)``, once in explicit matrices of width 2, once in symbolic ones."""
 
     def claim(depth: int) -> Equal:
-        left, right = identity(sp.eye(width(WIDTH)), *arguments(depth), **kwargs)
+        left, right = identity(sp.eye(width(WIDTH)), *explicit(names))
         return Equal(sp.Matrix(left), sp.Matrix(right))
 
-    size = sp.Symbol("d", integer=True, positive=True)
-    symbols = [sp.Symbol(n, real=True) if n == "c" else symbolic(n)[0] for n in letters]
+    symbols = [sp.Symbol(n, real=True) if n == "c" else symbolic(n)[0] for n in names.split()]
+    one = sp.Identity(sp.Symbol("d", integer=True, positive=True))
     return Statement(
-        slug=slug,
-        scope=ANY,
-        claim=claim,
-        arguments=arguments,
-        parts={"sides": lambda: identity(sp.Identity(size), *symbols, **kwargs), "symbols": symbols},
+        slug,
+        ANY,
+        claim,
+        arguments=lambda depth: explicit(names),
+        parts={"sides": lambda: identity(one, *symbols), "symbols": symbols},
     )
 
 
@@ -63,15 +66,15 @@ def multiply_out(statement: Statement, steps: Steps) -> None:
     )
 
 
-def bilinear_sides(one, A, B, g, h, *, form=lambda A, B: A.T * B):
-    return (A * g).T * (B * h), g.T * form(A, B) * h
+def bilinear_sides(one, A, B, g, h):
+    return (A * g).T * (B * h), g.T * (A.T * B) * h
 
 
 BILINEAR = bare("app-M-def", "A B g h", bilinear_sides)
 BILINEAR_MUTANTS = {
-    "A B'": bare("app-M-def", "A B g h", bilinear_sides, form=lambda A, B: A * B.T),
-    "samples exchanged": bare("app-M-def", "A B g h", bilinear_sides, form=lambda A, B: B.T * A),
-    "nothing transposed": bare("app-M-def", "A B g h", bilinear_sides, form=lambda A, B: A * B),
+    "A B'": becomes(written("A B g h", lambda A, B, g, h: g.T * A * B.T * h)),
+    "samples exchanged": becomes(written("A B g h", lambda A, B, g, h: g.T * B.T * A * h)),
+    "nothing transposed": becomes(written("A B g h", lambda A, B, g, h: g.T * A * B * h)),
 }
 
 
@@ -81,15 +84,15 @@ def prove_app_m_def(settle):
     settle(BILINEAR, multiply_out, BILINEAR_MUTANTS)
 
 
-def decomposition_sides(one, M, c, g, h, *, sign: int = -1, signal: int = 1, gain: int = 1):
-    return g.T * M * h, signal * c * g.T * h + g.T * (M + sign * c**gain * one) * h
+def decomposition_sides(one, M, c, g, h):
+    return g.T * M * h, c * g.T * h + g.T * (M - c * one) * h
 
 
 DECOMPOSITION = bare("app-beta-decomp", "M c g h", decomposition_sides)
 DECOMPOSITION_MUTANTS = {
-    "gain added to the operator": bare("app-beta-decomp", "M c g h", decomposition_sides, sign=1),
-    "gain 1 in the remainder": bare("app-beta-decomp", "M c g h", decomposition_sides, gain=0),
-    "no signal": bare("app-beta-decomp", "M c g h", decomposition_sides, signal=0),
+    "gain added to the operator": plus(written("c g h", lambda c, g, h: 2 * c * g.T * h)),
+    "gain 1 in the remainder": plus(written("c g h", lambda c, g, h: (c - 1) * g.T * h)),
+    "no signal": plus(written("c g h", lambda c, g, h: -c * g.T * h)),
 }
 
 
@@ -99,24 +102,20 @@ def prove_app_beta_decomp(settle):
     settle(DECOMPOSITION, multiply_out, DECOMPOSITION_MUTANTS)
 
 
-def four_terms(one, A, D, E, c, g, h, *, isotropic: int = 1, cross: int = 1, sign: int = 1):
+def four_terms(one, A, D, E, c, g, h):
     """Give the remainder's four terms: A the mean operator, D and E the rests of z and j."""
-    anisotropy = A.T * A - isotropic * c * one
-    return g.T * (anisotropy + sign * A.T * E + cross * D.T * A + D.T * E) * h
+    return g.T * (A.T * A - c * one + A.T * E + D.T * A + D.T * E) * h
 
 
-def remainder_sides(one, A, D, E, c, g, h, **kwargs):
-    return (
-        ((A + D) * g).T * ((A + E) * h) - c * g.T * h,
-        four_terms(one, A, D, E, c, g, h, **kwargs),
-    )
+def remainder_sides(one, A, D, E, c, g, h):
+    return ((A + D) * g).T * ((A + E) * h) - c * g.T * h, four_terms(one, A, D, E, c, g, h)
 
 
 REMAINDER = bare("remainder", "A D E c g h", remainder_sides)
 REMAINDER_MUTANTS = {
-    "mean operator not reduced by the gain": bare("remainder", "A D E c g h", remainder_sides, isotropic=0),
-    "one cross term": bare("remainder", "A D E c g h", remainder_sides, cross=0),
-    "one cross term subtracted": bare("remainder", "A D E c g h", remainder_sides, sign=-1),
+    "mean operator not reduced by the gain": plus(written("c g h", lambda c, g, h: c * g.T * h)),
+    "one cross term": plus(written("A D g h", lambda A, D, g, h: -g.T * D.T * A * h)),
+    "one cross term subtracted": plus(written("A E g h", lambda A, E, g, h: -2 * g.T * A.T * E * h)),
 }
 
 
@@ -126,21 +125,21 @@ def prove_remainder(settle):
     settle(REMAINDER, multiply_out, REMAINDER_MUTANTS)
 
 
-def printed_sides(one, A, D, E, c, g, x, h, y, *, excess: int = 1, square: int = 1):
+def printed_sides(one, A, D, E, c, g, x, h, y):
     """Compare the printed remainder with the true one; x and y are the fluctuations of g and h."""
     M = (A + D).T * (A + E)
     involving = g.T * M * y + x.T * M * h + x.T * M * y
     printed = four_terms(one, A, D, E, c, g + x, h + y) + involving
     true = (g + x).T * M * (h + y) - c * (g + x).T * (h + y)
-    return printed - true, excess * (g.T * M * y + x.T * M * h + square * x.T * M * y)
+    return printed - true, g.T * M * y + x.T * M * h + x.T * M * y
 
 
 PRINTED = bare("app-eps-explicit", "A D E c g x h y", printed_sides)
 PRINTED_MUTANTS = {
-    "no excess, as printed": bare("app-eps-explicit", "A D E c g x h y", printed_sides, excess=0),
-    "excess subtracted": bare("app-eps-explicit", "A D E c g x h y", printed_sides, excess=-1),
-    "both fluctuations together left out": bare(
-        "app-eps-explicit", "A D E c g x h y", printed_sides, square=0
+    "no excess, as printed": times(0),
+    "excess subtracted": times(-1),
+    "both fluctuations together left out": plus(
+        written("A D E x y", lambda A, D, E, x, y: -x.T * (A + D).T * (A + E) * y)
     ),
 }
 
@@ -151,7 +150,7 @@ def prove_app_eps_explicit(settle):
     settle(PRINTED, multiply_out, PRINTED_MUTANTS)
 
 
-def last_layer(slug: str, *, factors: int = 0, scale: int = 1, count: int = 0) -> Statement:
+def last_layer(slug: str) -> Statement:
     """State that the empty product is the identity, of gain 1: similarity is signal, with no rest."""
 
     def arguments(depth: int) -> tuple:
@@ -159,72 +158,58 @@ def last_layer(slug: str, *, factors: int = 0, scale: int = 1, count: int = 0) -
 
     def claim(depth: int) -> tuple[Equal, ...]:
         g, h = arguments(depth)
-        operator = scale * product([sp.eye(depth), *[sp.zeros(depth, depth)] * factors])
-        gain = operator.trace() / (depth + count)
+        operator = sp.eye(depth)  # the empty product
+        gain = operator.trace() / depth
         signal = total(x * y for x, y in zip(g, h, strict=True))
         return Equal((g.T * operator * h)[0, 0], signal), Equal(gain, sp.Integer(1))
 
-    return Statement(
-        slug=slug,
-        scope="any width of the last layer",
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"factors": factors, "scale": scale, "count": count},
-    )
+    return Statement(slug, "any width of the last layer", claim, depths=(1, 2, 3), arguments=arguments)
 
 
 def last_layer_proof(statement: Statement, steps: Steps) -> None:
     """Take the operator's form and trace in symbolic size."""
-    part = statement.part
     size = sp.Symbol("d", integer=True, positive=True)
     g, h = symbolic("g", "h")
-    operator = part.scale * sp.Identity(size)
-    if part.factors:
-        operator = part.scale * sp.ZeroMatrix(size, size)
+    operator = sp.Identity(size)
     similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
-    gain = steps.identity("gain", sp.Trace(operator).doit(), size + part.count)
+    gain = steps.identity("gain", sp.Trace(operator).doit(), size)
 
     def in_numbers(depth: int) -> list:
         values = dict(zip((g, h), statement.arguments(depth), strict=True))
-        return [similarity.at(values), gain.at({size: depth}) / (depth + part.count)]
+        return [similarity.at(values), gain.at({size: depth}) / depth]
 
     steps.conclude(statement, in_numbers)
 
 
-def last_layer_mutants(slug: str) -> dict[str, Statement]:
-    """Change the operator, its scale, or what its trace is divided by."""
-    return {
-        "a layer above the last": last_layer(slug, factors=1),
-        "operator doubled": last_layer(slug, scale=2),
-        "trace over one unit too many": last_layer(slug, count=1),
-    }
+LAST, SIGNAL = last_layer("app-beta-L"), last_layer("shared-signal")
+LAST_MUTANTS = {
+    "a layer above the last": times(0, of="lhs"),
+    "operator doubled": times(2, of="lhs"),
+    "trace over one unit too many": times(lambda depth: sp.Rational(depth, depth + 1), only=1, of="lhs"),
+}
 
 
 @pytest.mark.equation("app-beta-L")
 def prove_app_beta_l(settle):
     """Show that the last layer has the identity as operator, gain 1 and no remainder."""
-    settle(LAST, last_layer_proof, last_layer_mutants("app-beta-L"))
+    settle(LAST, last_layer_proof, LAST_MUTANTS)
 
 
 @pytest.mark.equation("shared-signal")
 def prove_shared_signal(settle):
     """Show that the last layer's similarity is the shared signal."""
-    settle(SIGNAL, last_layer_proof, last_layer_mutants("shared-signal"))
+    settle(SIGNAL, last_layer_proof, LAST_MUTANTS)
 
 
-LAST, SIGNAL = last_layer("app-beta-L"), last_layer("shared-signal")
-
-
-def lengths_sides(one, g, h, *, parts: int = 4, sign: int = -1):
-    return sp.Rational(1, parts) * ((g + h).T * (g + h) + sign * (g - h).T * (g - h)), (g.T * h + h.T * g) / 2
+def lengths_sides(one, g, h):
+    return ((g + h).T * (g + h) - (g - h).T * (g - h)) / 4, (g.T * h + h.T * g) / 2
 
 
 LENGTHS = bare("layer-gradients", "g h", lengths_sides)
 LENGTHS_MUTANTS = {
-    "squared lengths added": bare("layer-gradients", "g h", lengths_sides, sign=1),
-    "half of the difference": bare("layer-gradients", "g h", lengths_sides, parts=2),
-    "one length alone": bare("layer-gradients", "g h", lengths_sides, sign=0),
+    "squared lengths added": plus(written("g h", lambda g, h: (g - h).T * (g - h) / 2), of="lhs"),
+    "half of the difference": times(2, of="lhs"),
+    "one length alone": plus(written("g h", lambda g, h: (g - h).T * (g - h) / 4), of="lhs"),
 }
 
 

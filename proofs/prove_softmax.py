@@ -10,35 +10,21 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps
+from proofs._harness import Equal, Statement, Steps, settled
+from proofs._rewrites import plus
 
 SCOPE = "any number of classes, any labels and logits"
 
 
-def statement(*, agreement: int = 1, cross: int = -1, similarity: int = 1) -> Statement:
+def statement(classes: int) -> tuple[Equal, ...]:
     """State beta in terms of probabilities and labels; both labels equal, then different."""
-
-    def claim(classes: int) -> tuple[Equal, ...]:
-        relations = []
-        for label in range(classes):
-            x, y = arguments(classes)
-            p, q = x / sum(x), y / sum(y)
-            losses = [sp.log(sum(side)) - sp.log(side[k]) for side, k in ((x, 0), (y, label))]
-            beta = sp.Add(
-                *(x[c] * losses[0].diff(x[c]) * y[c] * losses[1].diff(y[c]) for c in range(classes))
-            )
-            claimed = similarity * p.dot(q) + cross * (p[label] + q[0]) + agreement * int(label == 0)
-            relations.append(Equal(beta, claimed))
-        return tuple(relations)
-
-    return Statement(
-        slug="softmax-feedback",
-        scope=SCOPE,
-        claim=claim,
-        depths=(2, 3),
-        arguments=arguments,
-        parts={"agreement": agreement, "cross": cross, "similarity": similarity},
-    )
+    relations, (x, y), (p, q) = [], arguments(classes), probabilities(classes)
+    for label in range(classes):
+        losses = [sp.log(sum(side)) - sp.log(side[k]) for side, k in ((x, 0), (y, label))]
+        beta = sp.Add(*(x[c] * losses[0].diff(x[c]) * y[c] * losses[1].diff(y[c]) for c in range(classes)))
+        claimed = p.dot(q) - (p[label] + q[0]) + int(label == 0)
+        relations.append(Equal(beta, claimed))
+    return tuple(relations)
 
 
 def arguments(classes: int) -> tuple:
@@ -46,37 +32,37 @@ def arguments(classes: int) -> tuple:
     return tuple(sp.Matrix(sp.symbols(f"{name}_:{classes}", positive=True)) for name in "xy")
 
 
-def proof(statement: Statement, steps: Steps) -> None:
+def probabilities(classes: int) -> list[sp.Matrix]:
+    """Give both samples' probabilities."""
+    return [side / sum(side) for side in arguments(classes)]
+
+
+STATEMENT = Statement("softmax-feedback", SCOPE, statement, depths=(2, 3), arguments=arguments)
+MUTANTS = {
+    "agreement left out": plus(-1, only=0),
+    "cross terms added": plus(lambda classes: 2 * sum(side[0] for side in probabilities(classes)), only=0),
+    "probabilities alone opposed": plus(lambda classes: -2 * sp.Matrix.dot(*probabilities(classes))),
+}
+
+
+@pytest.mark.equation("softmax-feedback")
+@settled(STATEMENT, MUTANTS)
+def prove_softmax_feedback(statement: Statement, steps: Steps) -> None:
     """Differentiate in one logit, then expand the product."""
-    part = statement.part
     x, rest = sp.symbols("x r", positive=True)
     total = sp.log(x + rest)
     steps.identity("a class that is not the label", x * total.diff(x), x / (x + rest))
     steps.identity("the label", x * (total - sp.log(x)).diff(x), x / (x + rest) - 1)
     classes = sp.Symbol("c", integer=True, positive=True)
     p, q, e, f = (sp.MatrixSymbol(name, classes, 1) for name in "pqef")
-    claimed = part.similarity * p.T * q + part.cross * (p.T * f + e.T * q) + part.agreement * e.T * f
+    claimed = p.T * q - (p.T * f + e.T * q) + e.T * f
     expanded = steps.identity("expanded", (p - e).T * (q - f), claimed)
 
     def each_label(count: int) -> list:
-        first, second = (side / sum(side) for side in arguments(count))
+        first, second = probabilities(count)
         units = sp.eye(count)
         return [
             expanded.at({p: first, q: second, e: units[:, 0], f: units[:, label]}) for label in range(count)
         ]
 
     steps.conclude(statement, each_label)
-
-
-STATEMENT = statement()
-MUTANTS = {
-    "agreement left out": statement(agreement=0),
-    "cross terms added": statement(cross=1),
-    "probabilities alone opposed": statement(similarity=-1),
-}
-
-
-@pytest.mark.equation("softmax-feedback")
-def prove_softmax_feedback(settle):
-    """Show that probabilities and labels give the last layer's beta."""
-    settle(STATEMENT, proof, MUTANTS)

@@ -17,7 +17,8 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import Equal, Statement, Steps, settled, width
+from proofs._rewrites import becomes, plus, times
 from proofs._symbols import inner_product, matrix
 
 CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
@@ -26,30 +27,28 @@ GAIN_SCOPE = "any width, any number of positions"
 KERNEL, ROWS, WIDTH = 2, 3, 2
 
 
-def convolution(*, pairs: str = "every", window: int = KERNEL) -> Statement:
-    """State the product for a kernel of two offsets, two channels out, one in."""
-
-    def claim(positions: int) -> Equal:
-        x, y, g, h = convolution_arguments(positions)
-        kernel = matrix("w", 2, KERNEL)
-        losses = []
-        for signal, feedback in ((x, g), (y, h)):
-            outputs = [kernel * sp.Matrix(signal[t : t + KERNEL]) for t in range(positions)]
-            losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
-        total = sp.S.Zero
-        for t, u in itertools.product(range(positions), repeat=2):
-            if pairs == "every" or t == u:
-                patches = sp.Matrix(x[t : t + window]).dot(sp.Matrix(y[u : u + window]))
-                total += patches * g.row(t).dot(h.row(u))
-        return Equal(total, inner_product(*losses, list(kernel)))
-
-    return Statement(
-        slug="convolution-gradient",
-        scope=CONVOLUTION_SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=convolution_arguments,
+def patches(positions: int, window: int = KERNEL, *, every: bool = True) -> sp.Expr:
+    """Add up the products of the similarities of patches and of feedback, over pairs of positions."""
+    x, y, g, h = convolution_arguments(positions)
+    pairs = itertools.product(range(positions), repeat=2)
+    return sp.Add(
+        *(
+            sp.Matrix(x[t : t + window]).dot(sp.Matrix(y[u : u + window])) * g.row(t).dot(h.row(u))
+            for t, u in pairs
+            if every or t == u
+        )
     )
+
+
+def convolution(positions: int) -> Equal:
+    """State the product for a kernel of two offsets, two channels out, one in."""
+    x, y, g, h = convolution_arguments(positions)
+    kernel = matrix("w", 2, KERNEL)
+    losses = []
+    for signal, feedback in ((x, g), (y, h)):
+        outputs = [kernel * sp.Matrix(signal[t : t + KERNEL]) for t in range(positions)]
+        losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+    return Equal(patches(positions), inner_product(*losses, list(kernel)))
 
 
 def convolution_arguments(positions: int) -> tuple:
@@ -58,7 +57,18 @@ def convolution_arguments(positions: int) -> tuple:
     return *signals, *(matrix(name, positions, 2) for name in "gh")
 
 
-def convolution_proof(statement: Statement, steps: Steps) -> None:
+CONVOLUTION = Statement(
+    "convolution-gradient", CONVOLUTION_SCOPE, convolution, depths=(1, 2, 3), arguments=convolution_arguments
+)
+CONVOLUTION_MUTANTS = {
+    "each position with itself": becomes(lambda positions: patches(positions, every=False), of="lhs"),
+    "pixels for patches": becomes(lambda positions: patches(positions, 1), of="lhs"),
+}
+
+
+@pytest.mark.equation("convolution-gradient")
+@settled(CONVOLUTION, CONVOLUTION_MUTANTS)
+def prove_convolution_gradient(statement: Statement, steps: Steps) -> None:
     """Add one more position's patch to kernel gradients of symbolic size."""
     d_out, size = sp.symbols("d_out k", integer=True, positive=True)
     so_far, other = (sp.MatrixSymbol(name, d_out, size) for name in "ST")
@@ -70,56 +80,30 @@ def convolution_proof(statement: Statement, steps: Steps) -> None:
     cross = sp.Trace(so_far.T * (h * q.T)) + sp.Trace((g * p.T).T * other)
     alone = sp.Trace(so_far.T * other) + sp.Trace((g * p.T).T * (h * q.T))
     steps.identity("one more position", joined, alone + cross)
-    for positions in (1, 2):
-        relation = statement.relations(positions)[0]
-        steps.identity(f"{positions} positions", relation.lhs, relation.rhs)
+    steps.base(statement, (1, 2))
 
 
-CONVOLUTION = convolution()
-CONVOLUTION_MUTANTS = {
-    "each position with itself": convolution(pairs="equal"),
-    "pixels for patches": convolution(window=1),
-}
-
-
-@pytest.mark.equation("convolution-gradient")
-def prove_convolution_gradient(settle):
-    """Show that a convolution is a matrix used on every patch."""
-    settle(CONVOLUTION, convolution_proof, CONVOLUTION_MUTANTS)
-
-
-def embedding(*, compared: bool = True, cross: int = 1) -> Statement:
+def embedding(positions: int) -> tuple[Equal, ...]:
     """State the product for a table read at several positions, alone and tied to a layer."""
-
-    def claim(positions: int) -> tuple[Equal, ...]:
-        g, h, a, b, up, down = embedding_arguments(positions)
-        table = matrix("E", width(ROWS), width(WIDTH))
-        relations = []
-        for ids in ((0,) * positions, tuple(t % width(ROWS) for t in range(positions))):
-            others = ids[::-1]
-            reads = [
-                sp.Add(*(feedback.row(t).dot(table.row(i)) for t, i in enumerate(places)))
-                for feedback, places in ((g, ids), (h, others))
-            ]
-            pairs = list(itertools.product(enumerate(ids), enumerate(others)))
-            alone = sp.Add(*(g.row(t).dot(h.row(u)) for (t, i), (u, k) in pairs if i == k or not compared))
-            relations.append(Equal(alone, inner_product(*reads, list(table))))
-            uses = [up.dot(table * a), down.dot(table * b)]
-            mixed = sp.Add(*(g.row(t).dot(b.T) * down[i] for t, i in enumerate(ids)))
-            mixed += sp.Add(*(h.row(u).dot(a.T) * up[k] for u, k in enumerate(others)))
-            tied = [read + use for read, use in zip(reads, uses, strict=True)]
-            whole = alone + cross * mixed + a.dot(b) * up.dot(down)
-            relations.append(Equal(whole, inner_product(*tied, list(table))))
-        return tuple(relations)
-
-    return Statement(
-        slug="embedding-gradient",
-        scope=EMBEDDING_SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=embedding_arguments,
-        parts={"compared": compared, "cross": cross},
-    )
+    g, h, a, b, up, down = embedding_arguments(positions)
+    table = matrix("E", width(ROWS), width(WIDTH))
+    relations = []
+    for ids in ((0,) * positions, tuple(t % width(ROWS) for t in range(positions))):
+        others = ids[::-1]
+        reads = [
+            sp.Add(*(feedback.row(t).dot(table.row(i)) for t, i in enumerate(places)))
+            for feedback, places in ((g, ids), (h, others))
+        ]
+        pairs = list(itertools.product(enumerate(ids), enumerate(others)))
+        alone = sp.Add(*(g.row(t).dot(h.row(u)) for (t, i), (u, k) in pairs if i == k))
+        relations.append(Equal(alone, inner_product(*reads, list(table))))
+        uses = [up.dot(table * a), down.dot(table * b)]
+        mixed = sp.Add(*(g.row(t).dot(b.T) * down[i] for t, i in enumerate(ids)))
+        mixed += sp.Add(*(h.row(u).dot(a.T) * up[k] for u, k in enumerate(others)))
+        tied = [read + use for read, use in zip(reads, uses, strict=True)]
+        whole = alone + mixed + a.dot(b) * up.dot(down)
+        relations.append(Equal(whole, inner_product(*tied, list(table))))
+    return tuple(relations)
 
 
 def embedding_arguments(positions: int) -> tuple:
@@ -132,9 +116,33 @@ def embedding_arguments(positions: int) -> tuple:
     )
 
 
-def embedding_proof(statement: Statement, steps: Steps) -> None:
+def all_reads(positions: int) -> sp.Expr:
+    """Multiply every two reads, of whatever rows."""
+    g, h, *_ = embedding_arguments(positions)
+    return sp.Add(*(g * h.T))
+
+
+def crossed(positions: int) -> sp.Expr:
+    """Multiply reads of row 0 with the tied layer's gradients."""
+    g, h, a, b, up, down = embedding_arguments(positions)
+    ones = sp.ones(1, positions)
+    return (ones * g * b)[0] * down[0] + (ones * h * a)[0] * up[0]
+
+
+EMBEDDING = Statement(
+    "embedding-gradient", EMBEDDING_SCOPE, embedding, depths=(1, 2, 3), arguments=embedding_arguments
+)
+EMBEDDING_MUTANTS = {
+    "ids not compared": becomes(all_reads, only=2, of="lhs"),
+    "cross terms of the tied layer left out": plus(lambda positions: -crossed(positions), only=1, of="lhs"),
+    "cross terms subtracted": plus(lambda positions: -2 * crossed(positions), only=1, of="lhs"),
+}
+
+
+@pytest.mark.equation("embedding-gradient")
+@settled(EMBEDDING, EMBEDDING_MUTANTS)
+def prove_embedding_gradient(statement: Statement, steps: Steps) -> None:
     """Read one row as a product with a unit vector, for a table of symbolic size."""
-    part = statement.part
     vocabulary, width = sp.symbols("V d", integer=True, positive=True)
     e, f = (sp.MatrixSymbol(name, vocabulary, 1) for name in "ef")  # unit vectors of two ids
     g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
@@ -143,7 +151,7 @@ def embedding_proof(statement: Statement, steps: Steps) -> None:
     steps.identity("two reads", sp.Trace((e * g.T).T * (f * h.T)), sp.Trace((e.T * f) * (h.T * g)))
     a, up = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("u", vocabulary, 1)
     mixed = sp.Trace((e * g.T).T * (up * a.T))
-    steps.identity("a read and the tied layer", mixed, part.cross * sp.Trace((e.T * up) * (a.T * g)))
+    steps.identity("a read and the tied layer", mixed, sp.Trace(e.T * up * (a.T * g)))
     b, down = sp.MatrixSymbol("b", width, 1), sp.MatrixSymbol("v", vocabulary, 1)
     alone = sp.Trace((up * a.T).T * (down * b.T))
     steps.identity("two uses as a layer", alone, sp.Trace((up.T * down) * (b.T * a)))
@@ -151,52 +159,22 @@ def embedding_proof(statement: Statement, steps: Steps) -> None:
     joined = sp.Trace((so_far + e * g.T + up * a.T).T * other)
     parts = sp.Trace(so_far.T * other) + sp.Trace(g * e.T * other) + sp.Trace(a * up.T * other)
     steps.identity("one more use of either kind", joined, parts)
-    for positions in (1, 2):
-        for index, relation in enumerate(statement.relations(positions)):
-            steps.identity(f"{positions} positions, case {index}", relation.lhs, relation.rhs)
+    steps.base(statement, (1, 2))
 
 
-EMBEDDING = embedding()
-EMBEDDING_MUTANTS = {
-    "ids not compared": embedding(compared=False),
-    "cross terms of the tied layer left out": embedding(cross=0),
-    "cross terms subtracted": embedding(cross=-1),
-}
-
-
-@pytest.mark.equation("embedding-gradient")
-def prove_embedding_gradient(settle):
-    """Show that an embedding compares ids, with cross terms where it is tied."""
-    settle(EMBEDDING, embedding_proof, EMBEDDING_MUTANTS)
-
-
-def gain(*, form: str = "coordinates", sign: int = 1) -> Statement:
+def gain(positions: int) -> tuple[Equal, Equal]:
     """State the product for a gain and an offset."""
-
-    def claim(positions: int) -> tuple[Equal, Equal]:
-        x, y, g, h = gain_arguments(positions)
-        gamma, offset = matrix("gamma", 1, width(WIDTH)), matrix("beta", 1, width(WIDTH))
-        losses = []
-        for seen, feedback in ((x, g), (y, h)):
-            outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
-            losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
-        ones = sp.ones(1, positions)
-        if form == "coordinates":
-            product = (ones * g.multiply_elementwise(x)).dot(ones * h.multiply_elementwise(y))
-        else:
-            product = (x * y.T).trace() * (g * h.T).trace()
-        return (
-            Equal(sign * product, inner_product(*losses, list(gamma))),
-            Equal((ones * g).dot(ones * h), inner_product(*losses, list(offset))),
-        )
-
-    return Statement(
-        slug="gain-gradient",
-        scope=GAIN_SCOPE,
-        claim=claim,
-        depths=(1, 2),
-        arguments=gain_arguments,
-        parts={"sign": sign},
+    x, y, g, h = gain_arguments(positions)
+    gamma, offset = matrix("gamma", 1, width(WIDTH)), matrix("beta", 1, width(WIDTH))
+    losses = []
+    for seen, feedback in ((x, g), (y, h)):
+        outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
+        losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+    ones = sp.ones(1, positions)
+    product = (ones * g.multiply_elementwise(x)).dot(ones * h.multiply_elementwise(y))
+    return (
+        Equal(product, inner_product(*losses, list(gamma))),
+        Equal((ones * g).dot(ones * h), inner_product(*losses, list(offset))),
     )
 
 
@@ -205,24 +183,25 @@ def gain_arguments(positions: int) -> tuple:
     return tuple(matrix(name, positions, width(WIDTH)) for name in "xygh")
 
 
-def gain_proof(statement: Statement, steps: Steps) -> None:
+def all_coordinates(positions: int) -> sp.Expr:
+    """Multiply the similarities of all coordinates."""
+    x, y, g, h = gain_arguments(positions)
+    return (x * y.T).trace() * (g * h.T).trace()
+
+
+GAIN = Statement("gain-gradient", GAIN_SCOPE, gain, depths=(1, 2), arguments=gain_arguments)
+GAIN_MUTANTS = {
+    "alpha times beta": becomes(all_coordinates, only=0, of="lhs"),
+    "the printed sign": times(-1, only=0, of="lhs"),
+}
+
+
+@pytest.mark.equation("gain-gradient")
+@settled(GAIN, GAIN_MUTANTS)
+def prove_gain_gradient(statement: Statement, steps: Steps) -> None:
     """Differentiate one coordinate at one more position, then compare two positions."""
     so_far, gamma, x, g, offset = sp.symbols("s gamma x g beta", real=True)
     loss = so_far * gamma + g * (gamma * x + offset)
     steps.identity("one more position, gain", loss.diff(gamma), so_far + g * x)
     steps.identity("one more position, offset", loss.diff(offset), g)
-    for index, relation in enumerate(statement.relations(2)):
-        steps.identity(f"two positions, {index}", relation.lhs, relation.rhs)
-
-
-GAIN = gain()
-GAIN_MUTANTS = {
-    "alpha times beta": gain(form="similarities"),
-    "the printed sign": gain(sign=-1),
-}
-
-
-@pytest.mark.equation("gain-gradient")
-def prove_gain_gradient(settle):
-    """Show the product of gains and of offsets."""
-    settle(GAIN, gain_proof, GAIN_MUTANTS)
+    steps.base(statement, (2,))

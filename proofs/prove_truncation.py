@@ -9,87 +9,66 @@ far are symbols, and one more layer on top changes both by what is shown. Layers
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, under
+from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under
+from proofs._rewrites import becomes, each, plus, put, times, without
 from proofs._symbols import parts_of, total
 
 SCOPE = "any depth"
 
 
-def certificate(*, stretched: bool = True, squared: bool = False, bars: bool = True) -> Statement:
+STRETCH = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
+
+
+def chain_names(depth: int) -> tuple:
+    """Name both samples' factors and norms, cosines, embeddings, and the norms at the top."""
+    lists = [list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("fz", "fj", "nz", "nj")]
+    cosines, alpha = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("c", "alpha"))
+    return (*lists, cosines, alpha, *sp.symbols("n m", nonnegative=True))
+
+
+def certificate(depth: int) -> tuple[AtMost, AtMost]:
     """State the certificate for chains of any widths, in norms and cosines."""
+    fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
+    missing = total(a * c * x * y for a, c, x, y in zip(alpha, cosines, nz, nj, strict=True))
+    most, product = sp.Integer(0), n * m
+    for k in range(depth):
+        product = product * fz[k] * fj[k]
+        most += abs(alpha[k]) * product
+    return AtMost(missing, most), AtMost(-missing, most)
 
-    def names(depth: int) -> tuple:
-        lists = [list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("fz", "fj", "nz", "nj")]
-        cosines, alpha = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("c", "alpha"))
-        return (*lists, cosines, alpha, *sp.symbols("n m", nonnegative=True))
 
-    def claim(depth: int) -> tuple[AtMost, AtMost]:
-        fz, fj, nz, nj, cosines, alpha, n, m = names(depth)
-        missing = sum(a * c * x * y for a, c, x, y in zip(alpha, cosines, nz, nj, strict=True))
-        most, product = sp.Integer(0), n * m
+def bounded_steps(depth: int) -> tuple[AtMost, ...]:
+    """State that cosines are cosines, and that factors bound the norms' growth."""
+    fz, fj, nz, nj, cosines, _, n, m = chain_names(depth)
+    chains = (fz, [n, *nz]), (fj, [m, *nj])
+    grown = (AtMost(norms[k + 1], f[k] * norms[k]) for f, norms in chains for k in range(depth))
+    return under(MEANING, (AtMost(s * c, 1) for c in cosines for s in (1, -1))) + under(STRETCH, grown)
+
+
+def draw_chain(draw: random.Random, depth: int) -> dict:
+    """Draw norms that grow by their factors, or by half."""
+    fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
+    values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (*fz, *fj, n, m)}
+    for f, norms in ((fz, [n, *nz]), (fj, [m, *nj])):
         for k in range(depth):
-            product = product * fz[k] * fj[k] * (fz[k] if squared else 1)
-            most += (abs(alpha[k]) if bars else alpha[k]) * product
-        return AtMost(missing, most), AtMost(-missing, most)
-
-    def given(depth: int) -> tuple[AtMost, ...]:
-        fz, fj, nz, nj, cosines, _, n, m = names(depth)
-        angles = tuple(AtMost(s * c, 1) for c in cosines for s in (1, -1))
-        chains = ((fz, nz, n), (fj, nj, m)) if stretched else ((fj, nj, m),)
-        steps = tuple(
-            AtMost(norms[k], f[k] * (norms[k - 1] if k else top))
-            for f, norms, top in chains
-            for k in range(depth)
-        )
-        stretch = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
-        return under(MEANING, angles) + under(stretch, steps)
-
-    def sample(draw: random.Random, depth: int) -> dict:
-        fz, fj, nz, nj, cosines, alpha, n, m = names(depth)
-        values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (*fz, *fj, n, m)}
-        for f, norms, top in ((fz, nz, n), (fj, nj, m)):
-            for k in range(depth):
-                before = values[norms[k - 1]] if k else values[top]
-                loose = 9 if norms is nz and not stretched else 1
-                values[norms[k]] = values[f[k]] * before * draw.choice((1, sp.Rational(1, 2))) * loose
-        values |= {c: draw.choice((sp.Integer(1), sp.Integer(-1), sp.Rational(1, 3))) for c in cosines}
-        return values | {a: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 4), 2) for a in alpha}
-
-    e, f, x, y = sp.symbols("e f x y", nonnegative=True)
-    return Statement(
-        slug="top-layer-certificate",
-        scope="any number of layers below, any widths, any activation function with a slope",
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=names,
-        sample=sample,
-        parts={
-            "symbols": (e, f, x, y),
-            "slack": sp.symbols("u", **{"nonnegative" if stretched else "real": True}),
-            "squared": squared,
-            "size": (x + y) if bars else (x - y),
-        },
-    )
+            values[norms[k + 1]] = values[f[k]] * values[norms[k]] * draw.choice((1, sp.Rational(1, 2)))
+    values |= {c: draw.choice((sp.Integer(1), sp.Integer(-1), sp.Rational(1, 3))) for c in cosines}
+    return values | {a: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 4), 2) for a in alpha}
 
 
 def certificate_proof(statement: Statement, steps: Steps) -> None:
     """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
-    part = statement.part
-    e, f, x, y = part.symbols
-    factor, norm, most, v, other = sp.symbols("F n P v G", nonnegative=True)
-    slack = part.slack
+    e, f, x, y, factor, norm, most, v, slack = sp.symbols("e f x y F n P v u", nonnegative=True)
     stretch = factor * (norm + v) - (factor * norm - slack)
     steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
-    product = factor * other * (factor if part.squared else 1)
-    steps.identity("both samples' factors", product, factor * other)
     one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
     for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
-        term = part.size * most * one - sign * (x - y) * most * cosine
+        term = (x + y) * most * one - sign * (x - y) * most * cosine
         lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
     width = sp.symbols("d", integer=True, positive=True)
     g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
@@ -141,111 +120,66 @@ def moments(depth: int, power: int, never: int, *, shift: int = 0, weight: int =
     return total
 
 
-def unbiased(*, shift: int = 0, weight: int = 1, factor: int = 1) -> Statement:
+def unbiased(depth: int) -> tuple[Equal, ...]:
     """State that the mean over all depths is the whole sum but for layers that are never kept."""
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        means = (moments(depth, 1, never, shift=shift, weight=weight) for never in range(depth))
-        return tuple(Equal(factor * x, sp.Add(*layer_names(depth)[0][k:])) for k, x in enumerate(means))
-
-    return Statement(
-        slug="random-truncation",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3, 4),
-        arguments=layer_names,
-        parts={"weight": weight, "factor": factor, "shift": shift},
-    )
+    terms = layer_names(depth)[0]
+    return tuple(Equal(moments(depth, 1, never), sp.Add(*terms[never:])) for never in range(depth))
 
 
-def unbiased_proof(statement: Statement, steps: Steps) -> None:
-    """Layer l is kept by every lowest layer up to l: their chances add up to q_l."""
-    part = statement.part
-    q, more, x = sp.Symbol("q", nonnegative=True), sp.Symbol("r", positive=True), sp.Symbol("x", real=True)
-    steps.identity("chances telescope", q + (q + more - q), q + more)
-    kept = q + more if part.shift == 0 else q
-    one = steps.identity("one layer's part", part.factor * kept * x / (q + more) ** part.weight, x)
-
-    def all_layers(depth: int) -> list:
-        sums = []
-        for never in range(depth):
-            terms, found = layer_names(depth)[0], [sp.Integer(0), *chances(depth, never)]
-            steps_up = list(zip(terms, found, found[1:], strict=False))[never:]
-            sums.append(total(one.at({x: t, q: low, more: high - low}) for t, low, high in steps_up))
-        return sums
-
-    steps.conclude(statement, all_layers)
+def closed(depth: int, never: int, *, lagged: int = 0, sign: int = -1) -> sp.Expr:
+    """Write the variance by partial sums."""
+    terms, q = layer_names(depth)[0], chances(depth, never)
+    partial = [sp.Add(*terms[never : k + 1 - lagged]) for k in range(depth)]
+    return total(partial[k] ** 2 * (1 / q[k] + sign / q[k + 1]) for k in range(never, depth - 1))
 
 
-def variance(*, scale: int = 1, lagged: int = 0, sign: int = -1) -> Statement:
+def variance(depth: int) -> tuple[Equal, ...]:
     """State the variance in partial sums."""
-
-    def one(depth: int, never: int) -> Equal:
-        terms, q = layer_names(depth)[0], chances(depth, never)
-        partial = [sp.Add(*terms[never : k + 1 - lagged]) for k in range(depth)]
-        above = range(never, depth - 1)
-        closed = total(scale * partial[k] ** 2 * (1 / q[k] + sign / q[k + 1]) for k in above)
-        return Equal(closed, moments(depth, 2, never) - sp.Add(*terms[never:]) ** 2)
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        return tuple(one(depth, never) for never in range(depth))
-
-    return Statement(
-        slug="truncation-variance",
-        scope=STEP,
-        claim=claim,
-        depths=(2, 3),
-        arguments=layer_names,
-        parts={"scale": scale, "lagged": lagged, "sign": sign},
-    )
+    terms = layer_names(depth)[0]
+    squares = ((never, moments(depth, 2, never) - sp.Add(*terms[never:]) ** 2) for never in range(depth))
+    return tuple(Equal(closed(depth, never), varied) for never, varied in squares)
 
 
 def variance_proof(statement: Statement, steps: Steps) -> None:
     """Add a layer on top: it is always kept where a lower one is, and alone with chance r."""
-    part = statement.part
     q, r, x = sp.symbols("q r x", positive=True)
     P, E, V = sp.symbols("P E V", real=True)
     top = q + r
     more = E + 2 * x / top * P + q * (x / top) ** 2 + r * (x / top) ** 2
     steps.identity("second moment", more, E + ((P + x) ** 2 - P**2) / top)
-    known = P - x if part.lagged else P
-    closed = V + part.scale * known**2 * (1 / q + part.sign / top)
-    below = V + P**2 / q
-    steps.identity("partial sums", closed + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
+    grown, below = V + P**2 * (1 / q - 1 / top), V + P**2 / q
+    steps.identity("partial sums", grown + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
     steps.base(statement, statement.depths)
 
 
-def best(*, root: int = 1, price: int = 1, swapped: bool = False) -> Statement:
-    """State which probabilities are best at a price: the square roots of gain over cost."""
+def price_names(depth: int) -> tuple:
+    """Name the roots of gains and of prices, and any probabilities."""
+    return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in "deq")
 
-    def names(depth: int) -> tuple:
-        return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in "deq")
 
-    def claim(depth: int) -> tuple:
-        d, e, q = names(depth)
-        spent = sum((x**2 / p + y**2 * p for x, y, p in zip(d, e, q, strict=True)), sp.Integer(0))
-        chosen = [((y / x) if swapped else (x / y)) ** root for x, y in zip(d, e, strict=True)]
-        least = sum(
-            (x**2 / p + price * y**2 * p for x, y, p in zip(d, e, chosen, strict=True)), sp.Integer(0)
-        )
-        return Equal(least, 2 * sum(x * y for x, y in zip(d, e, strict=True))), AtMost(least, spent)
-
-    return Statement(
-        slug="truncation-variance",
-        scope="any depth; gains d^2, prices e^2, where the best probabilities increase by themselves",
-        claim=claim,
-        depths=(1, 2),
-        arguments=names,
-        parts={"root": root, "price": price, "swapped": swapped},
+def cost(depth: int, chosen: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]) -> sp.Expr:
+    """Add up the variance and the price of probabilities ``chosen(d, e, q)``."""
+    return total(
+        d**2 / chosen(d, e, q) + e**2 * chosen(d, e, q) for d, e, q in zip(*price_names(depth), strict=True)
     )
+
+
+def best(depth: int) -> tuple:
+    """State which probabilities are best at a price: the square roots of gain over cost."""
+    least = cost(depth, lambda d, e, q: d / e)
+    return Equal(least, 2 * products(depth)), AtMost(least, cost(depth, lambda d, e, q: q))
+
+
+def products(depth: int) -> sp.Expr:
+    """Add up the products of the roots of gains and prices."""
+    return total(d * e for d, e, _ in zip(*price_names(depth), strict=True))
 
 
 def best_proof(statement: Statement, steps: Steps) -> None:
     """Complete a square in one layer's probability."""
-    part = statement.part
     d, e, q = sp.symbols("d e q", positive=True)
-    chosen = ((e / d) if part.swapped else (d / e)) ** part.root
-    least = d**2 / chosen + part.price * e**2 * chosen
+    chosen = d / e
+    least = d**2 / chosen + e**2 * chosen
     lemmas = (
         steps.identity("the least", least, 2 * d * e),
         steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
@@ -259,30 +193,44 @@ def best_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_layers)
 
 
-STATEMENT = certificate()
+STATEMENT = Statement(
+    "top-layer-certificate",
+    "any number of layers below, any widths, any activation function with a slope",
+    certificate,
+    given=bounded_steps,
+    depths=(1, 2, 3),
+    arguments=chain_names,
+    sample=draw_chain,
+)
 MUTANTS = {
-    "norms that are not bounded": certificate(stretched=False),
-    "a factor squared": certificate(squared=True),
-    "embeddings without bars": certificate(bars=False),
+    "norms that are not bounded": without(STRETCH, about="nz"),
+    "a factor squared": each("fz", lambda factor: factor**2),
+    "embeddings without bars": put(lambda depth: {abs(a): a for a in chain_names(depth)[5]}),
 }
-UNBIASED = unbiased()
+UNBIASED = Statement("random-truncation", SCOPE, unbiased, depths=(1, 2, 3, 4), arguments=layer_names)
 UNBIASED_MUTANTS = {
-    "weights squared": unbiased(weight=2),
-    "no weights": unbiased(weight=0),
-    "one layer too few": unbiased(shift=1),
-    "twice the sum": unbiased(factor=2),
+    "weights squared": becomes(lambda depth: moments(depth, 1, 0, weight=2), only=0, of="lhs"),
+    "no weights": becomes(lambda depth: moments(depth, 1, 0, weight=0), only=0, of="lhs"),
+    "one layer too few": becomes(lambda depth: moments(depth, 1, 0, shift=1), only=0, of="lhs"),
+    "twice the sum": times(2, of="lhs"),
 }
-VARIANCE = variance()
+VARIANCE = Statement("truncation-variance", STEP, variance, depths=(2, 3), arguments=layer_names)
 VARIANCE_MUTANTS = {
-    "twice": variance(scale=2),
-    "partial sums a layer late": variance(lagged=1),
-    "chances added": variance(sign=1),
+    "twice": times(2, of="lhs"),
+    "partial sums a layer late": becomes(lambda depth: closed(depth, 0, lagged=1), only=0, of="lhs"),
+    "chances added": becomes(lambda depth: closed(depth, 0, sign=1), only=0, of="lhs"),
 }
-BEST = best()
+BEST = Statement(
+    "truncation-variance",
+    "any depth; gains d^2, prices e^2, where the best probabilities increase by themselves",
+    best,
+    depths=(1, 2),
+    arguments=price_names,
+)
 BEST_MUTANTS = {
-    "without the root": best(root=2),
-    "a price twice as high": best(price=2),
-    "cost over gain": best(swapped=True),
+    "without the root": becomes(lambda depth: cost(depth, lambda d, e, q: (d / e) ** 2), only=0, of="lhs"),
+    "a price twice as high": plus(products, only=0, of="lhs"),
+    "cost over gain": becomes(lambda depth: cost(depth, lambda d, e, q: e / d), only=0, of="lhs"),
 }
 
 
@@ -292,8 +240,22 @@ def prove_certificate(settle):
 
 
 @pytest.mark.equation("random-truncation")
-def prove_random_truncation_is_unbiased(settle):
-    settle(UNBIASED, unbiased_proof, UNBIASED_MUTANTS)
+@settled(UNBIASED, UNBIASED_MUTANTS)
+def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> None:
+    """Layer l is kept by every lowest layer up to l: their chances add up to q_l."""
+    q, more, x = sp.Symbol("q", nonnegative=True), sp.Symbol("r", positive=True), sp.Symbol("x", real=True)
+    steps.identity("chances telescope", q + (q + more - q), q + more)
+    one = steps.identity("one layer's part", (q + more) * x / (q + more), x)
+
+    def all_layers(depth: int) -> list:
+        sums = []
+        for never in range(depth):
+            terms, found = layer_names(depth)[0], [sp.Integer(0), *chances(depth, never)]
+            steps_up = list(zip(terms, found, found[1:], strict=False))[never:]
+            sums.append(total(one.at({x: t, q: low, more: high - low}) for t, low, high in steps_up))
+        return sums
+
+    steps.conclude(statement, all_layers)
 
 
 @pytest.mark.equation("truncation-variance")

@@ -7,11 +7,13 @@ is a sum of squares of differences of outcomes, each with the product of two cha
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, under, width
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
+from proofs._rewrites import becomes, given, plus
 from proofs._symbols import covariance, total
 
 OUTCOMES = 3
@@ -26,67 +28,76 @@ def law(depth: int) -> tuple:
     return alpha, shared, rests, [*free, 1 - total(free)]
 
 
-def statement(*, gain: int = 1, twice: int = 2, opposed: bool = False) -> Statement:
-    """State the difference of the variances, and its sign; the arguments make mutants."""
-
-    def moments(depth: int) -> tuple:
-        alpha, shared, rests, chances = law(depth)
-        noise = [
-            total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(width(OUTCOMES))
-        ]
-        lai = [total(alpha) * b for b in shared]
-        ghost = [gain * x + y for x, y in zip(lai, noise, strict=True)]
-        varied = covariance(ghost, ghost, chances) - covariance(lai, lai, chances)
-        return varied, covariance(noise, noise, chances), total(alpha) * covariance(shared, noise, chances)
-
-    def claim(depth: int) -> tuple[Equal, AtMost]:
-        difference, noise, together = moments(depth)
-        return Equal(difference, noise + twice * together), AtMost(0, difference)
-
-    def given(depth: int) -> tuple[AtMost, ...]:
-        together, rest = moments(depth)[2], law(depth)[3][-1]
-        signs = r"for the sign also $(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0$"
-        sign = AtMost(together, 0) if opposed else AtMost(0, together)
-        return under(signs, (sign,)) + under(MEANING, (AtMost(0, rest, strict=True),))
-
-    def sample(draw, depth: int) -> dict:
-        chances = law(depth)[3]
-        counts = [draw.randint(1, 4) for _ in chances]
-        return {
-            p: sp.Rational(count, sum(counts)) for p, count in zip(chances[:-1], counts[:-1], strict=True)
-        }
-
-    return Statement(
-        slug="unit-gain-variance",
-        scope="any depth, any law with finitely many outcomes (three here), alphas numbers",
-        claim=claim,
-        given=given,
-        depths=(1, 2),
-        sample=sample,
-        parts={"gain": gain, "twice": twice, "opposed": opposed},
-    )
+SIGNS = r"for the sign also $(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0$"
 
 
-def proof(statement: Statement, steps: Steps) -> None:
+def moments(depth: int, gain: int = 1) -> tuple:
+    """Give the difference of the variances, the noise's variance, and LAI's covariance with the noise."""
+    alpha, shared, rests, chances = law(depth)
+    noise = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(width(OUTCOMES))]
+    lai = [total(alpha) * b for b in shared]
+    ghost = [gain * x + y for x, y in zip(lai, noise, strict=True)]
+    varied = covariance(ghost, ghost, chances) - covariance(lai, lai, chances)
+    return varied, covariance(noise, noise, chances), total(alpha) * covariance(shared, noise, chances)
+
+
+def statement(depth: int) -> tuple[Equal, AtMost]:
+    """State the difference of the variances, and its sign."""
+    difference, noise, together = moments(depth)
+    return Equal(difference, noise + 2 * together), AtMost(0, difference)
+
+
+def not_opposed(depth: int) -> tuple[AtMost, ...]:
+    """State that the noise does not oppose the signal, and that the last outcome has a chance."""
+    together, rest = moments(depth)[2], law(depth)[3][-1]
+    return under(SIGNS, (AtMost(0, together),)) + under(MEANING, (AtMost(0, rest, strict=True),))
+
+
+def draw_chances(draw, depth: int) -> dict:
+    """Draw the chances of the outcomes."""
+    chances = law(depth)[3]
+    counts = [draw.randint(1, 4) for _ in chances]
+    return {p: sp.Rational(count, sum(counts)) for p, count in zip(chances[:-1], counts[:-1], strict=True)}
+
+
+STATEMENT = Statement(
+    "unit-gain-variance",
+    "any depth, any law with finitely many outcomes (three here), alphas numbers",
+    statement,
+    given=not_opposed,
+    depths=(1, 2),
+    sample=draw_chances,
+)
+MUTANTS = {
+    "gains of two": becomes(lambda depth: moments(depth, 2)[0], only=0, of="lhs"),
+    "the covariance once": plus(lambda depth: -moments(depth)[2], only=0),
+    "noise that opposes": given(
+        lambda r, depth: replace(r, lhs=r.rhs, rhs=r.lhs) if r.of == SIGNS else r, sample=draw_chances
+    ),
+}
+
+
+@pytest.mark.equation("unit-gain-variance")
+@settled(STATEMENT, MUTANTS)
+def prove_unit_gain_variance(statement: Statement, steps: Steps) -> None:
     """Expand the variance of the sum; the variance of the noise is a sum of squares."""
-    part = statement.part
     _, shared, rests, _ = law(1)
     noise, scale = rests[0], sp.Symbol("A", real=True)
     shares = sp.symbols(f"q:{len(shared)}", positive=True)
     chances = [q / total(shares) for q in shares]
-    ghost = [part.gain * scale * b + y for b, y in zip(shared, noise, strict=True)]
+    ghost = [scale * b + y for b, y in zip(shared, noise, strict=True)]
     together = scale * covariance(shared, noise, chances)
     spread = covariance(noise, noise, chances)
     lai = scale**2 * covariance(shared, shared, chances)
     varied = covariance(ghost, ghost, chances) - lai
-    whole = steps.identity("variance of the sum", varied, spread + part.twice * together)
+    whole = steps.identity("variance of the sum", varied, spread + 2 * together)
     squares = [
         chances[i] * chances[k] * (noise[i] - noise[k]) ** 2
         for i, k in itertools.combinations(range(width(OUTCOMES)), 2)
     ]
     spreading = steps.nonnegative("spread of the noise", spread, squares)
-    aligned = sp.Symbol("t", **{"nonpositive" if part.opposed else "nonnegative": True})
-    kept = steps.nonnegative("noise that does not oppose", part.twice * aligned, [part.twice * aligned])
+    aligned = sp.Symbol("t", nonnegative=True)
+    kept = steps.nonnegative("noise that does not oppose", 2 * aligned, [2 * aligned])
 
     def all_layers(depth: int) -> list:
         alpha, signal, rests, weights = law(depth)
@@ -96,17 +107,3 @@ def proof(statement: Statement, steps: Steps) -> None:
         return [whole.at(values | {scale: total(alpha)}), spreading.at(values) + kept.at({aligned: sign})]
 
     steps.conclude(statement, all_layers, depths=statement.depths)
-
-
-STATEMENT = statement()
-MUTANTS = {
-    "gains of two": statement(gain=2),
-    "the covariance once": statement(twice=1),
-    "noise that opposes": statement(opposed=True),
-}
-
-
-@pytest.mark.equation("unit-gain-variance")
-def prove_unit_gain_variance(settle):
-    """Show that LAI varies no more than Ghost under the paper's two premises."""
-    settle(STATEMENT, proof, MUTANTS)

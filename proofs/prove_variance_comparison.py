@@ -12,65 +12,67 @@ with ``m = sum a c``, ``A = sum a``, and LAI's ``A^2 V`` and ``A mu``.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, under
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
+from proofs._rewrites import Rewrite, becomes, each, exchanged, signless, times, without
 from proofs._symbols import covariance, mean, monomials, total
 
+SPREADS = r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer"
 
-def order(*, sign: str = "nonnegative", ordered: bool = True, opposed: int = -1) -> Statement:
+
+def order_arguments(depth: int) -> tuple:
+    """Name alphas and the layers' standard deviations."""
+    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "ad")
+
+
+def order(depth: int) -> tuple[AtMost, ...]:
     """State that the spreads bound Ghost's variance, and with ordered spreads LAI's bounds them."""
-
-    def arguments(depth: int) -> tuple:
-        alpha = list(sp.symbols(f"a:{depth}", real=True, **{sign: True}))
-        return alpha, list(sp.symbols(f"d:{depth}", nonnegative=True))
-
-    def claim(depth: int) -> tuple[AtMost, ...]:
-        alpha, spread = arguments(depth)
-        rows = range(depth)
-        pairs = [(i, k) for i in rows for k in rows if i < k]
-        slack = {pair: sp.Symbol(f"n{pair[0]}{pair[1]}", nonnegative=True) for pair in pairs}
-        variance = total(alpha[i] ** 2 * spread[i] ** 2 for i in rows) + 2 * total(
-            alpha[i] * alpha[k] * (spread[i] * spread[k] + opposed * slack[i, k]) for i, k in pairs
-        )
-        bound = total(a * d for a, d in zip(alpha, spread, strict=True)) ** 2
-        return AtMost(variance, bound), AtMost(bound, total(alpha) ** 2 * spread[-1] ** 2)
-
-    def given(depth: int) -> tuple[AtMost, ...]:
-        _, spread = arguments(depth)
-        below = (AtMost(d, spread[-1]) for d in spread[:-1])
-        return under(r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer", below) if ordered else ()
-
-    def sample(draw, depth: int) -> dict:
-        _, spread = arguments(depth)
-        values = [sp.Rational(draw.randint(0, 12), 4) for _ in spread]
-        return dict(zip(spread, sorted(values) if ordered else values, strict=True))
-
-    return Statement(
-        slug="variance-order",
-        scope="any depth, any covariances, alphas non-negative numbers, no spread above the last one's",
-        claim=claim,
-        given=given,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        sample=sample,
-        parts={"sign": sign, "ordered": ordered, "opposed": opposed},
-    )
+    alpha, spread = order_arguments(depth)
+    variance = total(a**2 * d**2 for a, d in zip(alpha, spread, strict=True))
+    for i, k in itertools.combinations(range(depth), 2):
+        slack = sp.Symbol(f"n{i}{k}", nonnegative=True)
+        variance += 2 * alpha[i] * alpha[k] * (spread[i] * spread[k] - slack)
+    bound = total(a * d for a, d in zip(alpha, spread, strict=True)) ** 2
+    return AtMost(variance, bound), AtMost(bound, total(alpha) ** 2 * spread[-1] ** 2)
 
 
-def order_proof(statement: Statement, steps: Steps) -> None:
+def ordered(depth: int) -> tuple[AtMost, ...]:
+    """State that no layer spreads more than the last one."""
+    _, spread = order_arguments(depth)
+    return under(SPREADS, (AtMost(d, spread[-1]) for d in spread[:-1]))
+
+
+ORDER = Statement(
+    "variance-order",
+    "any depth, any covariances, alphas non-negative numbers, no spread above the last one's",
+    order,
+    given=ordered,
+    depths=(1, 2, 3),
+    arguments=order_arguments,
+)
+ORDER_MUTANTS = {
+    "alphas of any sign": signless("a"),
+    "spreads in any order": without(SPREADS),
+    "covariances above Cauchy-Schwarz": each("n", lambda n: -n, only=0, of="lhs"),
+}
+
+
+@pytest.mark.equation("variance-order")
+@settled(ORDER, ORDER_MUTANTS)
+def prove_variance_order(statement: Statement, steps: Steps) -> None:
     """Add one layer to the sum, then raise its spread to the last one's."""
-    part = statement.part
-    a = sp.Symbol("a", real=True, **{part.sign: True})
-    t, x, d, n, y = sp.symbols("t x d n y", nonnegative=True)
+    a, t, x, d, n, y = sp.symbols("a t x d n y", nonnegative=True)
     # t: the deviation so far, x below its bound; d: the layer's; n: what Cauchy-Schwarz leaves.
-    exact = t**2 + a**2 * d**2 + 2 * a * (t * d + part.opposed * n)
+    exact = t**2 + a**2 * d**2 + 2 * a * (t * d - n)
     slack = (t + x + a * d) ** 2 - exact
     more = steps.nonnegative("one more layer", slack, monomials(slack))
-    last = d + y if part.ordered else y
-    raised = a * last - a * d
-    up = steps.nonnegative("spread of the last", raised, monomials(raised))
+    up = steps.nonnegative("spread of the last", a * (d + y) - a * d, [a * y])
 
     def all_layers(depth: int) -> list:
         alpha, spread = statement.arguments(depth)
@@ -84,20 +86,6 @@ def order_proof(statement: Statement, steps: Steps) -> None:
         return [growing, total(up.at({a: b, d: s, y: spread[-1] - s}) for b, s in pairs) * sums]
 
     steps.conclude(statement, all_layers)
-
-
-ORDER = order()
-ORDER_MUTANTS = {
-    "alphas of any sign": order(sign="finite"),
-    "spreads in any order": order(ordered=False),
-    "covariances above Cauchy-Schwarz": order(opposed=1),
-}
-
-
-@pytest.mark.equation("variance-order")
-def prove_variance_order(settle):
-    """Show that LAI varies at least as much as Ghost where no layer spreads more than the last."""
-    settle(ORDER, order_proof, ORDER_MUTANTS)
 
 
 class Conditional:
@@ -133,47 +121,50 @@ def conditional(depth: int) -> tuple:
 CONDITIONAL = "any depth, any law with second moments and E[beta_l | g] = c_l beta*, alphas numbers"
 
 
-def criterion(*, power: int = 2, sign: int = -1, noise: int = 1) -> Statement:
+def gap(A, m, V, n):
+    """Give the difference by LAI's and the signal's scales, and both variances."""
+    return n - (A**2 - m**2) * V
+
+
+def moments_of(depth: int) -> tuple:
+    """Give LAI's and the signal's scales, and both variances."""
+    law = Conditional(depth)
+    return total(law.alpha), law.scale, law.variance(law.shared), law.variance(law.noise)
+
+
+def criterion(depth: int) -> Equal:
     """State the difference of Ghost's and LAI's variances."""
+    law = Conditional(depth)
+    return Equal(law.variance(law.ghost) - law.variance(law.lai), gap(*moments_of(depth)))
 
-    def gap(A, m, V, n):
-        return noise * n + sign * (A**2 - m**power) * V
 
-    def claim(depth: int) -> Equal:
-        law = Conditional(depth)
-        moments = (law.variance(law.shared), law.variance(law.noise))
-        return Equal(
-            law.variance(law.ghost) - law.variance(law.lai), gap(total(law.alpha), law.scale, *moments)
-        )
-
-    return Statement(
-        slug="variance-criterion",
-        scope=f"{CONDITIONAL} (or c_l the regression gains)",
-        claim=claim,
-        depths=(1, 2),
-        arguments=conditional,
-        parts={"gap": gap},
-    )
+def with_gap(form: Callable[..., sp.Expr]) -> Rewrite:
+    """Write the difference otherwise."""
+    return becomes(lambda depth: form(*moments_of(depth)))
 
 
 def criterion_proof(statement: Statement, steps: Steps) -> None:
     """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
     A, m, V, n = sp.symbols("A m V n", real=True)
-    difference = steps.identity("difference", m**2 * V + n - A**2 * V, statement.part.gap(A, m, V, n))
+    difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
 
     def of_the_law(depth: int):
-        law = Conditional(depth)
-        moments = {V: law.variance(law.shared), n: law.variance(law.noise)}
-        return difference.at({A: total(law.alpha), m: law.scale, **moments})
+        return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
 
     steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
-CRITERION = criterion()
+CRITERION = Statement(
+    "variance-criterion",
+    f"{CONDITIONAL} (or c_l the regression gains)",
+    criterion,
+    depths=(1, 2),
+    arguments=conditional,
+)
 CRITERION_MUTANTS = {
-    "gain not squared": criterion(power=1),
-    "the other sign": criterion(sign=1),
-    "without the noise": criterion(noise=0),
+    "gain not squared": with_gap(lambda A, m, V, n: n - (A**2 - m) * V),
+    "the other sign": with_gap(lambda A, m, V, n: n + (A**2 - m**2) * V),
+    "without the noise": with_gap(lambda A, m, V, n: -(A**2 - m**2) * V),
 }
 
 
@@ -183,39 +174,45 @@ def prove_variance_criterion(settle):
     settle(CRITERION, criterion_proof, CRITERION_MUTANTS)
 
 
-def relative(*, centred: bool = True, power: int = 2, swapped: bool = False) -> Statement:
+def compared(depth: int, power: int = 2, *, centred: bool = True) -> tuple:
+    """Multiply each variance with the other's squared mean."""
+    law = Conditional(depth, centred)
+    ghost = law.variance(law.ghost) * law.mean(law.lai) ** power
+    return ghost, law.variance(law.lai) * law.mean(law.ghost) ** power
+
+
+def excess_of(depth: int, **changes: Any) -> sp.Expr:
+    """Subtract LAI's product from Ghost's."""
+    ghost, lai = compared(depth, **changes)
+    return ghost - lai
+
+
+def relative(depth: int) -> tuple:
     """State the comparison relative to the squared means, multiplied out so that nothing divides by 0."""
-
-    def claim(depth: int) -> tuple:
-        law = Conditional(depth, centred)
-        A = total(law.alpha)
-        ghost = law.variance(law.ghost) * law.mean(law.lai) ** power
-        lai = law.variance(law.lai) * law.mean(law.ghost) ** power
-        excess = law.variance(law.noise) * A**2 * law.mean(law.shared) ** 2
-        order = AtMost(ghost, lai) if swapped else AtMost(lai, ghost)
-        return Equal(ghost - lai, excess), order
-
-    return Statement(
-        slug="scale-free-variance",
-        scope=f"{CONDITIONAL}; both means not 0",
-        claim=claim,
-        depths=(1, 2),
-        arguments=conditional,
-        parts={"centred": centred, "power": power, "swapped": swapped},
-    )
+    law, (ghost, lai) = Conditional(depth), compared(depth)
+    excess = law.variance(law.noise) * total(law.alpha) ** 2 * law.mean(law.shared) ** 2
+    return Equal(ghost - lai, excess), AtMost(lai, ghost)
 
 
-def relative_proof(statement: Statement, steps: Steps) -> None:
+RELATIVE = Statement(
+    "scale-free-variance", f"{CONDITIONAL}; both means not 0", relative, depths=(1, 2), arguments=conditional
+)
+RELATIVE_MUTANTS = {
+    "noise with a mean": becomes(lambda depth: excess_of(depth, centred=False), only=0, of="lhs"),
+    "means not squared": becomes(lambda depth: excess_of(depth, power=1), only=0, of="lhs"),
+    "LAI varies more": exchanged(only=1),
+}
+
+
+@pytest.mark.equation("scale-free-variance")
+@settled(RELATIVE, RELATIVE_MUTANTS)
+def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     """Subtract; what remains is the noise's part, a product of squares and a variance."""
-    part = statement.part
     A, m, mu = sp.symbols("A m mu", real=True)
     V, n = sp.symbols("V n", nonnegative=True)
-    off = sp.Integer(0) if part.centred else sp.Symbol("y", real=True)  # E Y
-    ghost = (m**2 * V + n) * (A * mu) ** part.power
-    lai = A**2 * V * (m * mu + off) ** part.power
+    ghost, lai = (m**2 * V + n) * (A * mu) ** 2, A**2 * V * (m * mu) ** 2
     excess = steps.identity("excess", ghost - lai, n * A**2 * mu**2)
-    slack = lai - ghost if part.swapped else ghost - lai
-    sign = steps.nonnegative("sign", slack, [slack if part.swapped else n * A**2 * mu**2])
+    sign = steps.nonnegative("sign", ghost - lai, [n * A**2 * mu**2])
 
     def of_the_law(depth: int) -> list:
         law = Conditional(depth)
@@ -226,127 +223,122 @@ def relative_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
-RELATIVE = relative()
-RELATIVE_MUTANTS = {
-    "noise with a mean": relative(centred=False),
-    "means not squared": relative(power=1),
-    "LAI varies more": relative(swapped=True),
+def regression_arguments(depth: int) -> tuple:
+    """Name the signal's values by steps, those of a similarity, and the outcomes' weights."""
+    shared = sp.Symbol("b", real=True), *sp.symbols("s0 s1", positive=True)
+    return shared, sp.symbols("x0:3", real=True), sp.symbols("p0:3", positive=True)
+
+
+def regression_law(depth: int) -> tuple:
+    """Give the values of the signal and of a similarity, and the outcomes' chances."""
+    (b, s0, s1), x, p = regression_arguments(depth)
+    return [b, b + s0, b + s0 + s1], list(x), [q / total(p) for q in p]
+
+
+def left_by(gain: Callable[..., sp.Expr]) -> Callable[[int], sp.Expr]:
+    """Correlate the signal with what ``gain(shared, similarity, weights)`` leaves."""
+
+    def left(depth: int) -> sp.Expr:
+        shared, x, weights = regression_law(depth)
+        chosen = gain(shared, x, weights)
+        return covariance(shared, [y - chosen * s for y, s in zip(x, shared, strict=True)], weights)
+
+    return left
+
+
+def regressed(shared, x, weights):
+    """Give the regression gain."""
+    return covariance(x, shared, weights) / covariance(shared, shared, weights)
+
+
+def through_the_origin(shared, x, weights):
+    """Give the gain of a regression without intercept."""
+    products = mean([(s * y, w) for s, y, w in zip(shared, x, weights, strict=True)])
+    return products / mean([(s**2, w) for s, w in zip(shared, weights, strict=True)])
+
+
+def regression(depth: int) -> Equal:
+    """State that signal and noise are uncorrelated for the regression gain; the signal varies."""
+    return Equal(left_by(regressed)(depth), sp.Integer(0))
+
+
+REGRESSION = Statement(
+    "regression-gain",
+    "any law with second moments in which the signal varies",
+    regression,
+    arguments=regression_arguments,
+)
+REGRESSION_MUTANTS = {
+    "signal regressed on similarity": becomes(
+        left_by(lambda s, x, w: covariance(x, s, w) / covariance(x, x, w)), of="lhs"
+    ),
+    "through the origin": becomes(left_by(through_the_origin), of="lhs"),
+    "the other sign": becomes(left_by(lambda s, x, w: -regressed(s, x, w)), of="lhs"),
 }
 
 
-@pytest.mark.equation("scale-free-variance")
-def prove_scale_free_variance(settle):
-    """Show that relative to its mean Ghost never varies less than LAI."""
-    settle(RELATIVE, relative_proof, RELATIVE_MUTANTS)
-
-
-def regression(*, inverse: bool = False, centred: bool = True, sign: int = 1) -> Statement:
-    """State that signal and noise are uncorrelated for the regression gain; the signal varies."""
-
-    def arguments(depth: int) -> tuple:
-        shared = sp.Symbol("b", real=True), *sp.symbols("s0 s1", positive=True)
-        return shared, sp.symbols("x0:3", real=True), sp.symbols("p0:3", positive=True)
-
-    def law(depth: int) -> tuple:
-        (b, s0, s1), x, p = arguments(depth)
-        return [b, b + s0, b + s0 + s1], list(x), [q / total(p) for q in p]
-
-    def gain(shared, x, weights):
-        if not centred:
-            products = mean([(s * y, w) for s, y, w in zip(shared, x, weights, strict=True)])
-            return products / mean([(s**2, w) for s, w in zip(shared, weights, strict=True)])
-        divisor = covariance(x, x, weights) if inverse else covariance(shared, shared, weights)
-        return sign * covariance(x, shared, weights) / divisor
-
-    def claim(depth: int) -> Equal:
-        shared, x, weights = law(depth)
-        chosen = gain(shared, x, weights)
-        rest = [y - chosen * s for y, s in zip(x, shared, strict=True)]
-        return Equal(covariance(shared, rest, weights), sp.Integer(0))
-
-    def ratio(V, K, W, mu, nu):
-        """Give the gain by variance, covariance, the other's variance and both means."""
-        if not centred:
-            return (K + mu * nu) / (V + mu**2)
-        return sign * K / (W if inverse else V)
-
-    return Statement(
-        slug="regression-gain",
-        scope="any law with second moments in which the signal varies",
-        claim=claim,
-        arguments=arguments,
-        parts={"ratio": ratio, "law": law},
-    )
-
-
-def regression_proof(statement: Statement, steps: Steps) -> None:
+@pytest.mark.equation("regression-gain")
+@settled(REGRESSION, REGRESSION_MUTANTS)
+def prove_regression_gain(statement: Statement, steps: Steps) -> None:
     """Take the covariance apart, ``Cov(b, x - c b) = K - c V``."""
-    V, W = sp.symbols("V W", real=True, nonzero=True)
-    K, mu, nu = sp.symbols("K mu nu", real=True)
-    gain = statement.part.ratio(V, K, W, mu, nu)
-    left = steps.identity("no covariance left", K - gain * V, sp.Integer(0))
+    V, K = sp.Symbol("V", real=True, nonzero=True), sp.Symbol("K", real=True)
+    left = steps.identity("no covariance left", K - K / V * V, sp.Integer(0))
 
     def of_the_law(depth: int):
-        shared, similarity, weights = statement.part.law(depth)
+        shared, similarity, weights = regression_law(depth)
         pairs = {K: (similarity, shared), V: (shared, shared)}
         return left.at({symbol: covariance(*pair, weights) for symbol, pair in pairs.items()})
 
     steps.conclude(statement, of_the_law, depths=(1,))
 
 
-REGRESSION = regression()
-REGRESSION_MUTANTS = {
-    "signal regressed on similarity": regression(inverse=True),
-    "through the origin": regression(centred=False),
-    "the other sign": regression(sign=-1),
-}
+def calibrated_arguments(depth: int) -> tuple:
+    """Name the weights, besides."""
+    *rest, signal = conditional(depth)
+    return *rest, list(sp.symbols(f"w:{depth}", real=True)), signal
 
 
-@pytest.mark.equation("regression-gain")
-def prove_regression_gain(settle):
-    """Show that Cov(beta_l, beta*) / Var beta* leaves signal and noise uncorrelated."""
-    settle(REGRESSION, regression_proof, REGRESSION_MUTANTS)
+def terms(depth: int) -> list:
+    """Give each layer's error."""
+    alpha, gains, _, weights, _ = calibrated_arguments(depth)
+    return [a * (w - c) for a, w, c in zip(alpha, weights, gains, strict=True)]
 
 
-def calibrated(*, inside: bool = False, centred: bool = False, offset: int = 1) -> Statement:
+def calibrated(depth: int) -> tuple[Equal, ...]:
     """State the mean squared errors of weighted LAI and of Ghost about the conditional mean."""
-
-    def arguments(depth: int) -> tuple:
-        *rest, signal = conditional(depth)
-        return *rest, list(sp.symbols(f"w:{depth}", real=True)), signal
-
-    def claim(depth: int) -> tuple[Equal, ...]:
-        law, weights = Conditional(depth), arguments(depth)[3]
-        aim = [law.scale * b for b in law.shared]
-        weighed = total(a * w for a, w in zip(law.alpha, weights, strict=True))
-        lai = [(weighed * b - t) ** 2 for b, t in zip(law.shared, aim, strict=True)]
-        ghost = [(g - t) ** 2 for g, t in zip(law.ghost, aim, strict=True)]
-        terms = [a * (w - offset * c) for a, w, c in zip(law.alpha, weights, law.gains, strict=True)]
-        factor = total(term**2 for term in terms) if inside else total(terms) ** 2
-        second = law.variance(law.shared) if centred else law.mean([b**2 for b in law.shared])
-        return (
-            Equal(law.mean(lai), factor * second),
-            Equal(law.mean(ghost), law.variance(law.noise)),
-        )
-
-    return Statement(
-        slug="calibrated-error",
-        scope=f"{CONDITIONAL}",
-        claim=claim,
-        depths=(1, 2),
-        arguments=arguments,
-        parts={"inside": inside, "centred": centred, "offset": offset},
+    law, weights = Conditional(depth), calibrated_arguments(depth)[3]
+    weighed = total(a * w for a, w in zip(law.alpha, weights, strict=True))
+    lai = [(weighed * b - law.scale * b) ** 2 for b in law.shared]
+    ghost = [(g - law.scale * b) ** 2 for g, b in zip(law.ghost, law.shared, strict=True)]
+    return (
+        Equal(law.mean(lai), total(terms(depth)) ** 2 * second(depth)),
+        Equal(law.mean(ghost), law.variance(law.noise)),
     )
 
 
-def calibrated_proof(statement: Statement, steps: Steps) -> None:
+def second(depth: int) -> sp.Expr:
+    """Give the signal's second moment."""
+    law = Conditional(depth)
+    return law.mean([b**2 for b in law.shared])
+
+
+CALIBRATED = Statement(
+    "calibrated-error", f"{CONDITIONAL}", calibrated, depths=(1, 2), arguments=calibrated_arguments
+)
+CALIBRATED_MUTANTS = {
+    "layer by layer": becomes(lambda depth: total(x**2 for x in terms(depth)) * second(depth), only=0),
+    "the signal's variance": times(lambda depth: moments_of(depth)[2] / second(depth), only=0),
+    "about 0": each("c", 0, only=0),
+}
+
+
+@pytest.mark.equation("calibrated-error")
+@settled(CALIBRATED, CALIBRATED_MUTANTS)
+def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     """Add one layer's ``a (w - c) b`` to the error so far; its square has the mean of b squared."""
-    part = statement.part
-    t, a, w, c, b, mu = sp.symbols("t a w c b mu", real=True)
-    more = a * (w - part.offset * c)
-    factor = t**2 + more**2 if part.inside else (t + more) ** 2
-    second = b**2 - mu**2 if part.centred else b**2
-    more = steps.identity("one more layer", (t * b + a * w * b - a * c * b) ** 2, factor * second)
+    t, a, w, c, b = sp.symbols("t a w c b", real=True)
+    grown = (t + a * (w - c)) ** 2 * b**2
+    more = steps.identity("one more layer", (t * b + a * w * b - a * c * b) ** 2, grown)
     m, y = sp.symbols("m y", real=True)
     off = steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
 
@@ -363,17 +355,3 @@ def calibrated_proof(statement: Statement, steps: Steps) -> None:
         return [lai, ghost]
 
     steps.conclude(statement, on_average, depths=statement.depths)
-
-
-CALIBRATED = calibrated()
-CALIBRATED_MUTANTS = {
-    "layer by layer": calibrated(inside=True),
-    "the signal's variance": calibrated(centred=True),
-    "about 0": calibrated(offset=0),
-}
-
-
-@pytest.mark.equation("calibrated-error")
-def prove_calibrated_error(settle):
-    """Show the errors about the conditional mean: none for LAI with the gains as weights."""
-    settle(CALIBRATED, calibrated_proof, CALIBRATED_MUTANTS)

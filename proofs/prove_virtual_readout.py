@@ -19,38 +19,25 @@ import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._rewrites import put, times
+from proofs._symbols import vector
 
 SCOPE = f"{STEP}; any widths, any differentiable loss of the logits"
 WIDTH, OUTPUTS = 2, 2
 
 
-def statement(*, product: int = 1, start: int = 0, feedback: int = 1) -> Statement:
-    """State that LAI's kernel is the readouts' gradient product; the arguments make mutants."""
-
-    def claim(depth: int) -> Equal:
-        a, b, g, h = arguments(depth)
-        alpha = sum((x.dot(y) for x, y in zip(a[start:], b[start:], strict=True)), sp.Integer(0))
-        inner = sum(x * y for x, y in zip(_gradient(a, g), _gradient(b, h), strict=True))
-        return Equal(product * alpha * g.dot(h) ** feedback, inner)
-
-    return Statement(
-        slug="virtual-readout",
-        scope=SCOPE,
-        claim=claim,
-        depths=(1, 2, 3),
-        arguments=arguments,
-        parts={"product": product, "feedback": feedback},
-    )
+def statement(depth: int) -> Equal:
+    """State that LAI's kernel is the readouts' gradient product."""
+    a, b, g, h = arguments(depth)
+    alpha = sum((x.dot(y) for x, y in zip(a, b, strict=True)), sp.Integer(0))
+    inner = sum(x * y for x, y in zip(_gradient(a, g), _gradient(b, h), strict=True))
+    return Equal(alpha * g.dot(h), inner)
 
 
 def arguments(depth: int) -> tuple:
     """Name the activations of both samples, layer by layer, and their output gradients."""
-    a, b = ([_vector(f"{name}{layer}_", width(WIDTH)) for layer in range(depth)] for name in "ab")
-    return a, b, _vector("g", width(OUTPUTS)), _vector("h", width(OUTPUTS))
-
-
-def _vector(name: str, width: int) -> sp.Matrix:
-    return sp.Matrix(sp.symbols(f"{name}:{width}", real=True))
+    a, b = ([vector(f"{name}{layer}", width(WIDTH)) for layer in range(depth)] for name in "ab")
+    return a, b, vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
 
 
 def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
@@ -64,7 +51,6 @@ def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
 
 def proof(statement: Statement, steps: Steps) -> None:
     """Find the gradient, then one column of it, then induct over columns and layers."""
-    part = statement.part
     outputs, width = sp.symbols("d_L d", integer=True, positive=True)
     g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
     a, change = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("V", outputs, width)
@@ -73,20 +59,17 @@ def proof(statement: Statement, steps: Steps) -> None:
     x, y, so_far = sp.symbols("x y alpha", real=True)
     beta = g.T * h
     column = (x * g).T * (y * h)
-    steps.identity("one column", column, part.product * x * y * beta**part.feedback)
-    more = part.product * (so_far + x * y) * beta**part.feedback
-    steps.identity("one more column", part.product * so_far * beta**part.feedback + column, more)
-
-    relation = statement.relations(1)[0]
-    steps.identity("one layer", relation.lhs, relation.rhs)
+    steps.identity("one column", column, x * y * beta)
+    steps.identity("one more column", so_far * beta + column, (so_far + x * y) * beta)
+    steps.base(statement, (1,))
 
 
-STATEMENT = statement()
+STATEMENT = Statement("virtual-readout", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
 MUTANTS = {
-    "the printed sign": statement(product=-1),
-    "counted twice": statement(product=2),
-    "first layer left out": statement(start=1),
-    "feedback squared": statement(feedback=2),
+    "the printed sign": times(-1, of="lhs"),
+    "counted twice": times(2, of="lhs"),
+    "first layer left out": put(lambda depth: dict.fromkeys(arguments(depth)[0][0], sp.S.Zero), of="lhs"),
+    "feedback squared": times(lambda depth: arguments(depth)[2].dot(arguments(depth)[3]), of="lhs"),
 }
 
 

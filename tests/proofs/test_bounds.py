@@ -220,7 +220,7 @@ def share_slacks(depth, alpha, ends, found):
     symbols = [*(a for row in rows for a in row), *(b for end in bounds_of for b in end[1:])]
     values = [*(a for row in alpha for a in row), *(b for end in ends for b in end)]
     point = dict(zip([*symbols, prove_ratios.s, prove_ratios.t], [*values, *found], strict=True))
-    return [float((x.rhs - x.lhs).subs(point)) for x in prove_ratios.shares(depth, bounds_of)]
+    return [float((x.rhs - x.lhs).subs(point)) for x in prove_ratios.shares(depth)]
 
 
 @pytest.mark.equation("admissible-weights", "minimax-weights", "calibrated-model")

@@ -63,20 +63,20 @@ PROOF = '''
 import pytest
 import sympy as sp
 from proofs._harness import Equal, Statement
+from proofs._rewrites import each, side, times
 
 SCOPE = "any reals"
 x, y = sp.symbols("x y", real=True)
 
-def statement(sign=1, factor=1, power=1):
-    claim = lambda depth: Equal((x + sign * y) / 2, factor * ((x + y) / 4 + (y + x) / 4) ** power)
-    return Statement(slug="half", scope=SCOPE, claim=claim, arguments=lambda depth: (x, y))
+def claim(depth):
+    return Equal((x + y) / 2, (x + y) / 4 + (y + x) / 4)
 
 def proof(statement, steps):
     relation = statement.relations(1)[0]
     steps.identity("expansion", relation.lhs, relation.rhs)
 
-STATEMENT = statement()
-MUTANTS = {"sign": statement(sign=-1), "factor": statement(factor=2), "power": statement(power=2)}
+STATEMENT = Statement("half", SCOPE, claim, arguments=lambda depth: (x, y))
+MUTANTS = {"sign": each("y", -y, of="lhs"), "factor": times(2), "power": side(lambda old, depth: old**2)}
 
 @pytest.mark.equation("half", "wrong")
 def prove_half(settle):
@@ -125,7 +125,9 @@ MACHINERY = [
     "proofs/_meaning.py",
     "proofs/_rational.py",
     "proofs/_relations.py",
+    "proofs/_rewrites.py",
     "proofs/_solver.py",
+    "proofs/_statement.py",
     "proofs/_steps.py",
     "proofs/conftest.py",
 ]
@@ -283,8 +285,8 @@ def test_no_verdict_hangs_on_a_slow_test(small):
     ("file", "old", "new"),
     [
         ("lai_core/sums.py", "(x + y)", "(x - y)"),
-        ("proofs/prove_half.py", "sign=1", "sign=-1"),
-        ("proofs/prove_half.py", '"factor": statement(factor=2)', '"factor": statement(factor=1)'),
+        ("proofs/prove_half.py", "Equal((x + y) / 2", "Equal((x - y) / 2"),
+        ("proofs/prove_half.py", '"factor": times(2)', '"factor": times(1)'),
     ],
     ids=["sign flipped in the code", "sign flipped in the statement", "mutant that is no mutant"],
 )

@@ -26,14 +26,32 @@ from proofs._harness import (
     UndecidedError,
     judge,
     search,
+    under,
     width,
 )
 from proofs._meaning import NORM, SIGNS
+from proofs._rewrites import (
+    at,
+    becomes,
+    each,
+    every,
+    exchanged,
+    given,
+    plus,
+    put,
+    side,
+    signless,
+    times,
+    without,
+)
 from proofs._solver import boundary
 from proofs.prove_virtual_readout import STATEMENT
 
 a, b = sp.symbols("a b", nonnegative=True)
+p, q = sp.symbols("p q", nonnegative=True)
 x, y = sp.symbols("x y", real=True)
+real_a = sp.Symbol("a", real=True)
+SIGN = put({y: -y})
 
 
 @pytest.fixture(autouse=True)
@@ -54,23 +72,20 @@ def expand(statement, steps):
     steps.identity("expansion", relation.lhs, relation.rhs)
 
 
-def mean(*, factor=2, signs="nonnegative"):
-    p, q = sp.symbols("p q", **{signs: True})
-
+def mean():
     def claim(depth):
-        return AtMost(factor * p * q, p**2 + q**2 + p)
+        return AtMost(2 * p * q, p**2 + q**2 + p)
 
-    return Statement(slug="mean", scope="any", claim=claim, parts={"p": p, "q": q})
+    return Statement(slug="mean", scope="any", claim=claim, arguments=lambda depth: (p, q))
 
 
 def certificate(statement, steps):
-    part, relation = statement.part, statement.relations(1)[0]
-    terms = [(part.p - part.q) ** 2, part.p]
-    steps.nonnegative("squares", relation.rhs - relation.lhs, terms)
+    (left, right), relation = statement.arguments(1), statement.relations(1)[0]
+    steps.nonnegative("squares", relation.rhs - relation.lhs, [(left - right) ** 2, left])
 
 
 def test_identity_is_proved_and_its_mutant_rejected():
-    assert judge(square(), expand, {"sign": square(sign=-1)}) == {
+    assert judge(square(), expand, {"sign": SIGN}) == {
         "statements": 1,
         "mutants": 1,
         "mutants_rejected": 1,
@@ -81,7 +96,7 @@ def test_identity_is_proved_and_its_mutant_rejected():
 
 
 def test_inequality_is_proved_and_its_mutants_rejected():
-    mutants = {"factor": mean(factor=3), "signs": mean(signs="real")}
+    mutants = {"factor": times(sp.Rational(3, 2), of="lhs"), "sign": signless("p")}
     assert judge(mean(), certificate, mutants)["mutants_rejected"] == 2
 
 
@@ -97,7 +112,7 @@ def test_proof_without_a_step_is_refused():
 
 def test_mutant_that_is_true_is_refused():
     with pytest.raises(AssertionError, match="was not seen to be false"):
-        judge(mean(), certificate, {"weaker": mean(factor=1)})
+        judge(mean(), certificate, {"weaker": times(sp.Rational(1, 2), of="lhs")})
 
 
 def test_a_proof_of_something_else_is_refused():
@@ -105,7 +120,7 @@ def test_a_proof_of_something_else_is_refused():
         steps.identity("something else", x + y, y + x)
 
     with pytest.raises(AssertionError, match="does not notice another claim"):
-        judge(square(), blind, {"sign": square(sign=-1)})
+        judge(square(), blind, {"sign": SIGN})
 
 
 def test_mutant_that_the_proof_does_not_look_at_survives():
@@ -114,7 +129,7 @@ def test_mutant_that_the_proof_does_not_look_at_survives():
         steps.identity("y is 0", relation.lhs.subs(y, 0), relation.rhs.subs(y, 0))
 
     with pytest.raises(AssertionError, match="survives the proof"):
-        judge(square(), on_the_axis, {"sign": square(sign=-1)})
+        judge(square(), on_the_axis, {"sign": SIGN})
 
 
 def weighted_sum(*, power=2):
@@ -223,7 +238,7 @@ def test_typo_in_the_proof_rejects_nothing():
             statement.no_such_attribute  # noqa: B018
 
     with pytest.raises(AttributeError):
-        judge(square(), mistyped, {"sign": square(sign=-1)})
+        judge(square(), mistyped, {"sign": SIGN})
 
 
 def test_sign_that_cannot_be_decided_rejects_nothing():
@@ -283,16 +298,67 @@ def test_a_claim_that_fails_at_an_end_alone_is_refused_though_the_solver_gives_u
 
 @pytest.mark.parametrize("values", [{a: -1, b: 0}, {a: 1, b: 1}])
 def test_witness_must_be_admissible_and_violate(values):
-    def claim(depth):
-        return AtMost(b, a + b)
-
-    mutant = Statement(slug="witness", scope="any", claim=claim, witness=(1, values))
+    other = every(plus(a - b, of="lhs"), at(1, values))
     with pytest.raises(AssertionError, match="was not seen to be false"):
-        judge(mutant_free(claim), expand_sum, {"witness": mutant})
+        judge(at_most_the_sum(), expand_sum, {"witness": other})
 
 
-def mutant_free(claim):
-    return Statement(slug="witness", scope="any", claim=claim)
+def at_most_the_sum():
+    return Statement(slug="witness", scope="any", claim=lambda depth: AtMost(b, a + b))
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        put({x: y}),
+        each("x", 0),
+        times(1),
+        plus(0),
+        without("A2"),
+        without("A1", about="b"),
+        signless("c"),
+        at(1, {a: 0, b: 0}),
+        every(exchanged(), exchanged()),
+    ],
+)
+def test_a_rewrite_that_changes_nothing_is_an_error(rewrite):
+    with pytest.raises(AssertionError, match="the rewrite changes nothing"):
+        judge(at_most_the_sum(), expand_sum, {"nothing": rewrite})
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "claim", "given"),
+    [
+        (put({a: b, b: a}), AtMost(b, a + b), AtMost(a, 3)),
+        (put({a: b, b: a}, of="both"), AtMost(a, a + b), AtMost(a, 3)),
+        (put(lambda depth: {a: depth}), AtMost(b, 1 + b), AtMost(a, 3)),
+        (each("a", lambda symbol: symbol**2), AtMost(b, a**2 + b), AtMost(a, 3)),
+        (each("b", 0, of="lhs"), AtMost(0, a + b), AtMost(a, 3)),
+        (times(2), AtMost(b, 2 * (a + b)), AtMost(a, 3)),
+        (plus(lambda depth: depth, of="lhs"), AtMost(b + 1, a + b), AtMost(a, 3)),
+        (becomes(a), AtMost(b, a), AtMost(a, 3)),
+        (side(lambda old, depth: old**2), AtMost(b, (a + b) ** 2), AtMost(a, 3)),
+        (exchanged(), AtMost(a + b, b), AtMost(a, 3)),
+        (without("A1"), AtMost(b, a + b), None),
+        (without("A1", about="a"), AtMost(b, a + b), None),
+        (given(lambda r, depth: dataclasses.replace(r, rhs=4)), AtMost(b, a + b), AtMost(a, 4)),
+        (signless("a"), AtMost(b, real_a + b), AtMost(real_a, 3)),
+        (every(times(2), plus(1)), AtMost(b, 2 * (a + b) + 1), AtMost(a, 3)),
+    ],
+)
+def test_a_rewrite_changes_what_it_names_and_nothing_else(rewrite, claim, given):
+    statement = dataclasses.replace(
+        at_most_the_sum(), given=lambda depth: under("A1", (AtMost(a, 3),)), arguments=lambda depth: (a, b)
+    )
+    rewritten = rewrite(statement)
+    assert rewritten.relations(1) == (claim,)
+    assert rewritten.given(1) == (() if given is None else (given,))
+    assert statement.relations(1) == (AtMost(b, a + b),)
+
+
+def test_only_one_relation_is_rewritten_where_its_index_is_given():
+    both = Statement(slug="both", scope="any", claim=lambda depth: (Equal(x, y), Equal(y, x)))
+    assert times(2, only=1)(both).relations(1) == (Equal(x, y), Equal(y, 2 * x))
 
 
 def expand_sum(statement, steps):

@@ -141,6 +141,10 @@ def shows(statement, steps): steps.identity("one", 1, 1)
 def prove_half(settle):
     settle(FIRST, compares, {})
     settle(SECOND, shows, {})
+
+@pytest.mark.equation("half")
+@settled(THIRD, {})
+def prove_half_again(statement, steps): steps.conclude(1, 2)
 """
     (tmp_path / "proofs").mkdir()
     (tmp_path / "proofs/prove_half.py").write_text(source, encoding="utf-8")
@@ -148,6 +152,7 @@ def prove_half(settle):
     assert [(proof.statement, proof.compared) for proof in found] == [
         ("prove_half.FIRST", True),
         ("prove_half.SECOND", False),
+        ("prove_half.THIRD", True),
     ]
     statements = tmp_path / "kernel/Statements"
     statements.mkdir(parents=True)

@@ -72,13 +72,8 @@ def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
     about = {proof.statement.partition(".")[2]: proof.slugs for proof in _settled(path, root)}
     functions = _functions(path)
     for proof in _settled(path, root):
-        procedure = next(
-            call.args[1].id
-            for call in ast.walk(functions[proof.node.partition("::")[2]])
-            if isinstance(call, ast.Call)
-            and getattr(call.func, "id", "") == "settle"
-            and call.args[0].id == proof.statement.partition(".")[2]
-        )
+        settlements = _settlements(functions[proof.node.partition("::")[2]])
+        procedure = dict(settlements)[proof.statement.partition(".")[2]]
         names = {
             node.id
             for name in _reached(procedure, functions)
@@ -125,27 +120,30 @@ def _functions(path: Path) -> dict[str, ast.FunctionDef]:
 
 
 def _settled(path: Path, root: Path) -> Iterator[Proof]:
-    """Find the calls of ``settle`` in the functions of a file."""
+    """Find the statements that the functions of a file settle."""
     functions = _functions(path)
     for name, function in functions.items():
         slugs = tuple(slug for decorator in function.decorator_list for slug in ledger.slugs_of(decorator))
-        for call in ast.walk(function):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "settle":
-                statement, procedure = (getattr(argument, "id", "") for argument in call.args[:2])
-                reached = [functions[other] for other in _reached(procedure, functions)]
-                called = {
-                    node.attr
-                    for other in reached
-                    for node in ast.walk(other)
-                    if isinstance(node, ast.Attribute)
-                }
-                yield Proof(
-                    node=f"{path.relative_to(root).as_posix()}::{name}",
-                    statement=f"{path.stem}.{statement}",
-                    slugs=slugs,
-                    compared="conclude" in called,
-                    inductive="hypothesis" in called,
-                )
+        for statement, procedure in _settlements(function):
+            reached = [functions[other] for other in _reached(procedure, functions)]
+            called = {
+                node.attr for other in reached for node in ast.walk(other) if isinstance(node, ast.Attribute)
+            }
+            yield Proof(
+                node=f"{path.relative_to(root).as_posix()}::{name}",
+                statement=f"{path.stem}.{statement}",
+                slugs=slugs,
+                compared="conclude" in called,
+                inductive="hypothesis" in called,
+            )
+
+
+def _settlements(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Name the statements that a function settles with the procedures: its own, or those it hands over."""
+    for call in ast.walk(function):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"settled", "settle"}:
+            statement, procedure = (getattr(argument, "id", "") for argument in call.args[:2])
+            yield statement, function.name if call.func.id == "settled" else procedure
 
 
 def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> set[str]:

@@ -40,8 +40,8 @@ def drawn(seed):
 @settings(max_examples=15)
 @given(seed=GENERATORS)
 def test_what_is_left_is_zero_exactly_where_no_other_loss_reaches_the_row(backend, seed):
-    generator, rows, mixing = drawn(seed)
-    weights = generator.uniform(0.5, 1.5, SAMPLES)
+    _, rows, mixing = drawn(seed)
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, SAMPLES)  # drawn ones tie, and hide what ties
     first, second = (np.asarray(gradients(rows, mixing, w)) for w in (np.ones(SAMPLES), weights))
     arrays = [backend.array(array) for array in (first, second, weights)]
     found = backend.numpy(ownership_residuals(*arrays))

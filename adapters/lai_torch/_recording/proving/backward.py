@@ -149,12 +149,17 @@ def _gradients(
 def _folded_gradients(total: Tensor, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     """Return the gradient of each parameter, folded as it comes: all together take as much as the model."""
     found = dict.fromkeys(parameters, torch.zeros((), device="cpu"))
+    passes: list[int] = []
 
-    def keep(name: str, gradient: Tensor) -> Tensor | None:
+    def keep(name: str, gradient: Tensor | None) -> Tensor | None:
+        # a function of one's own may return None, or run a backward pass within this one
+        if gradient is None or torch._C._current_graph_task_id() != passes[0]:
+            return None
         found[name] = _folded(gradient)
         return None if gradient.is_sparse else gradient.new_zeros(()).expand(gradient.shape)
 
     handles = [one.register_hook(functools.partial(keep, name)) for name, one in parameters.items()]
+    total.register_hook(lambda _: passes.append(torch._C._current_graph_task_id()))
     try:
         torch.autograd.grad(total, list(parameters.values()), retain_graph=True, allow_unused=True)
     finally:
