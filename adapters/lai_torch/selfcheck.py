@@ -239,7 +239,7 @@ def _one_by_one(
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
-        with function.preserved(), float8_layers(trained=trained):
+        with function.preserved(), float8_layers(model, loss, trained=trained):
             gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
             one_found = torch.zeros_like(parameter) if gradient is None else gradient
@@ -291,7 +291,7 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
-    with preserved(model, loss), float8_layers(trained=True):
+    with preserved(model, loss), float8_layers(model, loss, trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)

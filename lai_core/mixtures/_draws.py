@@ -64,8 +64,12 @@ class Draws:
         self._sizes = list(sizes)
         self.names = source_names(weights, fixed)
         places = {name: place for place, name in enumerate(self.names)}
+        for source in fixed or {}:
+            if places.get(source, source) not in range(len(self._sizes)):
+                msg = f"fixed: expected sources below {len(self._sizes)}, got {source!r}"
+                raise ValueError(msg)
         shares = {places.get(source, source): count for source, count in (fixed or {}).items()}
-        self._fixed = _fixed(shares, len(self._sizes), batch_size * replicas)
+        self._fixed = _fixed(shares, batch_size * replicas)
         self._shares()
         self._begun = self._batch = 0
         self._drawn: deque[_Draw] = deque(maxlen=AHEAD)  # the newest last
@@ -230,12 +234,9 @@ def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _fixed(fixed: Mapping[int, int], sources: int, batch: int) -> list[int]:
+def _fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
     """Return the sources of the samples that every batch has."""
     for source, count in fixed.items():
-        if source not in range(sources):
-            msg = f"fixed: expected sources below {sources}, got {source!r}"
-            raise ValueError(msg)
         check_whole(f"fixed[{source}]", count, 0)
     found = [source for source, count in fixed.items() for _ in range(count)]
     if len(found) >= batch:

@@ -244,7 +244,8 @@ class Mixture:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as Python numbers, for `json` or a checkpoint."""
-        return {name: _listed(value) for name, value in self._state._asdict().items()}
+        parts = self._state._asdict() | ({"names": self.names} if self.names else {})
+        return {name: list(one) if isinstance(one, tuple) else one for name, one in parts.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take a state back, from a mixture of as many sources.
@@ -257,11 +258,15 @@ class Mixture:
         Raises
         ------
         ValueError
-            If a part is missing or unknown, or the number of sources differs.
+            If a part is missing or unknown, or the number of sources, their names or order differ.
         """
         names = MixtureState._fields
-        if set(state) != set(names):
-            msg = f"state: expected the keys {sorted(names)}, got {sorted(map(str, state))}"
+        keys = sorted([*names, "names"] if self.names else names)
+        if set(state) != set(keys):
+            msg = f"state: expected the keys {keys}, got {sorted(map(str, state))}"
+            raise ValueError(msg)
+        if self.names and list(state["names"]) != list(self.names):
+            msg = f"state['names']: expected {list(self.names)}, got {list(state['names'])}"
             raise ValueError(msg)
         loaded = MixtureState(**{name: _numbers(state[name]) for name in names})
         for name, one, own in zip(names, loaded, self._state, strict=True):
@@ -288,10 +293,6 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, int | float) or not getattr(value, "shape", True):
         return float(value)
     return tuple(map(float, value))
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _length(value: Any) -> int:

@@ -5,8 +5,10 @@ import signal
 
 import torch
 from lai_torch._curation.processes.group import Agreed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
-from tests.lai_torch.process_support import PROCESSES, curated
+from tests.lai_torch.process_support import PROCESSES, curated, stepped
 from workloads.torch_processes import network, wrapped
 
 
@@ -29,6 +31,13 @@ def a_block_raises_when_scored(rank):
         except RuntimeError as error:
             said.append((str(error), *error.__notes__))
     return said, torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
+
+
+def some_parameters_are_whole(rank):
+    """Shard one layer of three."""
+    model = network()
+    fully_shard(model[0], mesh=init_device_mesh("cpu", (PROCESSES,)))
+    return stepped(rank, model=model, group=None)
 
 
 def an_interruption_comes_in_a_round(rank):

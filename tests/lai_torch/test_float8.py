@@ -111,13 +111,13 @@ MUTANTS = {
     "scores are rounded": (
         preserve,
         "float8_layers",
-        lambda *, trained: precision.float8_layers(trained=True),
+        lambda *parts, trained: precision.float8_layers(*parts, trained=True),
         test_scores_are_those_of_the_layers_in_float32,
     ),
     "products are hidden": (
         preserve,
         "float8_layers",
-        lambda *, trained: contextlib.nullcontext(),
+        lambda *parts, trained: contextlib.nullcontext(),
         test_scores_are_those_of_the_layers_in_float32,
     ),
 }
@@ -149,7 +149,7 @@ def test_auto_keeps_to_the_pass_that_scores_without_rounding():
 
 
 def test_inputs_that_are_float8_already_are_refused_and_nothing_is_left_behind():
-    model, own = model_of("mlp", "tensorwise"), Float8Linear.forward
+    model = model_of("mlp", "tensorwise")
 
     def cast(module, given):
         from torchao.float8.float8_scaling_utils import hp_tensor_to_float8_dynamic
@@ -159,7 +159,15 @@ def test_inputs_that_are_float8_already_are_refused_and_nothing_is_left_behind()
     model[2].register_forward_pre_hook(cast)
     with pytest.raises(ValueError, match="expected float8 layers that cast inputs and weights by themselves"):
         curator("mlp", model).score(*batch("mlp", 16, 2))
-    assert Float8Linear.forward is own
+    assert not any("forward" in vars(layer) for layer in model)
+
+
+def test_a_layer_with_a_forward_function_of_its_own_is_refused():
+    model = model_of("mlp", "tensorwise")
+    own = model[2].forward
+    model[2].forward = lambda inputs: own(inputs)
+    with pytest.raises(ValueError, match="expected float8 layers that run torchao's forward function"):
+        curator("mlp", model).score(*batch("mlp", 16, 2))
 
 
 def in_bfloat16(name):

@@ -10,7 +10,11 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.process_differences import DIFFERENCES
-from tests.lai_torch.process_shards import a_block_raises_when_scored, an_interruption_comes_in_a_round
+from tests.lai_torch.process_shards import (
+    a_block_raises_when_scored,
+    an_interruption_comes_in_a_round,
+    some_parameters_are_whole,
+)
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
@@ -197,6 +201,7 @@ ERRORS = {
     exact_has_a_loader: "ValueError: validation: estimator 'exact' has nothing to add up over processes",
     flatten_has_the_batch: "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to",
     whole_has_shards: "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'",
+    some_parameters_are_whole: "ValueError: model: expected shards of every parameter that trains, got '2.w",
     a_wrapper_that_does_nothing: "ValueError: model: expected its wrapper to average gradients over the 2",
     balance_has_other_shapes: "ValueError: balance: expected the processes' batches to have the same shape",
     **DIFFERENCES,

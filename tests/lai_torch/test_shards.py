@@ -5,6 +5,7 @@ import torch
 from lai_torch._curation.processes.blocks import Blocks, gathered
 from lai_torch._curation.processes.gathered import Gathered
 from lai_torch._curation.processes.group import Alone
+from lai_torch._model.preserve import evaluating
 from torch import nn
 
 from tests.lai_torch.process_support import PROCESSES
@@ -90,13 +91,66 @@ def test_what_moves_a_parameter_for_a_proof_moves_what_reads_it(model):
         weight.data.copy_(before)
 
 
-def test_a_forward_pass_that_writes_a_parameter_is_refused(model):
+def writes(weight):
+    weight.mul_(0.5)
+
+
+def writes_data(weight):
+    weight.data.mul_(0.5)
+
+
+def assigns_data(weight):
+    weight.data = weight.data * 0.5
+
+
+@pytest.mark.parametrize("write", [writes, writes_data, assigns_data])
+def test_a_forward_pass_that_writes_a_parameter_is_refused(model, write):
     with (
         pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
         torch.no_grad(),
         whole(model, by_block=True),
     ):
-        model[2].weight.mul_(0.5)
+        write(model[2].weight)
+
+
+class Merging(nn.Sequential):
+    """Has a `train()` of its own, that may write."""
+
+    merges = False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.merges and not mode:
+            self[0].weight.data.mul_(2.0)
+        return self
+
+
+def test_a_model_with_a_train_of_its_own_is_switched_unless_that_writes(model):
+    model = Merging(*model)
+    with whole(model, by_block=True), evaluating(model):
+        model(torch.randn(5, 3, dtype=torch.float64))
+    model.merges = True
+    with (
+        pytest.raises(ValueError, match=r"got ones that write '0\.weight'"),
+        whole(model, by_block=True),
+        evaluating(model),
+    ):
+        pass
+
+
+def test_hooks_of_a_compiled_block_are_taken_out_and_put_back_where_they_were(model):
+    def hook(*_):
+        message = "communicates"
+        raise AssertionError(message)
+
+    hook.__module__ = "torch.distributed.fsdp"
+    inner = model[2]
+    model[2] = torch.compile(inner, backend="eager")
+    model[2].register_forward_pre_hook(hook)
+    with whole(model, by_block=True):
+        assert not vars(model[2])["_forward_pre_hooks"]
+    assert list(vars(model[2])["_forward_pre_hooks"].values()) == [hook]
+    assert not inner._forward_pre_hooks
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The groups of samples: whole numbers or text, of this process and of all."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +24,8 @@ def check_groups(groups: Any, samples: int) -> None:
     if groups is None:
         return
     text = not isinstance(groups, Tensor)
-    if text and (isinstance(groups, str) or not all(isinstance(one, str) for one in groups)):
+    listed = isinstance(groups, Collection) and not isinstance(groups, str | Mapping)
+    if text and not (listed and all(isinstance(one, str) for one in groups)):
         msg = (
             "groups: expected a tensor of whole numbers, or a list of text, one per sample, got "
             f"{type(groups).__name__}"

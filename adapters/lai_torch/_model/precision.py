@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -116,36 +117,44 @@ def float8_linear() -> type[nn.Module] | None:
 
 
 @contextmanager
-def float8_layers(*, trained: bool) -> Iterator[None]:
-    """Let torchao's float8 layers compute as they are `trained`, or without float8's rounding.
+def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
+    """Let torchao's float8 layers of a model compute as they are `trained`, or without float8's rounding.
 
     Without it they are products that a recorder reads: a layer's own forward function casts and multiplies
     inside of a `torch.autograd.Function`, which hides them.
     """
     kind: Any = float8_linear()
-    if kind is None:
-        yield
-        return
-    before = kind.forward
-    own = getattr(before, "own", before)
-
-    def forward(self: Any, input: Tensor) -> Any:
-        if trained:
-            return own(self, input)
-        if any(map(sys.modules[kind.__module__].tensor_already_casted_to_fp8, (input, self.weight))):
+    modules = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
+    layers = [one for one in modules if kind is not None and isinstance(one, kind)]
+    before = [vars(one).get("forward") for one in layers]
+    for own in before:
+        if own is not None and getattr(own, "func", None) not in {_unrounded, kind.forward}:
             msg = (
-                "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
-                "given float8; shard by fully_shard in place of torchao's float8 tensor parallelism"
+                "model: expected float8 layers that run torchao's forward function, got one with a forward "
+                "function of its own; put the layer in a module that wraps it"
             )
             raise ValueError(msg)
-        return functional.linear(input, self.weight, self.bias)
-
-    forward.own = own  # type: ignore[attr-defined]  # contexts nest
-    kind.forward = forward
     try:
+        for one in layers:
+            one.forward = partial(kind.forward if trained else _unrounded, one)
         yield
     finally:
-        kind.forward = before
+        for one, own in zip(layers, before, strict=True):
+            if own is None:
+                vars(one).pop("forward", None)
+            else:
+                one.forward = own
+
+
+def _unrounded(layer: Any, input: Tensor) -> Tensor:
+    """Compute a float8 layer's product in the type of its inputs."""
+    if any(map(sys.modules[type(layer).__module__].tensor_already_casted_to_fp8, (input, layer.weight))):
+        msg = (
+            "model: expected float8 layers that cast inputs and weights by themselves, got one that is "
+            "given float8; shard by fully_shard in place of torchao's float8 tensor parallelism"
+        )
+        raise ValueError(msg)
+    return functional.linear(input, layer.weight, layer.bias)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
-        float8_layers(trained=False),
+        float8_layers(model, loss, trained=False),
         asked(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),

@@ -210,6 +210,9 @@ BAD = {
     "state['weights']: expected 1 sources, got 0": lambda: Mixture(1).load_state_dict(
         Mixture(1).state_dict() | {"weights": 1.0}
     ),
+    "state['names']: expected ['web', 'code'], got ['code', 'web']": lambda: Mixture(
+        {"web": 1.0, "code": 1.0}
+    ).load_state_dict(Mixture({"code": 1.0, "web": 1.0}).state_dict()),
     "state['weights']: expected 2 sources, got 3": lambda: Mixture(2).load_state_dict(
         Mixture(3).state_dict()
     ),

@@ -119,15 +119,15 @@ def gathered(
         for name, parameter in module._parameters.items()
         if id(parameter) in whole
     ]
-    hooks: list[tuple[nn.Module, str, Any]] = []
+    hooks: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for module in modules:
             for table in ("_forward_pre_hooks", "_forward_hooks"):
-                registered = getattr(module, table)
-                if any(map(_spreads, registered.values())):
-                    hooks.append((module, table, registered))
-                    kept = ((key, hook) for key, hook in registered.items() if not _spreads(hook))
-                    setattr(module, table, OrderedDict(kept))
+                own = vars(module)  # torch.compile of a module hands on what is set as an attribute
+                if any(map(_spreads, own[table].values())):
+                    hooks.append((own, table, own[table]))
+                    kept = ((key, hook) for key, hook in own[table].items() if not _spreads(hook))
+                    own[table] = OrderedDict(kept)
         for module, name, parameter in held:
             module._parameters[name] = whole[id(parameter)]
         forget()
@@ -145,8 +145,8 @@ def gathered(
         blocks.free()
         for module, name, parameter in held:
             module._parameters[name] = parameter
-        for module, table, registered in hooks:
-            setattr(module, table, registered)
+        for own, table, registered in hooks:
+            own[table] = registered
         forget(whole=True)
 
 
@@ -169,10 +169,10 @@ def _noting_interruptions(blocks: Blocks) -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, nn.Parameter]]) -> None:
+def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:
     """Raise if a forward pass wrote to a whole parameter: its parts stay as they were, in training too."""
     for module, name, parameter in parameters:
-        if parameter._version:
+        if parameter._version or parameter._stored.is_changed():
             msg = (
                 f"model: a forward pass wrote the sharded parameter {name!r} of a {type(module).__name__}, "
                 "which its parts do not see; keep in a buffer what forward writes"

@@ -5,7 +5,7 @@ import zlib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import digest
@@ -92,7 +92,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     """Raise on every process unless parameters and validation set are the same on each."""
     if not engine.group.telling:
         return
-    parameters: list[Tensor] = [] if engine.sharded else list(model.parameters())
+    parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
     if not engine.group.alike(digest(parameters)):
         msg = (
             "model: expected the same parameters on every process, got others; build it from the same seed, "
@@ -125,7 +125,16 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
     """
     if not engine.group.telling:
         return
-    trained = bytes(parameter.requires_grad for parameter in engine.model.parameters())
+    named = dict(engine.model.named_parameters())
+    if call == "step" and engine.shards and engine.group.size > 1:
+        whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
+        if alone := next((name for name in whole if named[name].requires_grad), None):
+            msg = (
+                f"model: expected shards of every parameter that trains, got {alone!r} whole on each, "
+                "where nothing adds up its gradients; call fully_shard on what holds it, or freeze it"
+            )
+            raise ValueError(msg)
+    trained = bytes(parameter.requires_grad for parameter in named.values())
     marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
     here = {"which call this is": CALLS.index(call), **counts}
     differing = engine.group.differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})

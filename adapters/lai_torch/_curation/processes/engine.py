@@ -47,6 +47,8 @@ class Engine:
         The processes.
     sharded
         Whether the parameters lie in parts on the processes.
+    shards
+        Whether `fully_shard` put them there: it adds up no gradients of the others.
     spread
         Whether several processes take part: their batches are one, or parameters lie in parts on them.
     compared
@@ -65,7 +67,7 @@ class Engine:
         wrapped = isinstance(wrapper, nn.parallel.DistributedDataParallel)
         self.model: nn.Module = wrapper.module if wrapped else given
         self.loss = loss
-        shards = any(map(_is_sharded, self.model.modules()))
+        self.shards = shards = any(map(_is_sharded, self.model.modules()))
         meshes = {p.device_mesh for p in self.model.parameters() if hasattr(p, "device_mesh")}
         self.sharded = shards or bool(meshes)
         self.compared = shards and not any(map(_is_parallel, self.model.modules()))

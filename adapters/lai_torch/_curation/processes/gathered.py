@@ -19,6 +19,10 @@ class Stored:
         """Return the values."""
         return self.whole() if self.copy is None else self.copy
 
+    def is_changed(self) -> bool:
+        """Whether there are other values than those of the block."""
+        return self.copy is not None and not torch.equal(self.copy, self.whole())
+
     def write(self) -> None:
         """Keep a copy from now on, for an operation that writes."""
         if self.copy is None:
@@ -51,6 +55,15 @@ class Gathered(Tensor):
         )
         made._stored, made._form, made._views = stored, form, tuple(views)
         return made
+
+    @property
+    def data(self) -> Tensor:
+        """The tensor without its history. What is assigned is written, for torch would drop it."""
+        return Tensor.data.__get__(self)  # type: ignore[attr-defined]
+
+    @data.setter
+    def data(self, values: Tensor) -> None:
+        self.data.copy_(values)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Say what it stands for, without a collective."""
