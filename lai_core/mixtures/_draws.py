@@ -219,13 +219,15 @@ def numbered(groups: Any, names: Sequence[str]) -> Any:
     if not (len(groups) and isinstance(next(iter(groups)), str)):
         return groups
     places = {name: place for place, name in enumerate(names)}
-    unknown = set(groups) - set(places)
-    if unknown:
+    try:
+        return [places[one] for one in groups]
+    except KeyError as error:
+        got = (
+            str(error.args[0]) if isinstance(error.args[0], str) else error.args[0]
+        )  # numpy's text is longer
         known = f"one of {', '.join(map(repr, names))}" if names else "whole numbers, for no source is named"
-        got = min(map(repr, unknown))
-        msg = f"groups: expected {known}, got {got}; name the sources, Mixture({{name: share}})"
-        raise ValueError(msg)
-    return [places[one] for one in groups]
+        msg = f"groups: expected {known}, got {got!r}; number them, or Mixture({{name: share}})"
+        raise ValueError(msg) from None
 
 
 def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:

@@ -207,7 +207,7 @@ class Mixture:
     ) -> None:
         check_options(horizon, floor, confidence)
         self.horizon, self.floor, self.confidence = horizon, floor, confidence
-        self.names = tuple(map(str, prior)) if isinstance(prior, Mapping) else None
+        self.names = _names(prior) if isinstance(prior, Mapping) else None
         """What the sources are called, in the order of the weights; None without names."""
         shares = _shares(list(prior.values()) if isinstance(prior, Mapping) else prior)
         nothing = tuple(0.0 for _ in shares)
@@ -274,6 +274,14 @@ class Mixture:
                 msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
                 raise ValueError(msg)
         self._state = loaded
+
+
+def _names(prior: Mapping[Any, float]) -> tuple[str, ...]:
+    for one in prior:
+        if not isinstance(one, str):
+            msg = f"prior: expected names that are text, got {one!r}; numbered sources take a list of shares"
+            raise TypeError(msg)
+    return tuple(map(str, prior))
 
 
 def _shares(prior: Any) -> tuple[float, ...]:

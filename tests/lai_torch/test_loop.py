@@ -168,6 +168,7 @@ def test_groups_are_reported_and_have_a_floor():
     for named in (names, np.array(names)):
         named = curated(model, data(11), policy=policy).step(*batch, groups=named)
         assert named.group_drops == {"a": 0.0, "b": 1.0, "c": 1.0}
+        assert {type(name) for name in named.group_drops} == {str}
     curator = curated(model, data(11), policy=lai_torch.GroupFloor(0.5, policy))
     named = curator.score(*batch, groups=names)[1]
     assert named.group_drops == {"a": 0.0, "b": 0.5, "c": 0.5}

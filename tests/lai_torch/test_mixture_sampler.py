@@ -31,11 +31,12 @@ def test_sources_may_have_names():
     for groups in (text, np.array(text), np.array(text, dtype=object)):
         found = MixtureSampler(groups, mixture, 4, fixed={"good": 1})
         assert list(found) == list(MixtureSampler(GROUPS, Mixture([3.0, 1.0]), 4, fixed={2: 1}))
-    with pytest.raises(ValueError, match="groups: expected one of 'web', 'code', got 'good'; name the"):
-        MixtureSampler(text, mixture, 4)
-    with pytest.raises(
-        ValueError, match="groups: expected whole numbers, for no source is named, got 'code'"
-    ):
+    for groups in (text, np.array(text)):
+        with pytest.raises(
+            ValueError, match="groups: expected one of 'web', 'code', got 'good'; number them"
+        ):
+            MixtureSampler(groups, mixture, 4)
+    with pytest.raises(ValueError, match="groups: expected whole numbers, for no source is named, got 'web'"):
         MixtureSampler(text, [1.0, 1.0, 1.0], 4)
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from lai_torch.integrations.sources import Sources
+from datasets import Dataset, IterableDataset
+from lai_torch.integrations.sources import Sources, names_of
 
 from lai_core.mixtures import Mixture, group_scores
 from workloads.torch_processes import largest, launch
@@ -53,10 +54,22 @@ def test_a_mixture_without_sources_is_refused(tmp_path):
 
 
 def test_a_source_that_the_mixture_does_not_name_is_refused(tmp_path):
-    with pytest.raises(
-        ValueError, match="groups: expected one of 'web', 'code', got 'good'; name the sources"
-    ):
+    with pytest.raises(ValueError, match="groups: expected one of 'web', 'code', got 'good'; number them"):
         by_source(0, str(tmp_path), mixture=Mixture({"web": 1, "code": 1}), names=["web", "code", "good"])
+
+
+def test_names_are_those_of_the_mixture_or_of_a_table_and_no_stream_is_read_for_them():
+    table = Dataset.from_dict({"source": ["web", "code", "web"], "number": [1, 0, 1]})
+    mixture = Mixture({"web": 1.0, "code": 1.0})
+    assert names_of(table, "source", mixture, {"good": 4}) == ["web", "code", "good"]
+    assert names_of(table, "source", None, None) == ["code", "web"]
+    assert names_of(table, "source", Mixture(2), None) == names_of(table, "number", None, None) == []
+
+    def endless():
+        while True:
+            yield {"source": "web"}
+
+    assert names_of(IterableDataset.from_generator(endless), "source", None, None) == []
 
 
 def test_scores_of_a_period_make_one_update():

@@ -61,7 +61,7 @@ def gathered_groups(group: Alone, groups: Any) -> Groups | None:
     names: list[str] = []
     if kind == TEXT:
         # the same numbers on every process, so that policies see the same
-        names = sorted({one for own in group.objects(sorted(set(groups))) for one in own})
+        names = sorted({str(one) for own in group.objects(sorted(set(groups))) for one in own})
         groups = torch.as_tensor(numbered(groups, names), device="cpu")
     if group.size > 1:
         groups = group.gathered(groups.to(group.device, torch.int64))[0]

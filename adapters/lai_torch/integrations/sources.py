@@ -200,7 +200,7 @@ def names_of(data: Any, groups: str, mixture: Mixture | None, fixed: Mapping[Any
     Parameters
     ----------
     data
-        A data set; one without columns has no names of its own.
+        A data set; one without columns, and a stream, has no names of its own.
     groups
         Name of the column.
     mixture, fixed
@@ -209,13 +209,10 @@ def names_of(data: Any, groups: str, mixture: Mixture | None, fixed: Mapping[Any
     Returns
     -------
     list of str
-        None where groups are numbers.
+        Empty where groups are numbers.
     """
     names = source_names(mixture, fixed)
-    if names or mixture is not None or groups not in (getattr(data, "column_names", None) or ()):
+    held = hasattr(data, "__len__") and groups in (getattr(data, "column_names", None) or ())
+    if names or mixture is not None or not held:  # a stream's names nobody knows before its end
         return names
-    try:
-        column = data[groups]
-    except (KeyError, TypeError):  # a stream, whose names nobody knows before its end
-        return []
-    return sorted({one for one in column if isinstance(one, str)})
+    return sorted({one for one in data[groups] if isinstance(one, str)})

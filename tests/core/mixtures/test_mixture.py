@@ -203,6 +203,9 @@ BAD = {
     "standard_errors: expected shape (3,), got (2,)": lambda: Mixture(3).step(SCORES, np.ones(2)),
     "prior[1]: expected a finite number > 0.0, got 0.0": lambda: Mixture([1.0, 0.0]),
     "prior: expected at least one source, got none": lambda: Mixture([]),
+    "prior: expected names that are text, got 10; numbered sources take a list of shares": lambda: Mixture(
+        {10: 1.0}
+    ),
     "horizon: expected a finite number >= 1.0, got 0.5": lambda: Mixture(2, horizon=0.5),
     "floor: expected a finite number >= 0.0 and <= 1.0, got 2.0": lambda: Mixture(2, floor=2),
     "confidence: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: Mixture(2, confidence=1.0),
