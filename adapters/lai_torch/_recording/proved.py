@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
-from lai_torch._model.batch import check_losses, tensors
+from lai_torch._model.batch import check_losses
 from lai_torch._model.checkpoints import once
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import preserved, unhooked
@@ -156,18 +156,7 @@ def _behind(task: Task, recorder: Recorder, ends: Ends) -> tuple[frozenset[str],
     if task.ghost_alone:
         return frozenset(), {}
     names = parameters_downstream(recorder, ends)
-
-    def run(replay: Recorder) -> None:
-        with (
-            _written_back(recorder),
-            preserved(task.model, task.loss),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            with replay:
-                task.losses()
-
-    return frozenset(names), unrecognised_products(recorder, run, tensors(task.batch), names)
+    return frozenset(names), unrecognised_products(recorder, names)
 
 
 def _written_back(recorder: Recorder) -> AbstractContextManager[None]:

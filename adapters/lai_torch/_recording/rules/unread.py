@@ -74,7 +74,7 @@ def check_last(past: Mapping[str, str], parameters: Mapping[str, Tensor]) -> Non
             "and LLI read no complex layer; use estimator 'ghost' or 'exact'"
         )
         raise ValueError(msg)
-    way_out = "write the product as nn.Linear"
+    way_out = "write a product as nn.Linear, and a gain into the layer before it"
     if function == HIDDEN:
         way_out += (
             ", outside of torch.func.vmap: heads that are stacked, as one with all their outputs (or pass a "

@@ -79,7 +79,8 @@ class Origins:
         self.trainable = frozenset(trainable)
         known = held.made(identities)
         self.owners = known.owners
-        self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}
+        self.met: dict[str, dict[Any, tuple[int, bool]]] = {}  # by which functions parameters meet the batch
+        self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}  # those of them that no rule explains
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.nested: set[str] = set()  # parameters that meet nested tensors
         self.dtypes: set[torch.dtype] = set()
@@ -177,13 +178,16 @@ class Origins:
                 self._made_of(result, names)
                 if result._is_view() and result._base is not None and any(one is result for one in involved):
                     self._made_of(result._base, names)  # written to in part
-        if batched and not understood and any(result.requires_grad for result in results):
+        if batched and sources and any(result.requires_grad for result in results):
             largest = max((tensor.numel() for tensor in involved if self.is_batched(tensor)), default=0)
             grows = any(result.numel() > largest for result in results)
             for found in sources:
                 for name in found.names:
-                    self._times[name, func] += 1
-                    self.stuck.setdefault(name, {}).setdefault(func, (found.tensor.ndim, grows))
+                    use = found.tensor.ndim, grows
+                    self.met.setdefault(name, {}).setdefault(func, use)
+                    if not understood:
+                        self._times[name, func] += 1
+                        self.stuck.setdefault(name, {}).setdefault(func, use)
         return batched
 
     def _made_of(self, result: Tensor, names: tuple[str, ...]) -> None:
