@@ -19,28 +19,14 @@ _TRANSPOSES = {torch.ops.aten.t.default, torch.ops.aten.permute.default, torch.o
 
 @dataclass(frozen=True)
 class Layer:
-    """A product of what depends on the samples with what is computed from parameters alone.
+    """A product of what depends on the samples with what is computed from parameters alone."""
 
-    Attributes
-    ----------
-    inputs, output
-        The nodes of its input and of itself.
-    names
-        The parameters that its weight is computed from.
-    bias
-        Whether a parameter is added to it as its bias.
-    left
-        Whether it is `W a`, features on the first axis.
-    geometry
-        What else a convolution has.
-    """
-
-    inputs: fx.Node
+    inputs: fx.Node  # inputs, output: the nodes of its input and of itself
     output: fx.Node
-    names: tuple[str, ...]
-    bias: bool
-    left: bool = False
-    geometry: dict[str, Any] | None = None
+    names: tuple[str, ...]  # the parameters that its weight is computed from
+    bias: bool  # whether a parameter is added to it as its bias
+    left: bool = False  # whether it is `W a`, features on the first axis
+    geometry: dict[str, Any] | None = None  # what else a convolution has
 
     @property
     def name(self) -> str:

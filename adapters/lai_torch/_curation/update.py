@@ -18,33 +18,15 @@ from lai_torch.report import weighted_loss
 
 @dataclass(frozen=True)
 class Update:
-    """What became of one batch.
+    """What became of one batch."""
 
-    Attributes
-    ----------
-    weights
-        `(n,)`: the weights it was trained with; zeros where a sample was dropped.
-    losses
-        `(n,)`: the losses of the rows the model was trained on, NaN elsewhere.
-    kept
-        How many weights are positive.
-    dropped
-        How many rows with a positive weight were left out, their loss being not finite.
-    used
-        Whether the batch contributed a gradient.
-    updated
-        Whether the optimizer stepped.
-    moved
-        As for `Gradient`.
-    """
-
-    weights: Tensor
-    losses: Tensor
-    kept: int
-    dropped: int
-    used: bool
-    updated: bool
-    moved: float | None = None
+    weights: Tensor  # `(n,)`: the weights it was trained with; zeros where a sample was dropped
+    losses: Tensor  # `(n,)`: the losses of the rows the model was trained on, NaN elsewhere
+    kept: int  # how many weights are positive
+    dropped: int  # how many rows with a positive weight were left out, their loss being not finite
+    used: bool  # whether the batch contributed a gradient
+    updated: bool  # whether the optimizer stepped
+    moved: float | None = None  # as for `Gradient`
 
     @classmethod
     def untrained(cls, weights: Tensor, losses: Tensor | None) -> "Update":

@@ -42,23 +42,14 @@ _VIEWS = {
 
 @dataclass(frozen=True)
 class Picked:
-    """Log-probabilities `(n, t, c)`, which of each position's is picked, and what the gradient there is.
+    """Log-probabilities `(n, t, c)`, which of each position's is picked, and what the gradient there is."""
 
-    Attributes
-    ----------
-    logarithms, classes, gradients
-        `(n, t, c)`, `(n, t)`, `(n, t)`: `v` is the last.
-    axis, shape
-        Where the classes are in the graph's own array, and its shape.
-    ends
-        Where the graph enters the log-probabilities, and where it leaves the outputs: views lie between.
-    """
-
-    logarithms: Tensor
+    logarithms: Tensor  # logarithms, classes, gradients: `(n, t, c)`, `(n, t)`, `(n, t)`: `v` is the last
     classes: Tensor
     gradients: Tensor
-    axis: int
+    axis: int  # axis, shape: where the classes are in the graph's own array, and its shape
     shape: torch.Size
+    # where the graph enters the log-probabilities, and where it leaves the outputs: views lie between
     ends: tuple[GradientEdge, ...]
 
     def without_graph(self) -> "Picked":

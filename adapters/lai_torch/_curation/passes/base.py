@@ -16,27 +16,15 @@ from lai_torch._model.walk import modules_of, named_parameters
 
 @dataclass(frozen=True)
 class Gradient:
-    """What was added to `.grad`.
+    """What was added to `.grad`."""
 
-    Attributes
-    ----------
-    weights
-        `(n,)`: the weights of the losses whose gradient it is; zeros where a sample was dropped.
-    losses
-        `(n,)`: the losses that the backward pass found; NaN where it did not look.
-    moved
-        The weighted sum of the losses of the rows that ran here, where those are not this process's own.
-    kept
-        How many weights are positive; None where that is still to be read.
-    dropped
-        How many rows with a positive weight were left out, their loss being not finite.
-    """
-
+    # `(n,)`: the weights of the losses whose gradient it is; zeros where a sample was dropped
     weights: Tensor
-    losses: Tensor
+    losses: Tensor  # `(n,)`: the losses that the backward pass found; NaN where it did not look
+    # the weighted sum of the losses of the rows that ran here, where those are not this process's own
     moved: float | None = None
-    kept: int | None = None
-    dropped: int = 0
+    kept: int | None = None  # how many weights are positive; None where that is still to be read
+    dropped: int = 0  # how many rows with a positive weight were left out, their loss being not finite
 
 
 Backward = Callable[..., Gradient]
@@ -53,21 +41,12 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Forward:
-    """One batch's forward pass.
+    """One batch's forward pass."""
 
-    Attributes
-    ----------
-    name
-        Which pass it is of: `kept`, `selective` or `whole`.
-    readings
-        What there is to score, in consecutive parts of the batch; each is there once, so that it is freed.
-    backward
-        The backward pass that goes with it.
-    """
-
-    name: str
+    name: str  # which pass it is of: `kept`, `selective` or `whole`
+    # what there is to score, in consecutive parts of the batch; each is there once, so that it is freed
     readings: Iterator[Reading]
-    backward: Backward
+    backward: Backward  # the backward pass that goes with it
 
 
 class Pass(ABC):

@@ -18,17 +18,10 @@ from lai_torch.options import Kept
 
 @dataclass(frozen=True)
 class Losses:
-    """What is minimised on some rows.
+    """What is minimised on some rows."""
 
-    Attributes
-    ----------
-    losses
-        `(n,)`, the losses that are scored, too.
-    auxiliary
-        What trains and does not score: `(n,)`, or a single number; None without.
-    """
-
-    losses: Tensor
+    losses: Tensor  # `(n,)`, the losses that are scored, too
+    # what trains and does not score: `(n,)`, or a single number; None without
     auxiliary: Tensor | None = None
 
     def total(self, weights: Tensor, share: float = 1.0) -> Tensor:

@@ -21,61 +21,28 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Itself:
-    """Marker in place of a summary: a batch is scored against its own summed gradient.
+    """Marker in place of a summary: a batch is scored against its own summed gradient."""
 
-    Attributes
-    ----------
-    exclude_self
-        Whether each sample is left out of its own score.
-    positions
-        How positions are to be read; None: as fits.
-    others
-        The validation side that the samples of other processes make.
-    """
-
-    exclude_self: bool
-    positions: str | None = None
-    others: Any = None
+    exclude_self: bool  # whether each sample is left out of its own score
+    positions: str | None = None  # how positions are to be read; None: as fits
+    others: Any = None  # the validation side that the samples of other processes make
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a forward pass showed of some samples.
+    """What a forward pass showed of some samples."""
 
-    Attributes
-    ----------
-    losses
-        `(n,)`.
-    seen
-        What the estimator reads: a trace, or directional derivatives. None: no loss is finite.
-    batch
-        The samples that `seen` holds.
-    rows
-        Which of the `n` they are. None: all.
-    squares
-        The mean of the squared output gradients over all processes' samples, where there are several.
-    """
-
-    losses: Tensor
-    seen: Any
-    batch: Batch
-    rows: Tensor | None = None
+    losses: Tensor  # `(n,)`
+    seen: Any  # what the estimator reads: a trace, or directional derivatives. None: no loss is finite.
+    batch: Batch  # the samples that `seen` holds
+    rows: Tensor | None = None  # which of the `n` they are. None: all.
+    # the mean of the squared output gradients over all processes' samples, where there are several
     squares: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores and losses of a batch, `(n,)`, and how they came about; see `Report` for the rest.
-
-    Attributes
-    ----------
-    second_moment, input_second_moments
-        The running means of squared output gradients, and of each layer's squared inputs, this batch
-        included; see `Scorer.take`.
-    parts, sizes
-        The scores against each part of the validation set, `(m, n)`, and how many samples each part has;
-        None where it is not cut into parts.
-    """
+    """Scores and losses of a batch, `(n,)`, and how they came about; see `Report` for the rest."""
 
     scores: Tensor
     losses: Tensor
@@ -84,8 +51,12 @@ class Scored:
     cost: float | None = None
     method: str | None = None
     reason: str | None = None
+    # second_moment, input_second_moments: the running means of squared output gradients, and of each
+    # layer's squared inputs, this batch included; see `Scorer.take`
     second_moment: Tensor | None = None
     input_second_moments: tuple[Tensor | None, ...] | None = None
+    # parts, sizes: the scores against each part of the validation set, `(m, n)`, and how many samples
+    # each part has; None where it is not cut into parts
     parts: Tensor | None = None
     sizes: tuple[int, ...] | None = None
 

@@ -12,21 +12,12 @@ import lai_core as lai
 @storable
 @dataclass(frozen=True)
 class ValidationSide:
-    """What a batch is scored against: the scores are summed over the parts.
+    """What a batch is scored against: the scores are summed over the parts."""
 
-    Attributes
-    ----------
-    parts
-        A summary of the validation set; or traces of its parts, where products do not sum up.
-    positions
-        How positions are read; None where it does not matter.
-    layer_weights
-        `(L,)`: what each layer's product is multiplied by; None: nothing.
-    """
-
+    # A summary of the validation set; or traces of its parts, where products do not sum up
     parts: tuple[Any, ...]
-    positions: str | None = None
-    layer_weights: Tensor | None = None
+    positions: str | None = None  # how positions are read; None where it does not matter
+    layer_weights: Tensor | None = None  # `(L,)`: what each layer's product is multiplied by; None: nothing
 
     @property
     def sizes(self) -> tuple[int, ...]:

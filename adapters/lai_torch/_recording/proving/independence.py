@@ -38,25 +38,14 @@ class CoupledError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Exchanged:
-    """The losses of a batch in which copies of some samples replace all others.
+    """The losses of a batch in which copies of some samples replace all others."""
 
-    Attributes
-    ----------
-    index
-        The sample that each loss belongs to; of a model that draws random numbers, the samples that kept
-        their rows.
-    losses
-        One loss for each entry of `index`.
-    watched
-        The recorder of the run; None where samples kept their rows.
-    after
-        The state of the random streams after the run, of a model that draws.
-    """
-
+    # the sample that each loss belongs to; of a model that draws random numbers, the samples that kept
+    # their rows
     index: Tensor
-    losses: Tensor
-    watched: Any = None
-    after: Streams | None = None
+    losses: Tensor  # one loss for each entry of `index`
+    watched: Any = None  # the recorder of the run; None where samples kept their rows
+    after: Streams | None = None  # the state of the random streams after the run, of a model that draws
 
 
 def exchanges(problem: Problem, watch: Watch | None = None, *, pairs: bool = True) -> list[Exchanged]:

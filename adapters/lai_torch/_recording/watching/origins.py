@@ -17,24 +17,12 @@ from lai_torch._recording.watching.uses import Source
 
 @dataclass(frozen=True)
 class Identities:
-    """What a model holds, by the identity of the tensors.
+    """What a model holds, by the identity of the tensors."""
 
-    Attributes
-    ----------
-    owners
-        Names of buffers.
-    sources
-        Parameters.
-    own
-        Those of the parameters.
-    names
-        Names of parameters; of buffers, that they are some.
-    """
-
-    owners: Mapping[int, str]
-    sources: Mapping[int, Source]
-    own: frozenset[int]
-    names: Mapping[int, str]
+    owners: Mapping[int, str]  # names of buffers
+    sources: Mapping[int, Source]  # parameters
+    own: frozenset[int]  # those of the parameters
+    names: Mapping[int, str]  # names of parameters; of buffers, that they are some
 
 
 def identities(held: Held) -> Identities:

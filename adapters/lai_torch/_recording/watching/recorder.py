@@ -35,21 +35,11 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Shortcut:
-    """What makes recording for LAI cheap once a model is known: which layer is last, what is kept.
+    """What makes recording for LAI cheap once a model is known: which layer is last, what is kept."""
 
-    Attributes
-    ----------
-    last
-        How many layers are used before the last one: until then nothing is differentiated.
-    mean
-        Whether inputs are averaged over positions at once.
-    mean_of_last
-        Whether those of the last layer are read by their average, too.
-    """
-
-    last: int
-    mean: bool
-    mean_of_last: bool = False
+    last: int  # how many layers are used before the last one: until then nothing is differentiated
+    mean: bool  # whether inputs are averaged over positions at once
+    mean_of_last: bool = False  # whether those of the last layer are read by their average, too
 
 
 class Recorder(TorchFunctionMode, Origins):

@@ -13,41 +13,20 @@ from lai_torch._recording.watching.uses import Use
 
 @dataclass(frozen=True)
 class CachedProof:
-    """What an earlier recording of the same model has proved; later recordings reuse it.
+    """What an earlier recording of the same model has proved; later recordings reuse it."""
 
-    Attributes
-    ----------
-    signatures
-        Kind, parameter and number of axes of each use, in order.
-    sample_axes
-        Sample axis of each use; None where that batch left it open.
-    skipped
-        Names of parameters that have no record: a use without a sample axis, or a wrong gradient.
-    trainable
-        Names of the trainable parameters.
-    proved
-        Whether there was more than one sample.
-    behind
-        Names of the parameters that the losses reach without passing a layer.
-    past
-        Of these, the ones in a matrix product that LAI does not read.
-    calls
-        Signatures of all calls that were proved with these uses.
-    precision
-        Machine epsilon of the coarsest type in which the model computes.
-    hooks
-        Hooks on gradients. They are not part of a state: a model with hooks is proved again.
-    """
-
-    signatures: tuple[tuple[str, str, int], ...]
-    sample_axes: tuple[SampleAxis | None, ...]
+    signatures: tuple[tuple[str, str, int], ...]  # kind, parameter and number of axes of each use, in order
+    sample_axes: tuple[SampleAxis | None, ...]  # sample axis of each use; None where that batch left it open
+    # names of parameters that have no record: a use without a sample axis, or a wrong gradient
     skipped: frozenset[str]
-    trainable: frozenset[str]
-    proved: bool
+    trainable: frozenset[str]  # names of the trainable parameters
+    proved: bool  # whether there was more than one sample
+    # names of the parameters that the losses reach without passing a layer
     behind: frozenset[str] = frozenset()
-    past: frozenset[str] = frozenset()
-    calls: frozenset[str] = frozenset()
-    precision: float = 0.0
+    past: frozenset[str] = frozenset()  # of these, the ones in a matrix product that LAI does not read
+    calls: frozenset[str] = frozenset()  # signatures of all calls that were proved with these uses
+    precision: float = 0.0  # machine epsilon of the coarsest type in which the model computes
+    # hooks on gradients. They are not part of a state: a model with hooks is proved again.
     hooks: frozenset[int] = frozenset()
 
     def state(self) -> dict[str, Any]:
@@ -87,70 +66,32 @@ class CachedProof:
 
 @dataclass
 class SharedLayout:
-    """What recordings of the same calls share, known after the first.
+    """What recordings of the same calls share, known after the first."""
 
-    Attributes
-    ----------
-    own
-        Which layers of LAI have a record that is the exact gradient of their parameters.
-    """
-
+    # which layers of LAI have a record that is the exact gradient of their parameters
     own: tuple[bool, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The recording of one batch.
+    """The recording of one batch."""
 
-    Attributes
-    ----------
-    samples
-        Number of samples.
-    uses
-        Every recorded use of a parameter, in order.
-    last
-        The use that is the last layer; None where Ghost needs none and LAI could read none.
-    sample_axes
-        Sample axis of each use's output.
-    unexplained
-        Parameters with a gradient and without a record, with the reason.
-    losses
-        One loss per sample.
-    parameters
-        Trainable parameters by name.
-    per_sample
-        Per-sample gradients of parameters without a record, `(n, *shape)`.
-    every_layer
-        Whether gradients arrived at every use.
-    averaged
-        Whether inputs before the last layer are their means over positions.
-    known
-        What later recordings of the model may reuse.
-    live
-        The losses on their graph, where it was left whole; else None.
-    valid
-        Which positions count, as masks; none: all.
-    routed
-        Uses of the matrices of expert layers, on the rows that were routed to them.
-    alike
-        Shared by all recordings that follow the same plan.
-    """
-
-    samples: int
-    uses: list[Use]
-    last: Use | None
-    sample_axes: dict[Use, SampleAxis]
-    unexplained: dict[str, str]
-    losses: Tensor
-    parameters: dict[str, nn.Parameter]
-    per_sample: dict[str, Tensor]
-    every_layer: bool
-    averaged: bool
-    known: CachedProof
-    live: Tensor | None = None
-    valid: Positions = ()
+    samples: int  # number of samples
+    uses: list[Use]  # every recorded use of a parameter, in order
+    last: Use | None  # the use that is the last layer; None where Ghost needs none and LAI could read none
+    sample_axes: dict[Use, SampleAxis]  # sample axis of each use's output
+    unexplained: dict[str, str]  # parameters with a gradient and without a record, with the reason
+    losses: Tensor  # one loss per sample
+    parameters: dict[str, nn.Parameter]  # trainable parameters by name
+    per_sample: dict[str, Tensor]  # per-sample gradients of parameters without a record, `(n, *shape)`
+    every_layer: bool  # whether gradients arrived at every use
+    averaged: bool  # whether inputs before the last layer are their means over positions
+    known: CachedProof  # what later recordings of the model may reuse
+    live: Tensor | None = None  # the losses on their graph, where it was left whole; else None
+    valid: Positions = ()  # which positions count, as masks; none: all
+    # uses of the matrices of expert layers, on the rows that were routed to them
     routed: tuple[Routed, ...] = ()
-    alike: SharedLayout | None = None
+    alike: SharedLayout | None = None  # shared by all recordings that follow the same plan
 
     @property
     def final(self) -> Use:

@@ -21,31 +21,15 @@ class Slice:
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """One matrix of many, used on the rows that were routed to it.
+    """One matrix of many, used on the rows that were routed to it."""
 
-    Attributes
-    ----------
-    source, matrix
-        The parameter, and which of its matrices.
-    probe
-        Where the output gradient arrives; this use's are its `rows`.
-    activations
-        What the matrix is used on, `(k, d)`.
-    samples
-        Which sample each row is of, `(k,)`.
-    rows
-        Which rows of what arrives at the probe are this use's.
-    version
-        How often the activations had been written to when they were read.
-    """
-
-    source: Source
+    source: Source  # source, matrix: the parameter, and which of its matrices
     matrix: int
-    probe: Probe
-    activations: Tensor
-    samples: Tensor
-    rows: slice
-    version: int
+    probe: Probe  # where the output gradient arrives; this use's are its `rows`
+    activations: Tensor  # what the matrix is used on, `(k, d)`
+    samples: Tensor  # which sample each row is of, `(k,)`
+    rows: slice  # which rows of what arrives at the probe are this use's
+    version: int  # how often the activations had been written to when they were read
 
     @property
     def width(self) -> int:

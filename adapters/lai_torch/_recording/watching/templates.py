@@ -20,35 +20,19 @@ from lai_torch._recording.watching.uses import Use
 
 @dataclass(frozen=True)
 class Template:
-    """A layer before the last one.
+    """A layer before the last one."""
 
-    Attributes
-    ----------
-    place
-        Where among the arguments the input is.
-    shape, dtype
-        The input's.
-    own
-        The other tensors among the arguments, the layer's parameters, and where they are.
-    arguments
-        How many arguments there are.
-    use
-        What was recorded, without activations.
-    sample_axis
-        Where the samples are in the input, for the mean over positions; None: the input is kept whole, or
-        its mean over space.
-    averaged
-        Whether a mean is kept.
-    """
-
-    place: int
-    shape: torch.Size
+    place: int  # where among the arguments the input is
+    shape: torch.Size  # shape, dtype: the input's
     dtype: torch.dtype
+    # the other tensors among the arguments, the layer's parameters, and where they are
     own: tuple[tuple[int, Tensor], ...]
-    arguments: int
-    use: Use
+    arguments: int  # how many arguments there are
+    use: Use  # what was recorded, without activations
+    # where the samples are in the input, for the mean over positions; None: the input is kept whole, or
+    # its mean over space
     sample_axis: SampleAxis | None
-    averaged: bool
+    averaged: bool  # whether a mean is kept
 
     def fits(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Say whether a call of the same function is this layer's, on an input of the same form."""

@@ -26,50 +26,29 @@ class Source:
 
 @dataclass(eq=False)
 class Use:
-    """One use of a parameter on a batch.
+    """One use of a parameter on a batch."""
 
-    Attributes
-    ----------
-    kind
-        `dense`, `convolution`, `embedding`; `direct`, for a copy of the parameter per sample; or
-        `operation`, for any other function, whose output gradient is pulled back sample by sample.
-    weight, bias
-        What is used.
-    probe
-        Where the output gradient arrives; of a direct use, the copies' own gradient.
-    activations
-        What it is used on: the input of a layer, the ids of an embedding, the copies of a direct use;
-        of an operation, its output, on the graph that leads to the leaf in `options`.
-    transposed
-        Whether a dense use is `a W` rather than `a W^T`.
-    options
-        What else a convolution or an embedding needs.
-    batch_axis
-        Where the samples most likely are.
-    gates
-        Derivative of the next layer's input with respect to this layer's output, entry by entry, where
-        that was asked for.
-    place
-        Where the samples are, if an earlier recording of the same call told; else None.
-    averaged_from
-        How many axes the activations had before their features, where they are means over positions by
-        now, samples first; else None.
-    version
-        How often the activations had been written to when they were read.
-    """
-
+    # `dense`, `convolution`, `embedding`; `direct`, for a copy of the parameter per sample; or
+    # `operation`, for any other function, whose output gradient is pulled back sample by sample
     kind: str
-    weight: Source
-    probe: Probe
+    weight: Source  # weight, bias: what is used
+    probe: Probe  # where the output gradient arrives; of a direct use, the copies' own gradient
+    # what it is used on: the input of a layer, the ids of an embedding, the copies of a direct use; of
+    # an operation, its output, on the graph that leads to the leaf in `options`
     activations: Tensor
     bias: Source | None = None
-    transposed: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
-    batch_axis: int | None = None
+    transposed: bool = False  # whether a dense use is `a W` rather than `a W^T`
+    options: dict[str, Any] = field(default_factory=dict)  # what else a convolution or an embedding needs
+    batch_axis: int | None = None  # where the samples most likely are
+    # derivative of the next layer's input with respect to this layer's output, entry by entry, where
+    # that was asked for
     gates: Tensor | None = None
+    # how many axes the activations had before their features, where they are means over positions by
+    # now, samples first; else None
     averaged_from: int | None = None
+    # where the samples are, if an earlier recording of the same call told; else None
     place: SampleAxis | None = None
-    version: int = field(init=False)
+    version: int = field(init=False)  # how often the activations had been written to when they were read
 
     def __post_init__(self) -> None:
         self.version = self.activations._version
