@@ -28,20 +28,18 @@ EXPECTED = (
 class Captured:
     """A model as one graph, captured once for every batch size.
 
-    Parameters
-    ----------
-    model
-        The model.
-    autocast
-        The type in which it computes; None: its own. What it returns then has all digits.
-
     Attributes
     ----------
     captures
         How many times it was captured: once, and again where something else than the batch size varies.
     """
 
-    def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        # the type in which it computes; None: its own. What it returns then has all digits.
+        autocast: torch.dtype | None = None,
+    ) -> None:
         from torch._dynamo.backends.common import aot_autograd
 
         self.model, self.captures = model, 0

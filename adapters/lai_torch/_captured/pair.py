@@ -18,13 +18,6 @@ MOST = 256
 class Pair:
     """A captured forward and backward graph.
 
-    Parameters
-    ----------
-    forward, backward
-        The graphs.
-    returned
-        How many of the forward's results go to the caller; it saves the others for the backward.
-
     Attributes
     ----------
     inputs, outputs
@@ -48,7 +41,13 @@ class Pair:
         The backward graph as a function of a list, which it empties: what it has used is freed.
     """
 
-    def __init__(self, forward: fx.GraphModule, backward: fx.GraphModule, returned: int) -> None:
+    def __init__(
+        self,
+        forward: fx.GraphModule,
+        backward: fx.GraphModule,
+        # how many of the forward's results go to the caller; it saves the others for the backward
+        returned: int,
+    ) -> None:
         self.forward, self.backward = forward, backward
         self.nodes = {node.name: node for node in forward.graph.nodes}
         self.inputs = _placeholders(forward)

@@ -19,21 +19,6 @@ Rows = Callable[[Tensor], Tensor]
 class Run:
     """What one forward pass of a captured model kept.
 
-    Parameters
-    ----------
-    pair
-        The graphs.
-    values
-        What the forward computed, by the name of its node.
-    samples
-        How many samples the batch has.
-    batched
-        Where in memory the inputs that hold them are.
-    found
-        The model's differentiable outputs.
-    last
-        Name of the final layer, if one was asked for.
-
     Attributes
     ----------
     order
@@ -44,12 +29,12 @@ class Run:
 
     def __init__(
         self,
-        pair: Pair,
-        values: dict[str, Any],
-        samples: int,
-        batched: set[int],
-        found: Sequence[Tensor],
-        last: str | None,
+        pair: Pair,  # the graphs
+        values: dict[str, Any],  # what the forward computed, by the name of its node
+        samples: int,  # how many samples the batch has
+        batched: set[int],  # where in memory the inputs that hold them are
+        found: Sequence[Tensor],  # the model's differentiable outputs
+        last: str | None,  # name of the final layer, if one was asked for
     ) -> None:
         self.pair, self.values, self.samples, self.last = pair, values, samples, last
         self.sizes = self._sizes(batched)

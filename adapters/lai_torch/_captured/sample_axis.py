@@ -19,17 +19,13 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 class Sizes:
-    """The values of a graph's symbols on one batch.
+    """The values of a graph's symbols on one batch."""
 
-    Parameters
-    ----------
-    symbols
-        Every symbol's value.
-    batch
-        The symbols that are the number of samples.
-    """
-
-    def __init__(self, symbols: Mapping[Any, int], batch: frozenset[Any]) -> None:
+    def __init__(
+        self,
+        symbols: Mapping[Any, int],  # every symbol's value
+        batch: frozenset[Any],  # the symbols that are the number of samples
+    ) -> None:
         self.symbols, self.batch = dict(symbols), batch
 
     def varies(self, number: Any) -> bool:

@@ -27,23 +27,6 @@ from lai_torch.options.protocols import AnyPolicy
 class Scoring:
     """The first three stages of a step: pass, score, weigh.
 
-    Parameters
-    ----------
-    engine
-        The model, and how several processes train it.
-    loss, optimizer
-        As for a curator.
-    validation
-        What batches are scored against.
-    estimator
-        How.
-    policy
-        What weighs; whether it asks for validation losses decides whether they are kept.
-    refresh
-        At how many steps a summary is old.
-    backward, training
-        Which pass a step takes, and how the pass `kept` trains.
-
     Attributes
     ----------
     scorer, summaries, passes
@@ -52,15 +35,15 @@ class Scoring:
 
     def __init__(
         self,
-        engine: Engine,
-        loss: Loss,
+        engine: Engine,  # the model, and how several processes train it
+        loss: Loss,  # loss, optimizer: as for a curator
         optimizer: torch.optim.Optimizer | None,
-        validation: Validation,
+        validation: Validation,  # what batches are scored against
         *,
-        estimator: Estimator,
-        policy: AnyPolicy,
-        refresh: int,
-        backward: str,
+        estimator: Estimator,  # how
+        policy: AnyPolicy,  # what weighs; whether it asks for validation losses decides whether they are kept
+        refresh: int,  # at how many steps a summary is old
+        backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
         training: Kept,
     ) -> None:
         model = engine.model

@@ -17,29 +17,15 @@ from lai_torch._model.walk import forget
 
 
 class SummaryCache:
-    """Holds a validation set's summary and its age.
-
-    Parameters
-    ----------
-    model
-        What is trained; summaries are made of it in eval mode.
-    validation
-        Where they come from.
-    scorer
-        What makes them.
-    refresh
-        At how many steps a summary is old.
-    positions
-        How a batch that scores itself is to be read.
-    """
+    """Holds a validation set's summary and its age."""
 
     def __init__(
         self,
-        model: nn.Module,
-        validation: Validation,
-        scorer: Scorer,
-        refresh: int,
-        positions: str | None,
+        model: nn.Module,  # what is trained; summaries are made of it in eval mode
+        validation: Validation,  # where they come from
+        scorer: Scorer,  # what makes them
+        refresh: int,  # at how many steps a summary is old
+        positions: str | None,  # how a batch that scores itself is to be read
         *,
         keeps_losses: bool = False,
     ) -> None:

@@ -26,18 +26,6 @@ class Undo:
     Put back are attributes of `owners`, buffers and the gradients of earlier batches of a step. What the
     optimizer changes is not put back. A step that had no earlier batch is left without gradients.
 
-    Parameters
-    ----------
-    model, loss
-        What is trained; of the loss, what it holds if it is a module.
-    owners
-        Objects whose attributes hold what else a step changes. The block replaces attributes; it does not
-        change the objects that they hold.
-    generator
-        Whose draws are taken back.
-    optimizer
-        What steps; None where nothing does.
-
     Attributes
     ----------
     stepping
@@ -46,11 +34,13 @@ class Undo:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module,  # model, loss: what is trained; of the loss, what it holds if it is a module
         loss: Any,
+        # objects whose attributes hold what else a step changes. The block replaces attributes; it
+        # does not change the objects that they hold.
         owners: Iterable[Any],
-        generator: torch.Generator,
-        optimizer: Any = None,
+        generator: torch.Generator,  # whose draws are taken back
+        optimizer: Any = None,  # what steps; None where nothing does
     ) -> None:
         self.modules, self.owners, self.generator = modules_of(model, loss), list(owners), generator
         self.optimizer, self.stepping = optimizer, False

@@ -41,31 +41,17 @@ class Update:
 
 
 class Updater:
-    """Accumulates the gradients of `accumulate` batches, then steps.
-
-    Parameters
-    ----------
-    optimizer
-        What steps.
-    accumulate
-        How many batches make a step; each counts with one part in so many.
-    max_norm
-        The longest that a step's gradient may be; a longer one is shortened. None: any.
-    scaler
-        A `torch.amp.GradScaler`, for half precision.
-    engine
-        Who adds gradients up.
-    deferred
-        What the step asked about values: all is read before anything of the optimizer changes.
-    """
+    """Accumulates the gradients of `accumulate` batches, then steps."""
 
     def __init__(
         self,
-        optimizer: torch.optim.Optimizer,
-        accumulate: int,
+        optimizer: torch.optim.Optimizer,  # what steps
+        accumulate: int,  # how many batches make a step; each counts with one part in so many
+        # the longest that a step's gradient may be; a longer one is shortened. None: any.
         max_norm: float | None,
-        scaler: Any,
-        engine: Engine,
+        scaler: Any,  # a `torch.amp.GradScaler`, for half precision
+        engine: Engine,  # who adds gradients up
+        # what the step asked about values: all is read before anything of the optimizer changes
         deferred: DeferredChecks,
     ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler

@@ -37,20 +37,16 @@ def paired(inputs: Any, targets: Any) -> Batch:
 
 
 class Validation:
-    """Draws a validation batch whenever the summary is refreshed.
+    """Draws a validation batch whenever the summary is refreshed."""
 
-    Parameters
-    ----------
-    source
-        `(inputs, targets)` or a mapping; a loader of such, of which each refresh takes the next; a
-        `ValidationSummary`; or one of `ITSELF`.
-    share
-        The share of a set that each draw takes.
-    generator
-        For that draw.
-    """
-
-    def __init__(self, source: Any, share: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        # `(inputs, targets)` or a mapping; a loader of such, of which each refresh takes the next;
+        # a `ValidationSummary`; or one of `ITSELF`
+        source: Any,
+        share: float,  # the share of a set that each draw takes
+        generator: torch.Generator,  # for that draw
+    ) -> None:
         source = as_pair(source)
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator

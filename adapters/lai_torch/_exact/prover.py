@@ -29,19 +29,16 @@ class Derivative(NamedTuple):
 
 
 class Prover:
-    """Derivatives along directions, each way proved on the first batch of its kind.
+    """Derivatives along directions, each way proved on the first batch of its kind."""
 
-    Parameters
-    ----------
-    function
-        What is differentiated.
-    method
-        The only way to take; None: the first that is proved.
-    lasting
-        Whether batches follow the first one, so that it matters what its proof says of them.
-    """
-
-    def __init__(self, function: Function, method: str | None = None, *, lasting: bool = False) -> None:
+    def __init__(
+        self,
+        function: Function,  # what is differentiated
+        method: str | None = None,  # the only way to take; None: the first that is proved
+        *,
+        # whether batches follow the first one, so that it matters what its proof says of them
+        lasting: bool = False,
+    ) -> None:
         self.function, self.lasting = function, lasting
         self.methods = dict(METHODS) if method is None else {method: METHODS[method]}
         self._proved: dict[Any, tuple[str, str | None]] = {}

@@ -39,15 +39,6 @@ WRITES = {torch.Tensor.__setitem__}
 class Mixing(TorchFunctionMode):
     """Tries each operation of a forward pass that runs inside; put back what it writes.
 
-    Parameters
-    ----------
-    batch
-        Inputs and targets.
-    samples
-        How many samples they have, two or more.
-    parameters, buffers
-        What the model trains, which keeps its values here, and what it keeps.
-
     Attributes
     ----------
     found
@@ -55,7 +46,12 @@ class Mixing(TorchFunctionMode):
     """
 
     def __init__(
-        self, batch: Any, samples: int, parameters: Iterable[Tensor], buffers: Iterable[Tensor]
+        self,
+        batch: Any,  # inputs and targets
+        samples: int,  # how many samples they have, two or more
+        # parameters, buffers: what the model trains, which keeps its values here, and what it keeps
+        parameters: Iterable[Tensor],
+        buffers: Iterable[Tensor],
     ) -> None:
         super().__init__()
         self.samples = samples

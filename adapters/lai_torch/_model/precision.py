@@ -26,16 +26,13 @@ class Lowered:
     """Lets a model's forward pass compute in bfloat16; what it returns, and what follows, has all digits.
 
     As trainers of mixed precision do it: the forward function is another one meanwhile.
-
-    Parameters
-    ----------
-    model
-        Whose forward pass.
-    kind
-        The type of autocast; None: nothing is done.
     """
 
-    def __init__(self, model: nn.Module, kind: torch.dtype | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,  # whose forward pass
+        kind: torch.dtype | None,  # the type of autocast; None: nothing is done
+    ) -> None:
         self.model, self.kind = model, kind
         self._own: Any = None
 

@@ -18,17 +18,16 @@ Positions = tuple[Tensor, ...]
 class Masks:
     """Finds the positions that count, batch by batch.
 
-    Parameters
-    ----------
-    given
-        The mask, or what makes it of a batch's inputs; None: the inputs' `attention_mask`, if the model takes
-        one and it is one number a position, and the decoder's if there is one.
-
     It is asked whether all positions count, for masked copies of nothing would cost memory; not any more once
     one did not.
     """
 
-    def __init__(self, given: Tensor | Valid | None) -> None:
+    def __init__(
+        self,
+        # the mask, or what makes it of a batch's inputs; None: the inputs' `attention_mask`, if the
+        # model takes one and it is one number a position, and the decoder's if there is one
+        given: Tensor | Valid | None,
+    ) -> None:
         self.given, self.padded = given, False
         self._holds: Callable[[Tensor], bool] = bool
 

@@ -22,22 +22,6 @@ BREAK_EVEN = 2 / 3
 class Passes:
     """The passes that a curator may take, and the choice between them.
 
-    Parameters
-    ----------
-    model, loss
-        What is trained.
-    scorer
-        What reads a batch.
-    backward
-        `kept`, `selective`, `whole`, or `auto`, which chooses between `kept` and `whole` by the running
-        mean of the share kept.
-    chunk
-        How many samples to read at once for scoring alone; None: the whole batch.
-    training
-        How the pass `kept` trains.
-    engine
-        How several processes train; None: there is one.
-
     Attributes
     ----------
     kept
@@ -50,13 +34,15 @@ class Passes:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module,  # model, loss: what is trained
         loss: Loss,
-        scorer: Scorer,
+        scorer: Scorer,  # what reads a batch
+        # `kept`, `selective`, `whole`, or `auto`, which chooses between `kept` and `whole` by the
+        # running mean of the share kept
         backward: str,
-        chunk: int | None,
-        training: Kept,
-        engine: Engine | None = None,
+        chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
+        training: Kept,  # how the pass `kept` trains
+        engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
         self.model = model
         self.share: float | None = None

@@ -44,22 +44,15 @@ class Losses:
 
 
 class KeptPass(Pass):
-    """Scores in eval mode and full precision; its backward pass runs the model again, on the kept rows.
-
-    Parameters
-    ----------
-    model, loss
-        What is trained.
-    scorer
-        What reads a batch.
-    chunk
-        How many samples to read at once; None: the whole batch.
-    training
-        The precision in which the kept rows are run.
-    """
+    """Scores in eval mode and full precision; its backward pass runs the model again, on the kept rows."""
 
     def __init__(
-        self, model: nn.Module, loss: Loss, scorer: Scorer, chunk: int | None, training: Kept
+        self,
+        model: nn.Module,  # model, loss: what is trained
+        loss: Loss,
+        scorer: Scorer,  # what reads a batch
+        chunk: int | None,  # how many samples to read at once; None: the whole batch
+        training: Kept,  # the precision in which the kept rows are run
     ) -> None:
         self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary

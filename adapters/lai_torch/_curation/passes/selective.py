@@ -54,21 +54,6 @@ class SelectivePass(Pass):
     dropped ones with weight zero, through the same graph: samples that are coupled, or merged with something
     else on an axis, show there. `selfcheck` compares with plain autograd, which shares nothing.
 
-    Parameters
-    ----------
-    model, loss
-        What to train. The model must compile in one graph and couple no samples.
-    kept
-        The pass to take for a batch of one, and for one that scores itself with a loss that is not finite.
-    last
-        Name of the final layer, where several reach the outputs side by side.
-    masks
-        Find the positions that count.
-    deferred
-        What the step asks about values.
-    autocast
-        The type in which the model computes, scored and trained; None: its own.
-
     Attributes
     ----------
     captured
@@ -79,13 +64,17 @@ class SelectivePass(Pass):
 
     def __init__(
         self,
+        # model, loss: what to train. The model must compile in one graph and couple no samples.
         model: nn.Module,
         loss: Loss,
+        # the pass to take for a batch of one, and for one that scores itself with a loss that is
+        # not finite
         kept: Pass,
-        last: str | None,
-        masks: Masks | None = None,
+        last: str | None,  # name of the final layer, where several reach the outputs side by side
+        masks: Masks | None = None,  # find the positions that count
         *,
-        deferred: DeferredChecks,
+        deferred: DeferredChecks,  # what the step asks about values
+        # the type in which the model computes, scored and trained; None: its own
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last

@@ -13,21 +13,17 @@ from lai_torch._model.preserve import evaluating
 
 
 class WholePass(Pass):
-    """One forward pass in the model's own mode, and a weighted backward pass of the full batch.
+    """One forward pass in the model's own mode, and a weighted backward pass of the full batch."""
 
-    Parameters
-    ----------
-    model
-        What is trained; it must couple no samples.
-    tracer
-        Reads the trace off the forward pass.
-    kept
-        The pass to take for a batch with a loss that is not finite: its row would spoil the gradient.
-    deferred
-        What the step asks about values.
-    """
-
-    def __init__(self, model: nn.Module, tracer: Tracer, kept: Pass, deferred: DeferredChecks) -> None:
+    def __init__(
+        self,
+        model: nn.Module,  # what is trained; it must couple no samples
+        tracer: Tracer,  # reads the trace off the forward pass
+        # the pass to take for a batch with a loss that is not finite: its row would spoil the
+        # gradient
+        kept: Pass,
+        deferred: DeferredChecks,  # what the step asks about values
+    ) -> None:
         self.model, self.tracer, self.kept, self.deferred = model, tracer, kept, deferred
 
     def forward(self, batch: Batch, summary: Any) -> Forward:

@@ -26,16 +26,13 @@ class Blocks:
     whether it raises. So processes gather in rounds. In each round every process says which block it wants,
     if any, and all take part in gathering what anyone wants. A process that wants none, because it is about
     to enter another collective, takes part in rounds until nobody wants any.
-
-    Parameters
-    ----------
-    group
-        The processes.
-    blocks
-        The parameters of each block.
     """
 
-    def __init__(self, group: Alone, blocks: Sequence[Sequence[Tensor]]) -> None:
+    def __init__(
+        self,
+        group: Alone,  # the processes
+        blocks: Sequence[Sequence[Tensor]],  # the parameters of each block
+    ) -> None:
         self.group, self.blocks = group, blocks
         self._held: list[Tensor] = []
         self._index: int | None = None

@@ -25,18 +25,6 @@ _WHOLE = nullcontext()
 class Engine:
     """A model as its user handed it over, and the processes that share its batches.
 
-    Parameters
-    ----------
-    given
-        The model: wrapped by `DistributedDataParallel`, sharded by `fully_shard`, or neither.
-    loss
-        Which may be a module with parameters that are sharded, too.
-    group
-        What the user said of the processes; see `Curator`.
-    own
-        Whether gradients are added up here whatever the wrapper does: the pass goes around it, or they
-        accumulate first.
-
     Attributes
     ----------
     model
@@ -62,7 +50,17 @@ class Engine:
         Whether a step has shown what the wrapper does to gradients, if there is one.
     """
 
-    def __init__(self, given: nn.Module, loss: Any, group: Any, *, own: bool) -> None:
+    def __init__(
+        self,
+        # the model: wrapped by `DistributedDataParallel`, sharded by `fully_shard`, or neither
+        given: nn.Module,
+        loss: Any,  # which may be a module with parameters that are sharded, too
+        group: Any,  # what the user said of the processes; see `Curator`
+        *,
+        # whether gradients are added up here whatever the wrapper does: the pass goes around it, or
+        # they accumulate first
+        own: bool,
+    ) -> None:
         wrapper: Any = getattr(given, "_orig_mod", given)  # torch.compile of a wrapper
         wrapped = isinstance(wrapper, nn.parallel.DistributedDataParallel)
         self.model: nn.Module = wrapper.module if wrapped else given

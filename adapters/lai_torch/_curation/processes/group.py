@@ -96,17 +96,15 @@ class Agreed(Alone):
 
     Each method is a collective or two, which all processes have to enter. So whatever may raise on one
     of them alone runs in `agreed`, and what data decide is decided by `most`.
-
-    Parameters
-    ----------
-    telling
-        Process groups, one for each dimension along which the processes lie. Telling goes along one after
-        the other, and so reaches all.
-    device
-        Where what is told lies.
     """
 
-    def __init__(self, telling: Sequence[Any], device: torch.device) -> None:
+    def __init__(
+        self,
+        # process groups, one for each dimension along which the processes lie. Telling goes along
+        # one after the other, and so reaches all.
+        telling: Sequence[Any],
+        device: torch.device,  # where what is told lies
+    ) -> None:
         self.telling, self.device = tuple(telling), device
         self._collectives = self._bytes = 0
 
@@ -180,19 +178,15 @@ class Agreed(Alone):
 
 
 class Together(Agreed):
-    """The processes of a torch process group, each with its own rows of a batch.
+    """The processes of a torch process group, each with its own rows of a batch."""
 
-    Parameters
-    ----------
-    group
-        The process group.
-    device
-        Where what is told lies.
-    features
-        Process groups of those that have the same rows, and parts of the layers.
-    """
-
-    def __init__(self, group: Any, device: torch.device, features: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        group: Any,  # the process group
+        device: torch.device,  # where what is told lies
+        # process groups of those that have the same rows, and parts of the layers
+        features: Sequence[Any] = (),
+    ) -> None:
         super().__init__((*features, group), device)
         self.group, self.size, self.rank = group, group.size(), dist.get_rank(group)
 

@@ -23,15 +23,13 @@ def forward_cost(model: nn.Module, inputs: Any) -> int:
 
 
 class TokenCost:
-    """Counts, and warns once where exact pairs of tokens cost more than a forward pass.
+    """Counts, and warns once where exact pairs of tokens cost more than a forward pass."""
 
-    Parameters
-    ----------
-    model
-        Whose forward pass is the unit; counted once for every shape of a sample, on two samples.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(
+        self,
+        # whose forward pass is the unit; counted once for every shape of a sample, on two samples
+        model: nn.Module,
+    ) -> None:
         self.model = model
         self._forwards: dict[tuple[tuple[int, ...], ...], float] = {}
         self._warned = False

@@ -24,13 +24,7 @@ class UnlikeError(ValueError):
 
 
 class SharedLayout:
-    """Compares each batch's records with those of the first that a summary is made of, for Ghost.
-
-    Parameters
-    ----------
-    tracer
-        Traces both.
-    """
+    """Compares each batch's records with those of the first that a summary is made of, for Ghost."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer

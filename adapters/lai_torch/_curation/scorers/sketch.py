@@ -13,17 +13,13 @@ AT_ONCE = 2**26
 
 
 class Sketch:
-    """A sketch of the last layer's output gradients, the same on both sides.
+    """A sketch of the last layer's output gradients, the same on both sides."""
 
-    Parameters
-    ----------
-    width
-        Numbers a position that are left of an output gradient.
-    generator
-        From which signs and permutation are drawn; a CPU generator.
-    """
-
-    def __init__(self, width: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        width: int,  # numbers a position that are left of an output gradient
+        generator: torch.Generator,  # from which signs and permutation are drawn; a CPU generator
+    ) -> None:
         self.width, self.generator = width, generator
         self._drawn: tuple[Tensor, Tensor] | None = None
 

@@ -26,21 +26,6 @@ Batch = tuple[Any, Any]
 class Tracer:
     """Traces batches of one model.
 
-    Parameters
-    ----------
-    model, loss
-        What to trace.
-    every_layer
-        Whether output gradients are wanted at every layer, as for Ghost.
-    head_alone
-        Whether the estimator reads the last layer alone.
-    last
-        Name of the final layer, where several reach the loss side by side.
-    valid
-        From a batch's inputs to the positions that count; None: their `attention_mask`, if there is one.
-    lowered
-        The precision of the forward pass.
-
     Attributes
     ----------
     mixing
@@ -50,14 +35,16 @@ class Tracer:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module,  # model, loss: what to trace
         loss: Loss,
         *,
-        every_layer: bool = False,
-        head_alone: bool = False,
-        last: str | None = None,
+        every_layer: bool = False,  # whether output gradients are wanted at every layer, as for Ghost
+        head_alone: bool = False,  # whether the estimator reads the last layer alone
+        last: str | None = None,  # name of the final layer, where several reach the loss side by side
+        # from a batch's inputs to the positions that count; None: their `attention_mask`, if there
+        # is one
         valid: Valid | None = None,
-        lowered: Lowered | None = None,
+        lowered: Lowered | None = None,  # the precision of the forward pass
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
         self.head_alone, self.masks = head_alone, Masks(valid)

@@ -34,42 +34,24 @@ Product = Callable[..., Tensor]
 
 
 class TraceScorer(Scorer):
-    """An estimator that is a product of two traces, or of a summary and a trace.
-
-    Parameters
-    ----------
-    model, loss
-        What is scored.
-    tracer
-        What traces it.
-    product
-        The core's function of validation side, trace and options.
-    facts
-        What the catalogue says of the estimator.
-    positions
-        How positions are to be read; None: as fits.
-    sketch
-        What narrows output gradients, if anything does.
-    cut
-        Into how many parts the validation set is cut, each with a score of its own; None: it is not.
-    memory_budget
-        Bytes that a summary may take.
-    """
+    """An estimator that is a product of two traces, or of a summary and a trace."""
 
     by_block = True
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module,  # model, loss: what is scored
         loss: Loss,
-        tracer: Tracer,
-        product: Product,
+        tracer: Tracer,  # what traces it
+        product: Product,  # the core's function of validation side, trace and options
         *,
-        facts: Estimator,
-        positions: str | None = None,
-        sketch: Sketch | None = None,
+        facts: Estimator,  # what the catalogue says of the estimator
+        positions: str | None = None,  # how positions are to be read; None: as fits
+        sketch: Sketch | None = None,  # what narrows output gradients, if anything does
+        # into how many parts the validation set is cut, each with a score of its own; None: it is
+        # not
         cut: int | None = None,
-        memory_budget: int = DEFAULT_MEMORY_BUDGET,
+        memory_budget: int = DEFAULT_MEMORY_BUDGET,  # bytes that a summary may take
     ) -> None:
         super().__init__(model, loss)
         self.tracer, self.product, self.facts = tracer, product, facts

@@ -47,14 +47,12 @@ class Caches:
     """The attributes of the modules with a `train()` or `eval()` of their own, which a forward pass may fill.
 
     Such a cache may hold the graph of the pass that filled it, which no second pass can go back through.
-
-    Parameters
-    ----------
-    found
-        What the model holds.
     """
 
-    def __init__(self, found: Held) -> None:
+    def __init__(
+        self,
+        found: Held,  # what the model holds
+    ) -> None:
         owners = [(vars(module), _own(vars(module))) for module in found.made(_with_own_modes)]
         self._saved = [(attributes, own, _containers(own)) for attributes, own in owners]
 
@@ -139,15 +137,12 @@ def _set(module: nn.Module, *, mode: bool) -> None:
 
 
 class _Switch(TorchDispatchMode):
-    """Watches a model's own `train()` or `eval()`: puts back random streams and what trains.
+    """Watches a model's own `train()` or `eval()`: puts back random streams and what trains."""
 
-    Parameters
-    ----------
-    model
-        The model.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(
+        self,
+        model: nn.Module,  # the model
+    ) -> None:
         super().__init__()
         self.model, self.found = model, held(model)
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}

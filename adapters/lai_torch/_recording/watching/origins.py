@@ -35,30 +35,17 @@ def identities(held: Held) -> Identities:
 
 
 class Origins:
-    """What is known of the tensors of a forward pass.
-
-    Parameters
-    ----------
-    held
-        What to know.
-    batch
-        The tensors that depend on the sample: inputs and targets.
-    skipped
-        Names of parameters whose uses are left to the functions themselves.
-    trainable
-        Names of the parameters that train; None: those that require a gradient.
-    undifferentiated
-        Whether gradients are off, so that no graph tells what depends on the batch.
-    """
+    """What is known of the tensors of a forward pass."""
 
     def __init__(
         self,
-        held: Held,
-        batch: Iterable[Tensor],
+        held: Held,  # what to know
+        batch: Iterable[Tensor],  # the tensors that depend on the sample: inputs and targets
         *,
-        skipped: frozenset[str],
+        skipped: frozenset[str],  # names of parameters whose uses are left to the functions themselves
+        # names of the parameters that train; None: those that require a gradient
         trainable: Iterable[str] | None,
-        undifferentiated: bool,
+        undifferentiated: bool,  # whether gradients are off, so that no graph tells what depends on the batch
     ) -> None:
         self.held, self.parameters, self.buffers = held, held.parameters, held.buffers
         self.skipped, self.undifferentiated = skipped, undifferentiated

@@ -49,11 +49,6 @@ class Plan:
 class Calls:
     """The calls of one forward pass, compared with those of its plan if there is one.
 
-    Parameters
-    ----------
-    plan
-        Of an earlier pass.
-
     Attributes
     ----------
     names
@@ -68,7 +63,10 @@ class Calls:
         As in a plan, for the plan of this pass.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan | None = None,  # of an earlier pass
+    ) -> None:
         self.plan, self.follows, self.plain = plan, plan is not None, True
         self.averages: torch.dtype | None = None
         self.names: Mapping[int, str] = MappingProxyType({})

@@ -43,51 +43,34 @@ class Shortcut:
 
 
 class Recorder(TorchFunctionMode, Origins):
-    """Records the uses of a model's parameters while it is the active mode.
-
-    Parameters
-    ----------
-    held, batch, skipped, trainable
-        As for `Origins`.
-    samples
-        How many samples the batch has.
-    rules
-        What to do for each function; `NotImplemented` leaves it to the function itself.
-    other
-        What to do for a function that has no rule, or that its rule leaves to it.
-    every_layer
-        Whether gradients are wanted at every layer, or only behind the last one.
-    shortcut
-        What an earlier recording of the same model tells: enter with gradients off, they are switched
-        on at the last layer.
-    known
-        Where the samples were at each use in an earlier recording of the same model.
-    live
-        Whether the graph is left whole from the parameters up, for a backward pass of the caller's.
-    gates
-        Whether to read off what each layer's output is multiplied by on its way into the next layer.
-    valid
-        Which positions count in a mean, as masks; none: all.
-    calls
-        Notes the calls, and passes by those that are no layers where an earlier pass has told.
-    """
+    """Records the uses of a model's parameters while it is the active mode."""
 
     def __init__(
         self,
-        held: Held,
-        samples: int,
+        held: Held,  # held, batch, skipped, trainable: as for `Origins`
+        samples: int,  # how many samples the batch has
         batch: Iterable[Tensor],
+        # what to do for each function; `NotImplemented` leaves it to the function itself
         rules: dict[Any, Rule],
         *,
-        every_layer: bool,
+        every_layer: bool,  # whether gradients are wanted at every layer, or only behind the last one
+        # what to do for a function that has no rule, or that its rule leaves to it
         other: Rule | None = None,
+        # what an earlier recording of the same model tells: enter with gradients off, they are
+        # switched on at the last layer
         shortcut: Shortcut | None = None,
+        # where the samples were at each use in an earlier recording of the same model
         known: Sequence[SampleAxis | None] = (),
         skipped: frozenset[str] = frozenset(),
+        # whether the graph is left whole from the parameters up, for a backward pass of the
+        # caller's
         live: bool = False,
+        # whether to read off what each layer's output is multiplied by on its way into the next
+        # layer
         gates: bool = False,
         trainable: Iterable[str] | None = None,
-        valid: Positions = (),
+        valid: Positions = (),  # which positions count in a mean, as masks; none: all
+        # notes the calls, and passes by those that are no layers where an earlier pass has told
         calls: Calls | None = None,
     ) -> None:
         TorchFunctionMode.__init__(self)
