@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
-from lai_torch.integrations.command import main, shortened
+from lai_torch.integrations._command import main, shortened
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import cross_entropy

@@ -6,7 +6,7 @@ import math
 import lai_torch
 import pytest
 import torch
-from lai_torch.integrations.log import Log
+from lai_torch.integrations._log import Log
 from torch import nn
 
 import lai_core as lai

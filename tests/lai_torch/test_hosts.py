@@ -9,11 +9,11 @@ import lai_torch
 import lightning.pytorch as pl
 import pytest
 import torch
-from lai_torch.integrations.lightning import Curation
-from lai_torch.integrations.options import (
+from lai_torch.integrations._options import (
     KEYWORDS,
     warn_of_metrics,
 )
+from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 from lai_torch.options.estimators import ESTIMATORS
 from lai_torch.options.hosts import HEADS, REFUSED

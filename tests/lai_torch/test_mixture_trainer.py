@@ -3,7 +3,8 @@
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
-from lai_torch.integrations.sources import Sources, names_of
+from lai_torch.integrations._mixing import names_of
+from lai_torch.integrations.sources import Sources
 
 from lai_core.mixtures import Mixture, group_scores
 from workloads.torch_processes import largest, launch

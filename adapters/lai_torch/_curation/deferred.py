@@ -70,13 +70,7 @@ class DeferredChecks:
         return True
 
     def resolve(self, *more: Tensor) -> list[Any]:
-        """Read the pending checks, and the numbers `more`, with one synchronisation.
-
-        Raises
-        ------
-        CheckFailed
-            If a check fails.
-        """
+        """Read the pending checks, and the numbers `more`, with one synchronisation."""
         checks = [*self._pending, *((one, math.isfinite) for one in _zeros(self._numbers.values()))]
         self._pending, self._numbers = [], {}
         numbers = [*(number for number, _ in checks), *more]

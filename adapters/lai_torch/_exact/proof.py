@@ -135,13 +135,7 @@ class Proof:
         return found
 
     def compare_halves(self) -> None:
-        """Raise if a sample's loss moves where one half of the samples makes room for copies of the other.
-
-        Raises
-        ------
-        ValueError
-            If samples see one another.
-        """
+        """Raise if a sample's loss moves where one half of the samples makes room for copies of the other."""
         halves = bisections(self.finite)[0]
         self._check_rows(halves)
         for part in halves:

@@ -8,8 +8,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
 )
 
+from lai_torch.integrations._options import warn_of_metrics
 from lai_torch.integrations.losses import classification_losses, next_token_losses
-from lai_torch.integrations.options import warn_of_metrics
 from lai_torch.options import with_defaults
 
 LOSSES = (

@@ -2,8 +2,8 @@
 
 import lai_torch
 import torch
+from lai_torch.integrations._options import check_own_keywords, curator_options
 from lai_torch.integrations.lightning import Curation
-from lai_torch.integrations.options import check_own_keywords, curator_options
 from lai_torch.integrations.transformers import CuratedTrainer
 
 import lai_core as lai

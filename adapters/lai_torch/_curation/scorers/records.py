@@ -40,13 +40,7 @@ class SharedLayout:
         self._first = None
 
     def check(self, trace: Any) -> None:
-        """Raise where a batch has other records than the first, once these are left to backward passes.
-
-        Raises
-        ------
-        UnlikeError
-            If it does: the summary is to be made again.
-        """
+        """Raise where a batch has other records than the first, once these are left to backward passes."""
         if not self.tracer.every_layer:
             return
         found = _records_of(trace)

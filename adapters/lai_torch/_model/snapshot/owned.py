@@ -37,11 +37,6 @@ def check_owned(loss: Any, found: Mapping[int, Tensor], again: Callable[[], Mapp
 
     A tensor that is no `Parameter` may want a gradient by oversight. One that forward itself makes, as a
     place to take a force at, is another one when the losses are computed `again`.
-
-    Raises
-    ------
-    ValueError
-        If one is a parameter.
     """
     still = again() if found else {}
     for key, leaf in found.items():
@@ -55,13 +50,7 @@ def check_owned(loss: Any, found: Mapping[int, Tensor], again: Callable[[], Mapp
 
 
 def check_returned(parameters: Mapping[str, nn.Parameter]) -> None:
-    """Raise if a backward pass for which `.grad` was empty wrote there by itself.
-
-    Raises
-    ------
-    ValueError
-        If it did.
-    """
+    """Raise if a backward pass for which `.grad` was empty wrote there by itself."""
     for name, parameter in parameters.items():
         if parameter.grad is not None:
             msg = (

@@ -33,11 +33,6 @@ def check_gradients_apart(problem: Problem, parameters: Mapping[str, nn.Paramete
 
     Each sample keeps its row, and with it its random numbers. A batch without repeated samples (where a
     copy raises) is not checked.
-
-    Raises
-    ------
-    CoupledError
-        If one does.
     """
     model, loss, batch = problem
     samples = count(*batch)
@@ -90,11 +85,6 @@ def check_unhooked(problem: Problem, recording: Recording, precision: float) -> 
 
     The record describes the function without hooks. A hook that clips may not change small gradients, so the
     check is repeated with larger ones.
-
-    Raises
-    ------
-    ValueError
-        If hooks do.
     """
     model, loss, batch = problem
     if not recording.known.hooks or recording.final is None:

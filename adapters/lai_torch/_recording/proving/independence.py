@@ -203,11 +203,6 @@ def check_apart(problem: Problem, values: Tensor, where: str, precision: float) 
 
     Two forward passes compare the losses, of a model that computes in `precision`; gradients are not
     compared.
-
-    Raises
-    ------
-    CoupledError
-        If they are.
     """
     found = exchanges(problem, pairs=False)
     try:

@@ -106,11 +106,6 @@ def check_behind_zeros(problem: Problem, recorder: Recorder, other: PermutedBatc
 
     Both orders run once more with random values in such parameters (see `zeros_filled`). Biases of layers are
     left out: they hide nothing.
-
-    Raises
-    ------
-    ValueError
-        If they would.
     """
     offsets = {name for use in other.uses if use.bias is not None for name in use.bias.names}
     gates = (

@@ -31,17 +31,6 @@ class Keeping(TrainerCallback):
 
 
 def last_whole(output: str) -> str | None:
-    """Find the latest checkpoint with a curator in it; what a run was killed at while it wrote has none.
-
-    Parameters
-    ----------
-    output
-        The trainer's output folder.
-
-    Returns
-    -------
-    str or None
-        Its folder.
-    """
+    """Find the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
     found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
     return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None

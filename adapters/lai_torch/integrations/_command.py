@@ -16,8 +16,8 @@ from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader
 
 from lai_torch.dataset import score_dataset
+from lai_torch.integrations._samples import Problem, Samples, load_problem, read_samples
 from lai_torch.integrations.losses import next_token_losses
-from lai_torch.integrations.samples import Problem, Samples, load_problem, read_samples
 from lai_torch.options import LAI
 
 SHOWN = 60
@@ -89,26 +89,7 @@ def score(
 def scored(
     problem: Problem, samples: Samples, good: Samples, folder: Path, estimator: str, batch_size: int
 ) -> pa.Table:
-    """Score the samples, and return their table.
-
-    Parameters
-    ----------
-    problem
-        Model, loss and batches.
-    samples, good
-        What is scored, and the validation set.
-    folder
-        Of the table's parts.
-    estimator
-        By name. LAI reads a language model's pairs of tokens by a sketch.
-    batch_size
-        Of both sides.
-
-    Returns
-    -------
-    pyarrow.Table
-        As `read_scores` returns it.
-    """
+    """Score the samples; LAI reads a language model's pairs of tokens by a sketch."""
     chosen: Any = estimator
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
@@ -129,36 +110,12 @@ def scored(
 
 
 def with_samples(table: pa.Table, samples: Samples) -> pa.Table:
-    """Add to each row the text, or the path of the image.
-
-    Parameters
-    ----------
-    table
-        The scores.
-    samples
-        What was scored.
-
-    Returns
-    -------
-    pyarrow.Table
-        With a column `sample`.
-    """
+    """Add to each row the text, or the path of the image."""
     contents = dict(zip(samples.names, samples.contents, strict=True))
     return table.append_column("sample", [[str(contents[name]) for name in table["id"].to_pylist()]])
 
 
 def shortened(text: str) -> str:
-    """Return a text's first characters, on one line.
-
-    Parameters
-    ----------
-    text
-        Of any length.
-
-    Returns
-    -------
-    str
-        At most `SHOWN` characters.
-    """
+    """Return a text's first characters, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."

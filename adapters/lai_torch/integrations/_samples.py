@@ -44,19 +44,7 @@ class Samples(Dataset[tuple[Any, Any]]):
 
 
 def read_samples(path: Path) -> Samples:
-    """Read a file of texts, or a folder of images with one folder for each class.
-
-    Parameters
-    ----------
-    path
-        A `.txt` file with one text a line; a `.csv`, `.json`, `.jsonl` or `.parquet` file with a column
-        `text` and, for a classifier, `label`; a folder `CLASS/NAME.png` of images.
-
-    Returns
-    -------
-    Samples
-        Texts are called by their number from 1, images by their path in the folder.
-    """
+    """Read a file of texts, numbered from 1, or a folder of images `CLASS/NAME.png`, named by path."""
     if path.is_dir():
         files = sorted(file for file in path.glob("*/*") if file.suffix.lower() in IMAGES)
         _expect_samples(files, f"images in the folders of {path}, as CLASS/NAME.png")
@@ -91,22 +79,7 @@ class Problem:
 
 
 def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
-    """Load a transformers model with its tokenizer or image processor.
-
-    Parameters
-    ----------
-    model
-        A folder that `save_pretrained` wrote, or a name on the hub.
-    images
-        Whether samples are images.
-    max_length
-        How many tokens of a text are read.
-
-    Returns
-    -------
-    Problem
-        Of a classifier the cross-entropy, of a language model the mean loss of a text's tokens.
-    """
+    """Load a transformers model, a folder or a name on the hub, with its tokenizer or image processor."""
     config = transformers.AutoConfig.from_pretrained(model)
     (architecture, *_) = config.architectures or [""]
     if not hasattr(transformers, architecture):
@@ -163,20 +136,7 @@ class ImageBatches:
 
 
 def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tensor:
-    """Return the classes' numbers, from names that the model has or from the numbers themselves.
-
-    Parameters
-    ----------
-    labels
-        One name or number a sample.
-    classes
-        The model's, `config.label2id`.
-
-    Returns
-    -------
-    Tensor
-        `(n,)`.
-    """
+    """Return the classes' numbers, from names that the model has or from the numbers themselves."""
     known = {**{str(number): number for number in classes.values()}, **classes}
     unknown = sorted({str(label) for label in labels} - {*known})
     if unknown:

@@ -23,20 +23,6 @@ A_SET = torch.zeros(1, device="cpu"), torch.zeros(1, device="cpu")
 def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[dict[str, Any], Any]:
     """Return the options with which a trainer makes its curator, and its auxiliary loss.
 
-    Parameters
-    ----------
-    host
-        The trainer, as `check_host` names it.
-    options
-        What its user gave.
-    validation
-        As for `Curator`.
-
-    Returns
-    -------
-    tuple
-        The options, without `backward`, and what `Kept(auxiliary=)` held.
-
     Raises
     ------
     TypeError
@@ -65,13 +51,7 @@ def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[d
 
 
 def check_own_keywords(options: Mapping[str, Any]) -> None:
-    """Raise if a trainer is given an option of its curator, or of its settings, by itself.
-
-    Parameters
-    ----------
-    options
-        What the trainer was called with beside its own arguments.
-    """
+    """Raise if a trainer is given an option of its curator, or of its settings, by itself."""
     for name in options:
         if name in KEYWORDS:
             way_out = REFUSED.get(name, (None, {}))[1].get(
@@ -93,15 +73,7 @@ KEYWORDS = frozenset(
 
 
 def warn_of_metrics(validation: Any, evaluated: Iterable[Any]) -> None:
-    """Warn where the set that samples are to help is also evaluated: its metrics are then not held out.
-
-    Parameters
-    ----------
-    validation
-        A data set, a loader over one, or tensors.
-    evaluated
-        The same, on which metrics are reported.
-    """
+    """Warn where the set that samples are to help is also evaluated: its metrics are then not held out."""
     if any(_held(validation) & _held(each) for each in evaluated):
         warnings.warn(
             "validation: the set that training is curated on is also evaluated, so that its metrics are not "

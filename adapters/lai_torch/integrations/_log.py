@@ -10,28 +10,16 @@ from lai_torch.report import Report, score_quantiles
 
 
 class Log:
-    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped.
+    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped."""
 
-    Parameters
-    ----------
-    names
-        What the groups of the reports are called, where they are numbers of names.
-    """
-
-    def __init__(self, names: Sequence[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:  # names of groups that reports have as numbers
         self.names = names
         self._shares: list[float] = []
         self._scores: list[Tensor] = []
         self._groups: dict[Any, list[float]] = {}
 
     def add(self, report: Report) -> None:
-        """Take a step's report.
-
-        Parameters
-        ----------
-        report
-            What `Curator.weigh` or `Curator.score` returned.
-        """
+        """Take a step's report."""
         self._shares.append(report.share)
         if report.scores is not None:
             self._scores.append(report.scores.detach())
@@ -39,19 +27,7 @@ class Log:
             self._groups.setdefault(self.names[group] if self.names else group, []).append(share)
 
     def take(self, gather: Callable[[Tensor], Tensor] = lambda own: own) -> dict[str, float]:
-        """Return what to log, and begin again.
-
-        Parameters
-        ----------
-        gather
-            From one process's scores to all processes', NaN where there is none.
-
-        Returns
-        -------
-        dict
-            `curation/kept`, `curation/score_low`, `_median` and `_high` (5%, 50%, 95%), and
-            `curation/dropped/GROUP`; empty without a step.
-        """
+        """Return what to log, and begin again; `gather` takes one process's scores, NaN for none, to all."""
         if not self._shares:
             return {}
         found = {"curation/kept": sum(self._shares) / len(self._shares)}
