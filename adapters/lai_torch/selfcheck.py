@@ -14,7 +14,7 @@ from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.function import Function
 from lai_torch._model.mixing import mixing

@@ -2,7 +2,7 @@
 
 import torch
 from lai_torch._curation.passes.choice import made_pass
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import ValidationSide
 from torch import nn
 
 from tests.lai_torch import support

@@ -9,8 +9,8 @@ from unittest import mock
 import lai_torch
 import pytest
 import torch
+from lai_torch._curation.passes.synchronised import check_synchronised
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.processes.proof import check_synchronised
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording.record import record
 from torch import nn

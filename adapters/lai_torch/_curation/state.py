@@ -5,7 +5,7 @@ from typing import Any
 
 import lai_core as lai
 from lai_core.records.convolution import Geometry
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch.trace import GateTrace
 
 KINDS: dict[str, Any] = {

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lai_torch._curation.scorers.base import Itself, Scorer
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import Itself, Scorer, ValidationSide
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import Validation, moved
 from lai_torch._model.batch import Staying, count

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.directional import Pair, why
-from lai_torch._exact.errors import coupled, immovable, sized
 from lai_torch._model.batch import rows, unaligned
 from lai_torch._model.function import Function, Point, along, vjp
 from lai_torch._model.precision import measured_roundings
@@ -272,3 +271,30 @@ def resampled(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
         return batch
     found: Batch = rows(batch, row_sources(part, more), len(part))
     return found
+
+
+def immovable(got: str) -> ValueError:
+    """Build the error of a batch whose rows cannot be exchanged."""
+    return ValueError(
+        "training: expected a batch whose rows can be exchanged, to check that samples are independent, got "
+        f"{got}; hold one row a sample in every tensor, padded where they differ in length"
+    )
+
+
+def coupled() -> ValueError:
+    """Build the error of samples that have no gradients of their own."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
+        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
+        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
+        "score at the level at which samples are independent (pairs, graphs), one row for each"
+    )
+
+
+def sized() -> ValueError:
+    """Build the error of samples whose gradients depend on how many they are."""
+    return ValueError(
+        "model: expected every sample's loss and gradient to be its own, got ones that move with the number "
+        "of samples: do not divide by the batch's size in the loss, nor let an embedding scale its gradient "
+        "by frequency"
+    )

@@ -10,8 +10,8 @@ from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.untouched import losses_of
 from lai_torch._model.valid import Positions
 from lai_torch._model.walk import held
+from lai_torch._recording.per_sample import foreign, one_by_one
 from lai_torch._recording.proving.sample_axes import AxisUnknown, receive
-from lai_torch._recording.proving.unrecorded import foreign, one_by_one
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS
 from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.watching.recorder import Recorder

@@ -12,10 +12,9 @@ import lai_core as lai
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
-from lai_torch._curation.scorers.base import Reading
+from lai_torch._curation.scorers.base import Reading, ValidationSide
 from lai_torch._curation.scorers.choice import scorer
 from lai_torch._curation.scorers.records import UnlikeError
-from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.state import packed, unpacked
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, mapped

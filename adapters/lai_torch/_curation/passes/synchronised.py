@@ -1,17 +1,18 @@
 """The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from lai_core._adapters import rounding_bound
 from lai_torch._curation.passes.base import Gradient, coupling, nothing
 from lai_torch._curation.passes.kept import KeptPass, Losses
-from lai_torch._curation.processes.balance import balanced
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.processes.proof import check_synchronised, compared
+from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scorer
-from lai_torch._model.batch import Loss, count, mapped, rows
+from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
 from lai_torch._recording.proving.weighted_sums import signed_weights
@@ -150,3 +151,126 @@ class LocalPass(KeptPass):
             )
             raise ValueError(msg)
         return left, found
+
+
+Plan = list[list[int]]
+"""How many rows each process (first index) gives to each other one (second)."""
+
+
+def plan_of(counts: list[int]) -> Plan:
+    """Return who gives how many rows to whom; every process finds the same plan, and no row moves twice.
+
+    With a quota of floor(total / processes) rows each, and one more for those that have most, what a
+    process has beyond its quota has to move, and no more does.
+    """
+    size, total = len(counts), sum(counts)
+    ranked = sorted(range(size), key=lambda rank: -counts[rank])
+    quota = {rank: total // size + (place < total % size) for place, rank in enumerate(ranked)}
+    spare = [(rank, counts[rank] - quota[rank]) for rank in range(size) if counts[rank] > quota[rank]]
+    lack = [(rank, quota[rank] - counts[rank]) for rank in range(size) if counts[rank] < quota[rank]]
+    plan = [[0] * size for _ in range(size)]
+    while spare and lack:
+        (giver, more), (taker, fewer) = spare.pop(), lack.pop()
+        rows = min(more, fewer)
+        plan[giver][taker] = rows
+        if more > rows:
+            spare.append((giver, more - rows))
+        if fewer > rows:
+            lack.append((taker, fewer - rows))
+    return plan
+
+
+def balanced(batch: Any, weights: Tensor, group: Alone) -> tuple[Any, Tensor]:
+    """Return the rows that this process is to train on, and their weights."""
+    everyone, slices = group.gathered(weights)
+    counts = [int((everyone[part] > 0).sum()) for part in slices]
+    plan, samples = plan_of(counts), count(*batch)
+    kept = (weights > 0).nonzero().squeeze(1)
+    gives, takes = plan[group.rank], [row[group.rank] for row in plan]
+    staying = len(kept) - sum(gives)
+    if not any(map(any, plan)):
+        return batch, weights
+
+    def shared(tensor: Tensor) -> Tensor:
+        if not holds_rows(tensor, samples):
+            return tensor
+        rows = tensor[kept.to(tensor.device)].contiguous()
+        taken = rows.new_empty((sum(takes), *rows.shape[1:]))
+        group.exchange(taken, rows[staying:].contiguous(), takes, gives)
+        return torch.cat([rows[:staying], taken])
+
+    with group.agreed():
+        shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
+    if not group.alike(shapes):
+        msg = (
+            "balance: expected the processes' batches to have the same shape behind the first axis, so that "
+            "rows can move between them; pad them to a common length, or leave balance out"
+        )
+        raise ValueError(msg)
+    return mapped(batch, shared), shared(weights)
+
+
+COARSEST = torch.bfloat16
+"""What training may compute in, or send gradients in: a wrapper's own types and hooks are not to be seen."""
+
+NUMBERS = 2**20
+"""Of a parameter that is compared, where there is one with as few."""
+
+
+def compared(parameters: Mapping[str, Tensor]) -> str:
+    """Return which parameter to compare: of many numbers, for few may be alike by chance."""
+    small = [name for name, each in parameters.items() if each.numel() <= NUMBERS]
+    if small:
+        return max(small, key=lambda name: parameters[name].numel())
+    return min(parameters, key=lambda name: parameters[name].numel())
+
+
+def check_synchronised(engine: Engine, name: str, expected: Tensor, terms: float) -> None:
+    """Compare a parameter's gradient with what adding up without the wrapper gave.
+
+    Wrappers average by default, and can be told to sum. One that does gets this step's gradients divided,
+    and later ones right from the start. A step in which the sum nearly cancels may not tell which.
+
+    Roundings of the samples are independent and add up to their share of the `terms`; those of parameters in
+    few digits are the same for all samples, and add up to their share of the sum. In bfloat16 that is 6% of
+    both. What one process leaves out is seen, 1% of one sample is not: the wrapper has no part in that.
+
+    Parameters
+    ----------
+    engine
+        The model and its wrapper.
+    name, expected
+        The parameter, and the gradient that was added up without the wrapper.
+    terms
+        The root of the sum of squares of the samples' shares in it.
+
+    Raises
+    ------
+    ValueError
+        If the gradient is neither: the wrapper is bypassed, or does something of its own.
+    """
+    size = engine.group.size
+    given = dict(engine.model.named_parameters())[name].grad
+    whole = engine.group.whole(torch.zeros_like(expected) if given is None else given).double()
+    expected = expected.double()
+    off = {each: float((whole / each - expected).norm()) for each in (1, size)}
+    if engine.group.most(not off[1] < float("inf")):  # a scaled gradient that overflows tells nothing
+        return
+    within = rounding_bound(torch.finfo(COARSEST).eps, terms + float(expected.norm()))
+    fits = [each for each in off if off[each] <= within]
+    if engine.group.most(not fits):
+        msg = (
+            f"model: expected its wrapper to average gradients over the {size} processes, or to sum them; "
+            f"that of {name!r} is neither everywhere, here off by {min(off.values()):.2g} where roundings "
+            f"explain {within:.2g}; leave out no_sync, and hooks that change gradients"
+        )
+        raise ValueError(msg)
+    if engine.group.most(len(fits) > 1):
+        return
+    engine.proved = True
+    if fits == [1]:
+        return
+    engine.divides = False
+    for each in engine.model.parameters():
+        if each.grad is not None:
+            each.grad.div_(size)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from lai_storage import storable
 from torch import Tensor, nn
 
+import lai_core as lai
 from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.batch import Loss, check_losses, count, rows
@@ -215,3 +217,24 @@ def _joined(parts: list[Scored]) -> Scored:
         cost=costs[0] if costs else None,
         parts=torch.cat(by_part, dim=1) if by_part else None,
     )
+
+
+@storable
+@dataclass(frozen=True)
+class ValidationSide:
+    """What a batch is scored against: the scores are summed over the parts."""
+
+    # A summary of the validation set; or traces of its parts, where products do not sum up
+    parts: tuple[Any, ...]
+    positions: str | None = None  # how positions are read; None where it does not matter
+    layer_weights: Tensor | None = None  # `(L,)`: what each layer's product is multiplied by; None: nothing
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many validation samples each part has."""
+        return tuple(_samples(part) for part in self.parts)
+
+
+def _samples(part: lai.ValidationSummary | lai.Trace) -> int:
+    """Return how many samples a summary was made of, or a trace has."""
+    return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())

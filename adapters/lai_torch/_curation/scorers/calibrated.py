@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import computed_weight, fitted_weights, layer_parts
-from lai_torch._curation.scorers.base import Batch
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import Batch, ValidationSide
 from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError

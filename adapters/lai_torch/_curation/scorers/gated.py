@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from lai_core.estimators.gates import gate_lai_scores
-from lai_torch._curation.scorers.base import Batch
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import Batch, ValidationSide
 from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch.trace import GateTrace
 

@@ -9,7 +9,7 @@ from torch import Tensor
 import lai_core as lai
 from lai_core._adapters import are_cheaper, joined_summaries, width_of
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.scorers.side import ValidationSide
+from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scorers.sketch import Sketch
 
 

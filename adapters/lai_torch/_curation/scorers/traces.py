@@ -16,6 +16,7 @@ from lai_torch._curation.scorers.base import (
     Reading,
     Scored,
     Scorer,
+    ValidationSide,
     chunks,
     cut_evenly,
     nothing_finite,
@@ -24,7 +25,6 @@ from lai_torch._curation.scorers.base import (
 from lai_torch._curation.scorers.cost import TokenCost
 from lai_torch._curation.scorers.joined import joined, others
 from lai_torch._curation.scorers.records import SharedLayout, UnlikeError
-from lai_torch._curation.scorers.side import ValidationSide
 from lai_torch._curation.scorers.sketch import Sketch
 from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._model.batch import Loss, rows

@@ -24,10 +24,9 @@ from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
 from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.origins import Origins, identities, is_unreadable
-from lai_torch._recording.watching.plan import Calls
+from lai_torch._recording.watching.plan import Calls, Template, template
 from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
-from lai_torch._recording.watching.templates import Template, template
 from lai_torch._recording.watching.uses import Use
 
 Rule = Callable[..., Any]
