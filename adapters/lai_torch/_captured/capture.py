@@ -4,7 +4,7 @@ import functools
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.no_grad import detach_without_gradients
 from lai_torch._captured.pair import Pair
 from lai_torch._captured.run import Run
-from lai_torch._model.batch import call, holds_rows, tensors
+from lai_torch._model.batch import call, holds_rows, mapped, tensors
 from lai_torch._model.precision import raised
 from lai_torch._model.preserve import preserved
 from lai_torch._model.walk import named_parameters
@@ -66,7 +66,7 @@ class Captured:
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        aliases = _with_symbolic_batch(inputs, samples)
+        aliases = mapped(inputs, lambda one: _with_symbolic_batch(one, samples))
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
@@ -185,21 +185,12 @@ def _never_called(graph: fx.GraphModule, example: Any) -> Any:
     return graph.forward
 
 
-def _with_symbolic_batch(tree: Any, samples: int) -> Any:
-    """Return aliases of the inputs whose first axis is declared free."""
-    if isinstance(tree, Tensor):
-        alias = tree.detach()
-        if holds_rows(tree, samples):
-            torch._dynamo.mark_dynamic(alias, 0)
-        return alias
-    if isinstance(tree, Mapping):
-        return {key: _with_symbolic_batch(value, samples) for key, value in tree.items()}
-    if not isinstance(tree, list | tuple):
-        return tree
-    parts = [_with_symbolic_batch(part, samples) for part in tree]
-    if isinstance(tree, list):
-        return parts
-    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+def _with_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
+    """Return an alias of an input, whose first axis is declared free if it holds the samples."""
+    alias = tensor.detach()
+    if holds_rows(tensor, samples):
+        torch._dynamo.mark_dynamic(alias, 0)
+    return alias
 
 
 _serial = itertools.count()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import lai_core as lai
-from lai_torch._model.batch import count, rows, tensors
+from lai_torch._model.batch import count, mapped, rows, tensors
 
 Batch = tuple[Any, Any]
 ITSELF = ("batch", "batch+self")
@@ -161,23 +161,12 @@ def moved(batch: Batch, model: nn.Module) -> Batch:
     devices = {parameter.device for parameter in model.parameters()}
     if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
         return batch
-    return on_device(batch, devices.pop())
+    (device,) = devices
+    return mapped(batch, lambda one: _on_device(one, device))
 
 
-def on_device(tree: Any, device: torch.device) -> Any:
-    """Return nested tuples, lists and mappings with their tensors on a device."""
-    if isinstance(tree, Tensor):
-        if tree.is_meta and device.type != "meta":
-            msg = (
-                "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
-            )
-            raise ValueError(msg)
-        return tree.to(device)
-    if isinstance(tree, Mapping):
-        return {key: on_device(value, device) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [on_device(part, device) for part in tree]
-    if isinstance(tree, tuple):
-        parts = [on_device(part, device) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return tree
+def _on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    if tensor.is_meta and device.type != "meta":
+        msg = "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
+        raise ValueError(msg)
+    return tensor.to(device)

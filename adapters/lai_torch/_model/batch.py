@@ -57,17 +57,10 @@ def tensors(tree: Any) -> list[Tensor]:
 
 def usable(tree: Any) -> Any:
     """Return a batch with copies of the tensors made in inference mode, which cannot go into a gradient."""
-    if isinstance(tree, Tensor):
-        if not tree.is_inference():
-            return tree
-        with torch.inference_mode(mode=False):  # a copy that is made within is one of these too
-            return tree.clone()
     if not any(tensor.is_inference() for tensor in tensors(tree)):
         return tree
-    if isinstance(tree, Mapping):
-        return {key: usable(value) for key, value in tree.items()}
-    parts = [usable(part) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    with torch.inference_mode(mode=False):  # a copy that is made within is one of these too
+        return mapped(tree, lambda one: one.clone() if one.is_inference() else one)
 
 
 def mapped(tree: Any, function: Callable[[Tensor], Any]) -> Any:
@@ -229,18 +222,13 @@ def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is."""
-    if isinstance(tree, Tensor):
-        if not holds_rows(tree, samples):
-            return tree
-        return tree[index.to(tree.device)] if isinstance(index, Tensor) else tree[index]
-    if isinstance(tree, tuple):
-        parts = [rows(part, index, samples) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    if isinstance(tree, list):
-        return [rows(part, index, samples) for part in tree]
-    if isinstance(tree, Mapping):
-        return {key: rows(value, index, samples) for key, value in tree.items()}
-    return tree
+
+    def of(one: Tensor) -> Tensor:
+        if not holds_rows(one, samples):
+            return one
+        return one[index.to(one.device)] if isinstance(index, Tensor) else one[index]
+
+    return mapped(tree, of)
 
 
 def unaligned(tree: Any, samples: int) -> list[Any]:

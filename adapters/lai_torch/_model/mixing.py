@@ -14,7 +14,7 @@ needed at all). It counts as mixing only if something else is computed from it.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from lai_torch._model.batch import Loss, holds_rows, tensors
+from lai_torch._model.batch import Loss, holds_rows, mapped, tensors
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis, candidates
 from lai_torch._model.untouched import losses_of
@@ -169,7 +169,7 @@ class Mixing(TorchFunctionMode):
             return of
 
         def given(change: Callable[[Tensor], Tensor]) -> list[Tensor]:
-            own, named = _changed(args, change), _changed(kwargs, change)
+            own, named = mapped(args, change), mapped(kwargs, change)
             return _results(func, func(*own, **named), own)
 
         with torch.no_grad():
@@ -205,18 +205,6 @@ Sides = tuple[list[Tensor] | None, list[list[Tensor]]]
 
 def _results(func: Any, out: Any, args: Any) -> list[Tensor]:
     return [args[0]] if func in WRITES else tensors(out)
-
-
-def _changed(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested tuples, lists and mappings with other tensors."""
-    if isinstance(tree, Tensor):
-        return change(tree)
-    if isinstance(tree, Mapping):
-        return {key: _changed(value, change) for key, value in tree.items()}
-    if isinstance(tree, tuple | list):
-        parts = [_changed(part, change) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return tree
 
 
 def _generic(values: Tensor) -> bool:
