@@ -52,8 +52,9 @@ def _multiplied(recorder: Recorder, name: str) -> str | None:
     if not used or name in recorder.wrapped:
         return HIDDEN
     for function, (given, grows) in used.items():
-        # rows of a matrix beside each sample, all at once or one by one, are prototypes
-        offset = function in ADDING and (axes == 1 or (given == axes and not grows))
+        # rows of a matrix beside each sample, all at once or one by one, are prototypes; one number, computed of
+        # a parameter that a penalty reads, is an offset
+        offset = function in ADDING and (axes == 1 or given == 0 or (given == axes and not grows))
         if not offset and function not in NORMS:
             return resolve_name(function) or str(function)
     return None
