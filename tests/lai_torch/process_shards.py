@@ -5,11 +5,9 @@ import signal
 
 import torch
 from lai_torch._curation.processes.group import Agreed
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
-from tests.lai_torch.process_support import PROCESSES, curated, stepped
-from workloads.torch_processes import network, wrapped
+from tests.lai_torch.process_support import PROCESSES, curated
+from workloads.torch_processes import LOSS, network, wrapped
 
 
 def a_block_raises_when_scored(rank):
@@ -31,13 +29,6 @@ def a_block_raises_when_scored(rank):
         except RuntimeError as error:
             said.append((str(error), *error.__notes__))
     return said, torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
-
-
-def some_parameters_are_whole(rank):
-    """Shard one layer of three."""
-    model = network()
-    fully_shard(model[0], mesh=init_device_mesh("cpu", (PROCESSES,)))
-    return stepped(rank, model=model, group=None)
 
 
 def an_interruption_comes_in_a_round(rank):
@@ -62,3 +53,23 @@ def an_interruption_comes_in_a_round(rank):
     finally:
         Agreed.largest = largest
     return said, curator.step(*part).updated, curator.steps
+
+
+def a_shard_goes_on_after_an_error(rank):
+    """Raise in training on one process, and then train on."""
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    broken = [rank == 1]
+
+    def loss(outputs, targets):
+        if model.training and broken[0]:
+            message = "this once"
+            raise RuntimeError(message)
+        return LOSS(outputs, targets)
+
+    curator, part = curated(rank, model=model, group=None, loss=loss)
+    try:
+        curator.step(*part)
+    except RuntimeError:
+        broken[0] = False
+    curator.step(*part)
+    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])

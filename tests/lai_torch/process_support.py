@@ -47,3 +47,16 @@ def scored_in_parts(rank, folder):
     """Score a data set as one of the processes that share it; say what the call returned."""
     data, validation = batch(40, 1), batch(12, 2)
     return lai_torch.score_dataset(network(), LOSS, data, validation, folder, rows_per_file=8, progress=False)
+
+
+def summing(_, bucket):
+    """Add gradients up and divide by nothing."""
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def silent(_, bucket):
+    """Leave gradients as each process has them."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future

@@ -1,4 +1,4 @@
-"""Gradient accumulation: every way of the backward pass adds its part, and steps with the last."""
+"""Micro-batches: every way of the backward pass adds its part; those of a trainer are weighed together."""
 
 import copy
 import functools
@@ -7,6 +7,7 @@ import lai_torch
 import pytest
 import torch
 from accelerate import Accelerator
+from lai_torch.integrations.rows import kept_rows
 from torch import nn
 
 import lai_core as lai
@@ -14,6 +15,7 @@ from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, sgd
 
 N, PARTS = 6, 3
+QUARTER = functools.partial(lai.keep_top, fraction=0.25)
 WAYS = ("selective", "whole", "kept")
 
 
@@ -43,19 +45,6 @@ def steps_by_hand(model, batches, weights):
         optimizer.step()
 
 
-@pytest.mark.parametrize("backward", WAYS)
-def test_parts_add_up_to_the_step_on_all_of_them(backward):
-    model, validation = network(), data(20)
-    twin, batches = copy.deepcopy(model), [data() for _ in range(2 * PARTS)]
-    policy = functools.partial(lai.keep_top, fraction=0.5)
-    curator = curated(model, validation, backward, policy)
-    reports = [curator.step(*batch) for batch in batches]
-    assert [report.updated for report in reports] == [False, False, True] * 2
-    assert {report.backward for report in reports} == {backward}
-    steps_by_hand(twin, batches, [report.weights for report in reports])
-    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
 def spoiled():
     inputs, targets = data()
     inputs[2] = torch.nan
@@ -83,6 +72,9 @@ def test_parts_that_drop_everything_or_hold_nan_are_left_out(backward, name):
     twin, batches = copy.deepcopy(model), [spoiled(), data(), data(), data(), spoiled(), data()]
     curator = curated(model, validation, backward, policy)
     reports = [curator.step(*batch) for batch in batches]
+    assert [report.backward for report in reports] == [
+        "kept" if backward == "whole" and at in {0, 4} else backward for at in range(6)
+    ]
     assert [report.updated for report in reports] == [False, False, any(CHOOSES[name])] * 2
     assert [report.skipped for report in reports] == [not keep for keep in CHOOSES[name]] * 2
     assert [report.dropped for report in reports] == [1, 0, 0, 0, 1, 0]
@@ -130,3 +122,76 @@ def test_an_optimizer_that_accelerate_has_switched_off_is_named():
         curator.step(*data())
     assert curator.steps == 0
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_micro_batches_are_weighed_together():
+    model, known, given = support.network(), support.data(9), support.data(12)
+    whole, expected = support.curated(model, known, policy=QUARTER).score(*given)
+    curator = support.curated(model, known, policy=QUARTER)
+    cuts = [tuple(side[rows] for side in given) for rows in (slice(0, 5), slice(5, 6), slice(6, 12))]
+    weights, report = curator.weigh(
+        cuts, groups=[torch.zeros(len(cut[1]), dtype=torch.int64) for cut in cuts]
+    )
+    assert [len(part) for part in weights] == [5, 1, 6]
+    assert torch.equal(torch.cat(weights), whole)
+    torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
+    assert (report.kept, report.share, report.group_drops) == (3, 0.25, {0: 0.75})
+    assert curator.steps == 1
+    total = sum(
+        float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
+        for cut, own in zip(cuts, weights, strict=True)
+    )
+    assert total == pytest.approx(report.loss)
+
+
+@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
+def test_micro_batches_may_be_padded_to_lengths_of_their_own():
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)).double()
+
+    def loss(logits, tokens):
+        return torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens, reduction="none").sum(1)
+
+    short, long, known = (torch.randint(7, shape) for shape in ((3, 4), (2, 6), (4, 5)))
+    curator = lai_torch.Curator(
+        model, loss, None, (known, known), estimator=lai_torch.LAI(positions="tokens")
+    )
+    report = curator.weigh([(short, short), (long, long)])[1]
+    alone = torch.cat([curator.score(part, part)[1].scores for part in (short, long)])
+    torch.testing.assert_close(report.scores, alone)
+
+
+def test_a_weighed_step_warms_up_and_moves_second_moments():
+    curator = lai_torch.Curator(
+        support.network(), LOSS, None, support.data(9), estimator="preconditioned_lai", warmup=1
+    )
+    (weights,), report = curator.weigh([support.batch(6, 4)])
+    assert report.scores is None
+    assert torch.allclose(weights, torch.tensor(1 / 6))
+    curator.weigh([support.batch(6, 4)])
+    assert curator.state_dict()["scorer"]["second_moment"] is not None
+    assert curator.steps == 2
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_auxiliary_loss_of_a_trainer_is_that_of_a_step(alone):
+    """One number for all rows, a mean over them, or one a sample; in two micro-batches, or in one step."""
+
+    def penalty(outputs, targets):
+        squares = outputs.square().sum(1)
+        return squares.mean() if alone else squares * targets
+
+    start, batch, validation = support.network(), support.data(8), support.data(9)
+    stepped, model = copy.deepcopy(start), copy.deepcopy(start)
+    support.curated(stepped, validation, backward=lai_torch.Kept(auxiliary=penalty)).step(*batch)
+    curator = lai_torch.Curator(model, LOSS, None, validation)
+    parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
+    weights, report = curator.weigh(parts)
+    for part, own in zip(parts, weights, strict=True):
+        (inputs, targets), own = kept_rows(part, own)
+        outputs, share = model(inputs), int((own > 0).sum()) / report.kept
+        more = {"auxiliary": penalty(outputs, targets), "share": share}
+        curator.objective(LOSS(outputs, targets), own, **more).backward()
+    sgd(model).step()
+    for found, expected in zip(model.parameters(), stepped.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)

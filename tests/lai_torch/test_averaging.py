@@ -8,7 +8,6 @@ import torch
 from lai_torch._recording import averaging
 from torch import nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import lai_core
 from tests.lai_torch.support import HALF, curated
@@ -81,8 +80,10 @@ def hooked(outputs, targets):
     return -logarithms.gather(2, targets.unsqueeze(-1)).squeeze(-1)
 
 
-FORMED = [smoothed, with_normaliser, scaled, by_position, twice, hooked]
-AVERAGED = [flat, following, sliced, transposed, weighted, gathered]
+FORMS = [
+    *(flat, following, sliced, transposed, weighted, gathered, smoothed, with_normaliser, scaled),
+    *(by_position, twice, hooked),
+]
 
 
 @holding(lambda: held(table=nn.Embedding(CLASSES, 6), body=nn.Linear(6, 8), head=nn.Linear(8, CLASSES)))
@@ -106,42 +107,31 @@ def _of_any_size(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
 
 
-class Backward(TorchDispatchMode):
-    """Counts gradients of log-probabilities."""
-
-    counted = 0
-
-    @classmethod
-    def is_infra_mode(cls):
-        """Let captured graphs run under it: it changes nothing."""
-        return True
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.counted += "_log_softmax_backward" in str(func)
-        return func(*args, **(kwargs or {}))
-
-
 def scores_of(model, loss, validation, training):
     """Score by traces of all positions."""
     sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]
     return lai_core.lai_scores(*sides, positions="mean")
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("form", AVERAGED + FORMED)
-def test_scores_by_means_are_those_of_every_position(form, padded):
-    def loss(outputs, targets):
-        return per_sample(form(outputs, targets), targets)
+def mean_of(form):
+    return lambda outputs, targets: per_sample(form(outputs, targets), targets)
 
-    model, validation = make_model().double(), batch(4, padded=padded)
-    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=100)
-    for _ in range(3):  # proved, planned, by the plan
-        training = batch(6, padded=padded)
-        with Backward() as backward:
-            _, report = curator.score(*training)
-        torch.testing.assert_close(report.scores, scores_of(model, loss, validation, training))
-    positions_known = not (padded and form is sliced)
-    assert bool(backward.counted) == (form in FORMED or not positions_known)
+
+def check_scores(loss, validation, batches, *, model=None, close=torch.testing.assert_close, **options):
+    """Compare the scores of a curator's steps with those of traces of all positions."""
+    model = make_model().double() if model is None else model
+    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1} | options
+    curator = curated(model, validation, loss, **options)
+    for training in batches:  # proved, planned, by the plan
+        expected = scores_of(model, loss, validation, training)
+        close(curator.step(*training).scores, expected)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_by_means_are_those_of_every_position(form, padded):
+    validation, *batches = (batch(n, padded=padded) for n in (4, 6, 6, 6))
+    check_scores(mean_of(form), validation, batches)
 
 
 @pytest.mark.parametrize(
@@ -154,9 +144,7 @@ def test_scores_by_means_are_those_of_every_position(form, padded):
     ],
 )
 def test_selective_steps_are_those_of_kept_rows(form, padded):
-    def loss(outputs, targets):
-        return per_sample(form(outputs, targets), targets)
-
+    loss = mean_of(form)
     validation, models = batch(4, padded=padded), [make_model().double()]
     models.append(copy.deepcopy(models[0]))
     options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 100}
@@ -167,48 +155,28 @@ def test_selective_steps_are_those_of_kept_rows(form, padded):
     for _ in range(4):  # what drops a sample first is compared with every sample's
         training = batch(6, padded=padded)
         expected = kept.step(*training)
-        with Backward() as backward:
-            found = selective.step(*training)
+        found = selective.step(*training)
         torch.testing.assert_close(found.scores, expected.scores)
         assert 0 < found.kept < 6
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other)
-    assert bool(backward.counted) == (form not in (flat, transposed))
 
 
-@pytest.mark.parametrize("backward", ["kept", "selective"])
-def test_sequences_of_one_position(backward):
-    def loss(outputs, targets):
-        return per_sample(flat(outputs, targets), targets)
-
-    def first(n):
-        inputs, ids = batch(n)
-        return {name: one[:, :1] for name, one in inputs.items()}, ids[:, :1]
-
-    model, validation = make_model().double(), first(4)
-    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
-    curator = curated(model, validation, loss, backward=backward, **options)
-    for _ in range(3):
-        training = first(6)
-        expected = scores_of(model, loss, validation, training)
-        torch.testing.assert_close(curator.step(*training).scores, expected)
+def first(n):
+    inputs, ids = batch(n)
+    return {name: one[:, :1] for name, one in inputs.items()}, ids[:, :1]
 
 
-@pytest.mark.parametrize("backward", ["kept", "selective"])
-def test_a_first_batch_that_tells_nothing_does_not_mislead(backward):
-    """Copies of one sample look alike however their positions are laid out."""
-
-    def loss(outputs, targets):
-        return by_position(outputs, targets).mean(1)
-
-    model, validation = make_model().double(), batch(4)
-    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1}
-    curator = curated(model, validation, loss, backward=backward, **options)
+def alike():
+    """Return copies of one sample, which look alike however their positions are laid out."""
     inputs, ids = batch(6)
-    alike = {"input_ids": torch.full_like(inputs["input_ids"], 3)}, torch.full_like(ids, 3)
-    for training in (alike, alike, batch(6), batch(6)):
-        expected = scores_of(model, loss, validation, training)
-        torch.testing.assert_close(curator.step(*training).scores, expected)
+    return {"input_ids": torch.full_like(inputs["input_ids"], 3)}, torch.full_like(ids, 3)
+
+
+@pytest.mark.parametrize("backward", ["kept", "selective"])
+def test_batches_that_tell_little_do_not_mislead(backward):
+    check_scores(mean_of(flat), first(4), [first(6) for _ in range(3)], backward=backward)
+    check_scores(mean_of(by_position), batch(4), [alike(), alike(), batch(6), batch(6)], backward=backward)
 
 
 def test_what_the_loss_reads_with_a_weight_of_zero_so_far():
@@ -217,27 +185,19 @@ def test_what_the_loss_reads_with_a_weight_of_zero_so_far():
     def loss(outputs, targets):
         return per_sample(flat(outputs, targets), targets) + weight * outputs.square().mean((1, 2))
 
-    model, validation = make_model().double(), batch(4)
-    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=1)
-    for strength in (0.0, 0.0, 0.0, 1.0):
-        weight.fill_(strength)
-        training = batch(6)
-        _, report = curator.score(*training)
-        torch.testing.assert_close(report.scores, scores_of(model, loss, validation, training))
+    def batches():
+        for strength in (0.0, 0.0, 0.0, 1.0):
+            weight.fill_(strength)
+            yield batch(6)
+
+    check_scores(loss, batch(4), batches())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_logits_that_are_widened_in_the_loss(dtype):
-    def loss(outputs, targets):
-        return per_sample(flat(outputs.float(), targets), targets)
+    def close(found, exact):
+        assert float((found - exact).abs().max() / exact.abs().max()) < 16 * torch.finfo(dtype).eps
 
-    model, validation = make_model().double().to(dtype), batch(4)
-    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), refresh=100)
-    for _ in range(3):
-        training = batch(6)
-        with Backward() as backward:
-            _, report = curator.score(*training)
-        exact = scores_of(model, loss, validation, training)
-        apart = float((report.scores - exact).abs().max() / exact.abs().max())
-        assert apart < 16 * torch.finfo(dtype).eps
-    assert not backward.counted
+    options = {"model": make_model().double().to(dtype), "close": close, "refresh": 1}
+    loss = mean_of(lambda outputs, targets: flat(outputs.float(), targets))
+    check_scores(loss, batch(4), [batch(6) for _ in range(3)], **options)

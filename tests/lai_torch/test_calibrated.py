@@ -33,15 +33,18 @@ def explicit(model, inputs, targets):
     return [[np.stack(part) for part in zip(*layer, strict=True)] for layer in zip(*rows, strict=True)]
 
 
+def slopes(kernels):
+    """Fit, through zero, the slope of each second kernel on the first over all pairs of different samples."""
+    found = []
+    for lai_part, ghost in kernels:
+        off = ~np.eye(len(lai_part), dtype=bool)
+        found.append((ghost[off] @ lai_part[off]) / (lai_part[off] @ lai_part[off]))
+    return np.array(found)
+
+
 def oracle_weights(layers):
-    """Fit, through zero, the slope of Ghost's term on LAI's over all pairs of different samples."""
-    last, weights = layers[-1][1], []
-    for a, g in layers:
-        pairs = [(i, j) for i in range(len(a)) for j in range(len(a)) if i != j]
-        ghost = np.array([(a[i] @ a[j]) * (g[i] @ g[j]) for i, j in pairs])
-        lai_part = np.array([(a[i] @ a[j]) * (last[i] @ last[j]) for i, j in pairs])
-        weights.append((ghost @ lai_part) / (lai_part @ lai_part))
-    return np.array(weights)
+    last = layers[-1][1] @ layers[-1][1].T
+    return slopes([((a @ a.T) * last, (a @ a.T) * (g @ g.T)) for a, g in layers])
 
 
 def test_scores_are_lai_with_weights_fitted_on_a_batch_of_the_validation_set():
@@ -86,15 +89,6 @@ def test_samples_that_are_not_finite_are_not_calibrated_on():
     validation[0][1] = torch.nan
     with pytest.raises(ValueError, match="at least two samples with a finite loss among the 3 it is"):
         curated(model, validation).score(*batch)
-
-
-def slopes(kernels):
-    """Fit, through zero, the slope of each second kernel on the first over all pairs of different samples."""
-    found = []
-    for lai_part, ghost in kernels:
-        off = ~np.eye(len(lai_part), dtype=bool)
-        found.append((ghost[off] @ lai_part[off]) / (lai_part[off] @ lai_part[off]))
-    return np.array(found)
 
 
 def per_sample(model, loss, batch, parameters):
@@ -181,26 +175,3 @@ def test_a_shared_matrix_is_calibrated_use_by_use():
     )
     found, expected = (curated(one, batch).score(*batch)[1].layer_weights for one in (model, apart))
     torch.testing.assert_close(found, expected)
-
-
-def test_a_weight_that_is_computed_from_others_is_refused_by_name():
-    model = network().double()
-    nn.utils.parametrizations.weight_norm(model[3])
-    with pytest.raises(ValueError, match=r"'calibrated_lai' expects layers whose weight is a parameter, '3"):
-        curated(model, data(6)).score(*data(5))
-
-
-@pytest.mark.parametrize("backward", ["whole", "selective"])
-def test_one_forward_pass_for_both_calibrates_as_scoring_alone_does(backward):
-    reports, parameters = [], []
-    for way in ("kept", backward):
-        torch.manual_seed(0)
-        model, validation, batch = network().double(), data(9), data(8)
-        curator = curated(model, validation, backward=way)
-        reports.append([curator.step(*batch) for _ in range(2)][-1])
-        parameters.append([parameter.detach().clone() for parameter in model.parameters()])
-    assert [report.backward for report in reports] == ["kept", backward]
-    for field in ("scores", "layer_weights", "weights"):
-        torch.testing.assert_close(*(getattr(report, field) for report in reports))
-    for one, other in zip(*parameters, strict=True):
-        torch.testing.assert_close(one, other)

@@ -12,12 +12,9 @@ import torch
 from lai_torch._curation.passes.synchronised import check_synchronised
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._recording.record import record
 from torch import nn
 
-from tests.lai_torch.selective_support import Selective
-from tests.lai_torch.support import LOSS
-from tests.support.torch_modules import held, holding
+from tests.lai_torch.support import LOSS, curated
 
 WIDTH = 24
 
@@ -39,53 +36,6 @@ def paired(model, samples):
         return inputs, model(inputs) + torch.cat([away, -away])
 
 
-@holding(
-    lambda: held(
-        left=nn.Parameter(torch.randn(8, 12)),
-        heads=nn.Parameter(torch.randn(8, 2, 4)),
-        attention=nn.MultiheadAttention(8, 2),
-        norm=nn.GroupNorm(2, 8),
-        head=nn.Linear(8, 4),
-    )
-)
-def from_left(own, inputs):
-    """Apply a product `W a`, an einsum, and attention of which time comes first."""
-    steps = (own.left @ inputs).transpose(1, 2)
-    mixed = torch.einsum("bti,ihk->bthk", torch.relu(steps), own.heads).flatten(2)
-    found, _ = own.attention(*[mixed.transpose(0, 1)] * 3)
-    return own.head(torch.relu(own.norm(found.permute(1, 2, 0))).mean(2))
-
-
-def images(norm):
-    return nn.Sequential(nn.Conv2d(3, 8, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 4))
-
-
-MODELS = {
-    "batch norm": (lambda: images(nn.BatchNorm2d(8)), (3, 6, 6)),
-    "group norm": (lambda: images(nn.GroupNorm(4, 8)), (3, 6, 6)),
-    "instance norm": (lambda: images(nn.InstanceNorm2d(8, affine=True)), (3, 6, 6)),
-    "layer norm": (
-        lambda: nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4)),
-        (8,),
-    ),
-    "products": (from_left, (12, 5)),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_recorded_pass_has_the_values_of_the_plain_one(name):
-    build, shape = MODELS[name]
-    torch.manual_seed(0)
-    model, inputs, targets = build().float(), torch.randn(64, *shape), torch.arange(64) % 4
-    for parameter in model.parameters():
-        parameter.data.add_(0.3 * torch.randn(parameter.shape))
-    for _ in range(3):
-        model(inputs)  # for running statistics
-    recording = record(model.eval(), LOSS, inputs, targets, every_layer=True)
-    assert not recording.per_sample
-    assert torch.equal(recording.losses, LOSS(model(inputs), targets).detach())
-
-
 @pytest.mark.parametrize("samples", [8, 64])
 def test_copies_of_one_sample_are_no_error(samples):
     inputs, targets = (
@@ -95,21 +45,20 @@ def test_copies_of_one_sample_are_no_error(samples):
     assert lai_torch.trace(network(), LOSS, inputs, targets, gradients="all").layers
 
 
+def stepped(model, inputs, targets, kept):
+    """Take a step of the selective pass on chosen rows."""
+    options = {"backward": "selective", "estimator": "lli", "policy": lambda scores: kept / kept.sum()}
+    return curated(model, (inputs[:9], targets[:9]), squares, **options).step(inputs, targets)
+
+
 def test_a_selective_gradient_that_cancels_is_not_refused():
     model = network()
-    inputs, targets = paired(model, 512)
-    kept = torch.rand(256).repeat(2) < 0.5
-    passed = Selective(model, squares)
-    passed.forward(inputs, targets)
-    passed.backward(kept / kept.sum())
-    assert passed.taken.proved
+    assert stepped(model, *paired(model, 512), (torch.rand(256).repeat(2) < 0.5).float()).updated
 
 
 def test_one_percent_of_one_row_in_a_selective_gradient_is_seen():
-    model, inputs = network(), torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH)  # all push one way
-    targets = torch.full((512, 5), 3.0)
-    passed, own = Selective(model, squares), SampleAxis.weighted
-    passed.forward(inputs, targets)
+    inputs, own = torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH), SampleAxis.weighted
+    targets = torch.full((512, 5), 3.0)  # all push one way
 
     def wrong(self, value, weights):
         changed = weights.clone()
@@ -120,7 +69,7 @@ def test_one_percent_of_one_row_in_a_selective_gradient_is_seen():
         mock.patch.object(SampleAxis, "weighted", wrong),
         pytest.raises(ValueError, match="differs from the"),
     ):
-        passed.backward((torch.arange(512) % 2 == 0) / 256)
+        stepped(network(), inputs, targets, (torch.arange(512) % 2 == 0).float())
 
 
 def test_a_selfcheck_of_gradients_that_cancel_finds_roundings():
@@ -146,36 +95,33 @@ class Two(Alone):
     size = 2
 
 
-def synchronised(change):
-    """Check a wrapper that leaves `change(one process's sum, both processes' sum)` of terms that cancel."""
-    torch.manual_seed(0)
-    terms = torch.randn(24, 100)
-    terms -= (1 - 1e-3) * terms.mean(0)
-    expected, size = terms.sum(0), float(terms.norm())
-    model = nn.Linear(100, 1, bias=False)
-    model.weight.grad = change(terms, expected).reshape(1, 100)
+def synchronised(model, expected, size):
+    """Check what a wrapper left in a gradient against the sum over both processes."""
     engine = SimpleNamespace(model=model, group=Two(), proved=False, divides=True)
     check_synchronised(engine, "weight", expected.reshape(1, 100), size)
     return engine
 
 
-def test_a_wrapper_that_sums_a_gradient_which_cancels_in_few_digits_is_not_refused():
-    engine = synchronised(lambda terms, expected: terms.bfloat16().float().sum(0))
+def cancelling(change):
+    """Check a wrapper that leaves `change(terms)` of terms that cancel in their sum."""
+    terms, model = torch.randn(24, 100), nn.Linear(100, 1, bias=False)
+    terms -= (1 - 1e-3) * terms.mean(0)
+    model.weight.grad = change(terms).reshape(1, 100)
+    return synchronised(model, terms.sum(0), float(terms.norm()))
+
+
+def test_a_wrapper_that_cancels_in_few_digits_is_not_refused_and_one_that_leaves_one_processs_sum_is():
+    engine = cancelling(lambda terms: terms.bfloat16().float().sum(0))
     assert not engine.proved  # the sum and its double are both within roundings
-
-
-def test_a_wrapper_that_leaves_one_processs_sum_is_seen_where_both_cancel():
     with pytest.raises(ValueError, match="expected its wrapper to average"):
-        synchronised(lambda terms, expected: terms[:12].sum(0))
+        cancelling(lambda terms: terms[:12].sum(0))
 
 
 @pytest.mark.parametrize("factor", [1, 2])
 def test_a_wrapper_that_sums_is_told_from_one_that_averages(factor):
-    torch.manual_seed(0)
     model, expected = nn.Linear(100, 1, bias=False), torch.randn(1, 100)
     model.weight.grad = factor * expected
-    engine = SimpleNamespace(model=model, group=Two(), proved=False, divides=True)
-    check_synchronised(engine, "weight", expected, float(expected.norm()))
+    engine = synchronised(model, expected, float(expected.norm()))
     assert engine.proved
     assert engine.divides == (factor == 1)
     torch.testing.assert_close(model.weight.grad, expected)

@@ -1,4 +1,4 @@
-"""Samples that see each other are refused by every estimator, and by name."""
+"""Samples that see one another are refused by every estimator, from the batch on at which they begin to."""
 
 import functools
 
@@ -8,49 +8,262 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.support import LOSS
+from tests.lai_torch import coupling
+from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, EACH, Net, batch, centred, check_refused
+from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_functions import Centred
 from tests.support.torch_modules import Part, held, holding
 
-N = 6
-ESTIMATORS = pytest.mark.parametrize("gradients", ["output", "all"])
+
+def mixed(values):
+    return 0.7 * values + 0.3 * values[torch.randperm(len(values))]
 
 
-def tower(*between):
-    return nn.Sequential(nn.Linear(4, 7), nn.Tanh(), *between, nn.Linear(7, 3)).double()
+def swapped_in_pairs(values):
+    return values - 0.5 * values.detach().reshape(-1, 2, values.shape[1]).flip(1).reshape(values.shape)
 
 
-def batch():
-    return torch.randn(N, 4, dtype=torch.float64), torch.arange(N) % 3
+def mixed_targets(outputs, targets):
+    return 0.7 * LOSS(outputs, targets) + 0.3 * LOSS(outputs, targets[torch.randperm(len(targets))])
 
 
-@holding(lambda: held(encoder=tower()))
-def twice(own, left, right):
-    """Apply one tower on two inputs."""
-    return own.encoder(left), own.encoder(right)
+def weighted(outputs, targets):
+    losses = LOSS(outputs, targets)
+    return losses * (losses / losses.sum()).detach()
 
 
-def test_one_tower_used_twice_is_told_apart_from_coupled_samples():
-    model, inputs = twice().double(), (batch()[0], batch()[0])
-
-    def contrast(outputs, targets):
-        left, right = outputs
-        return functional.cross_entropy(left @ right.T, torch.arange(N), reduction="none")
-
-    def distance(outputs, targets):
-        return (outputs[0] - outputs[1]).square().sum(1)
-
-    with pytest.raises(ValueError, match="samples are coupled"):
-        lai_torch.trace(model, contrast, inputs, batch()[1])
-    with pytest.raises(ValueError, match=r"2 uses of \['encoder.2'\] .* side by side"):
-        lai_torch.trace(model, distance, inputs, batch()[1])
-    assert lai_torch.selfcheck(model, distance, inputs, batch()[1]).relative_error < 1e-12
+def contrastive(outputs, targets):
+    """SupCon: a sample's class mates in the batch attract it."""
+    unit = functional.normalize(outputs)
+    likely = (unit @ unit.T).log_softmax(1)
+    return -(likely * (targets[:, None] == targets)).sum(1)
 
 
-@ESTIMATORS
+def drawing(*places, **ends):
+    """Return a network that draws a number for each value, so that no two runs are alike."""
+    return Net(*places, noise=torch.randn_like, **ends)
+
+
+MEETING = {
+    "mixed inputs": (drawing(front=mixed), LOSS),
+    "centred inputs": (drawing(front=centred), LOSS),
+    "centred within": (drawing(lambda net, h, x: centred(h)), LOSS),
+    "pairs": (drawing(front=swapped_in_pairs), LOSS),
+    "centred outputs": (drawing(behind=centred), LOSS),
+    "mixed targets": (drawing(), mixed_targets),
+    "weights of the batch": (drawing(), weighted),
+    "a centred loss": (Net(), lambda outputs, targets: LOSS(outputs - outputs.mean(0), targets)),
+    "a contrastive loss": (Net(), contrastive),
+    "a gate that is zero so far": (Net(lambda net, h, x: h + net.zero * h.mean(0), zero=True), LOSS),
+}
+
+
+def vectors(n):
+    return randn(n, coupling.WIDTH), labels(n)
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_samples_that_meet_are_refused(name):
+    check_refused(*MEETING[name], vectors, estimators=[*EACH, "midpoint", "preconditioned_lai"])
+
+
+WAYS = [
+    ("lai", "kept"),
+    ("exact", "kept"),
+    *(pytest.param(*way, marks=pytest.mark.slow) for way in (("lai", "whole"), ("lli", "kept"))),
+    ("ghost", "kept"),
+]
+PLACES = [*BY_VALUES, *((name, where) for name in BY_FLAG for where in ("model", "loss", "hook"))]
+
+
+@pytest.mark.parametrize(("estimator", "backward"), WAYS)
+@pytest.mark.parametrize("name", PLACES)
+def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, backward):
+    net, loss = (Net(BY_VALUES[name]), LOSS) if name in BY_VALUES else coupling.flagged(*name)
+    curator = curated(
+        net.eval(), batch(9), loss, lr=1e-3, estimator=estimator, refresh=100, backward=backward
+    )
+    for step in range(2):
+        curator.step(*batch(step))
+    given = coupling.meeting(net)
+    with pytest.raises(ValueError, match=coupling.REFUSED):
+        curator.step(*given)
+
+
+def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
+    curator = curated(drawing(front=lambda x: x - (x.amax() > 9) * x.mean(0)), vectors(6), refresh=9)
+    curator.step(*vectors(6))
+    with pytest.raises(ValueError, match="coupled"):
+        curator.step(20 * vectors(6)[0], labels(6))
+
+
+@pytest.mark.parametrize("name", BY_VALUES)
+def test_the_selective_pass_takes_no_model_whose_samples_may_meet(name):
+    with pytest.raises(ValueError, match="backward: 'selective' expects"):
+        curated(Net(BY_VALUES[name]).eval(), batch(9), backward="selective").step(*batch(0))
+
+
+APART = {
+    "attention within a sample": lambda net, h, x: functional.scaled_dot_product_attention(
+        *[h[:, :, None]] * 3
+    )[..., 0],
+    "time first": lambda net, h, x: (h.T * h.T.softmax(0)).T,
+    "merged": lambda net, h, x: torch.tanh(h.reshape(-1, 1) @ net.table[:1]).reshape(len(h), -1)[
+        :, : coupling.WIDTH
+    ],
+    "a table by rows": lambda net, h, x: (
+        h[torch.arange(len(h)), (x > 0).long().sum(1).clamp(max=3), None] + h
+    ),
+    "a buffer of positions": lambda net, h, x: h + net.table[0] + net.gate,
+    "dropout": lambda net, h, x: functional.dropout(h, 0.5, training=net.training),
+    "written": lambda net, h, x: torch.zeros_like(h).copy_(h).add_(h),
+    "recurrent": lambda net, h, x: torch.cumsum(h, 1).flip(1),
+}
+BRANCHES = {
+    "whether all count": lambda net, h, x: h if (x.abs() < 100).all() else h + 1,
+    "how many count": lambda net, h, x: h if (x.abs() < 100).sum() == x.numel() else h + 1,
+}
+
+
+@pytest.mark.parametrize("name", [*APART, *BRANCHES])
+def test_what_keeps_samples_apart_is_taken(name):
+    net, backward = Net((APART | BRANCHES)[name]), "kept" if name in BRANCHES else "selective"
+    curator = curated(net, batch(9), backward=backward)
+    for step in range(2):
+        assert curator.step(*batch(step)).scores.isfinite().all()
+
+
+@pytest.mark.parametrize("gradients", ["output", "all"])
 def test_samples_of_their_own_are_never_refused(gradients):
     functions = [torch.relu, functools.partial(torch.softmax, dim=1), lambda h: h - h.mean(1, keepdim=True)]
     for kind in (torch.float64, torch.float32, torch.bfloat16):
         for function in functions:
-            inputs, targets = batch()
-            model = tower(Part(lambda _, hidden, function=function: function(hidden))).to(kind)
-            lai_torch.trace(model, LOSS, inputs.to(kind), targets, gradients=gradients)
+            net, (inputs, targets) = Net(lambda _, h, x, function=function: function(h)), batch(0)
+            lai_torch.trace(net.to(kind), LOSS, inputs.to(kind), targets, gradients=gradients)
+
+
+REJECTING = {
+    "poisson": lambda values: torch.poisson(values.abs()),
+    "gamma": lambda values: torch._standard_gamma(values.abs() + 1),
+    "until one fits": lambda values: next(
+        one for one in iter(lambda: torch.randn_like(values), None) if bool((one * values).sum() > 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REJECTING)
+@pytest.mark.parametrize("estimator", ["lai", "ghost"])
+def test_draws_that_go_by_values_are_no_coupling(name, estimator):
+    """Another sample before it moves the stream on by more numbers or fewer, and with it all behind it."""
+    curator = curated(Net(noise=REJECTING[name]), vectors(6), estimator=estimator)
+    for _ in range(4):
+        assert curator.step(*vectors(6)).scores.isfinite().all()
+
+
+class Once(Net):
+    """Takes no sample twice."""
+
+    def forward(self, inputs):
+        assert len(inputs) == len(inputs.unique(dim=0)), "each sample once"
+        return super().forward(inputs)
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_samples_that_cannot_stand_twice_are_run_in_parts(estimator):
+    assert curated(Once(), vectors(4), estimator=estimator).step(*vectors(6)).scores.isfinite().all()
+    with pytest.raises(ValueError, match="coupled"):
+        curated(Once(front=centred), vectors(4), estimator=estimator).step(*vectors(6))
+
+
+SIZED = {
+    "loss": (Net(), lambda outputs, targets: LOSS(outputs, targets) / len(targets)),
+    "model": (Net(front=lambda inputs: inputs / len(inputs)), LOSS),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_loss_that_moves_with_the_number_of_samples_is_refused(name):
+    """The update would have another weight on the kept rows than the policy gave."""
+    check_refused(*SIZED[name], vectors, words=r"moves? with the number of samples")
+
+
+def one_pair(hidden):
+    """Sample 0 takes from sample 1 alone."""
+    return torch.cat([hidden[1:2], torch.zeros_like(hidden[1:])])
+
+
+def leaking(share, leak):
+    """Let every sample take a share of what another's hidden layer, or the mean one, has."""
+    return Net(lambda net, h, x: h - share * leak(h))
+
+
+LEAK = r"layer '(first|second)': .* goes into the losses of others"
+
+
+@pytest.mark.parametrize("leak", [lambda hidden: hidden.mean(0), lambda hidden: hidden.roll(1, 0), one_pair])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, leak):
+    inputs, targets = batch(0)
+    precision = torch.finfo(kind).eps
+    for share in (1.0, (64 if precision > 1e-4 else 2048) * precision):
+        with pytest.raises(ValueError, match=LEAK):
+            lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 2e4])
+def test_half_precision_near_its_ends_is_neither_refused_nor_let_off(factor):
+    def loss(outputs, targets):
+        return factor * LOSS(outputs.float(), targets)
+
+    inputs, targets = batch(0)
+    call = functools.partial(lai_torch.trace, inputs=inputs.half(), targets=targets, gradients="all")
+    call(leaking(0.0, one_pair).half(), loss)
+    with pytest.raises(ValueError, match="goes into the losses of others"):
+        call(leaking(0.25, lambda hidden: hidden.roll(1, 0)).half(), loss)
+
+
+@holding(
+    lambda precision: held(
+        body=nn.Linear(4, 5), head=nn.Linear(5, 3), gate=nn.Parameter(torch.zeros(5)), precision=precision
+    )
+)
+def rounded(own, inputs):
+    """Round in another way at every second place, and mix samples where a gate is open."""
+    by_place = 1 + torch.finfo(own.precision).eps * (torch.arange(len(inputs)) % 2)
+    with torch.autocast("cpu", own.precision, enabled=own.precision != torch.float32):
+        hidden = own.body(inputs)
+    hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
+    return own.head(hidden + own.gate * hidden.tanh())
+
+
+@pytest.mark.filterwarnings("ignore:.*switches on autocast")
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_roundings_of_what_the_model_computes_in_are_no_coupling(precision):
+    curator = curated(rounded(precision), (torch.randn(8, 4), torch.arange(8) % 3))
+    for _ in range(3):
+        assert curator.step(torch.randn(6, 4), torch.arange(6) % 3).scores.isfinite().all()
+
+
+def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
+    large = nn.Sequential(
+        nn.Linear(coupling.WIDTH, 1100, bias=False),
+        nn.Tanh(),
+        Part(lambda _, values: Centred.apply(values)),
+        nn.Linear(1100, coupling.CLASSES),
+    )
+    with pytest.raises(ValueError, match=r"what some samples give to the gradient of '0\.weight'"):
+        curated(large.double(), batch(9)).step(*batch(0))
+
+
+def test_batchnorm_without_running_statistics_is_refused_where_samples_meet_and_scored_where_none_do():
+    """Of one sample a call, it normalises over the sample's own four positions."""
+
+    def one_by_one(own, inputs):
+        maps = own.body(inputs).reshape(-1, 4, 2)
+        return own.head(torch.stack([own.norm(each) for each in maps]).flatten(1))
+
+    layers = {"body": nn.Linear(coupling.WIDTH, 8), "head": nn.Linear(8, coupling.CLASSES)}
+    alone = Part(one_by_one, norm=nn.BatchNorm1d(2, track_running_stats=False), **layers).double()
+    assert lai_torch.selfcheck(alone, LOSS, *batch(0)).relative_error < 1e-12
+    met = nn.Sequential(layers["body"], nn.BatchNorm1d(8, track_running_stats=False), layers["head"])
+    check_refused(met.double(), LOSS, functools.partial(batch, 0), words="samples are coupled", estimators=())

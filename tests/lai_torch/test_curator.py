@@ -1,5 +1,6 @@
 """The training loop: what is scored, what is kept, what is left alone."""
 
+import copy
 import functools
 import math
 
@@ -7,7 +8,6 @@ import lai_torch
 import pytest
 import torch
 from lai_torch.integrations._log import Log
-from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, data, network
@@ -102,21 +102,6 @@ def test_metrics_leave_out_what_has_no_finite_value():
     assert not [name for name in unscored if "score" in name]
 
 
-def test_score_leaves_the_update_to_the_caller():
-    curator = curated(nn.Sequential(network(nn.Dropout(), nn.BatchNorm1d(8).double())).train())
-    before = {name: tensor.clone() for name, tensor in curator.model.state_dict().items()}
-    batch = data(7)
-    state = torch.get_rng_state()
-    weights, report = curator.score(*batch)
-    assert torch.equal(weights, report.weights)
-    assert curator.steps == 0
-    assert all(module.training for module in curator.model.modules())
-    assert torch.equal(torch.get_rng_state(), state)
-    for name, tensor in curator.model.state_dict().items():
-        assert torch.equal(tensor, before[name])
-    assert all(p.grad is None for p in curator.model.parameters())
-
-
 def test_warmup_trains_on_everything_unscored():
     curator = curated(warmup=1)
     batch, twin = data(7), network()
@@ -139,38 +124,24 @@ def test_a_summary_serves_as_the_validation_set():
     torch.testing.assert_close(report.scores, manual_scores(model, validation, batch, "lai"))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("warmup", [0, 1])
-@pytest.mark.filterwarnings("ignore:refresh")
-def test_a_sample_that_is_not_finite_is_dropped_and_counted(estimator, bad, warmup):
-    curator = curated(estimator=estimator, warmup=warmup, optimizer="adam")
-    clean, (inputs, targets) = data(7), data(7)
-    inputs[2, 1] = bad
-    for batch in ((inputs, targets), clean):
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, "exact", "midpoint", "gate_lai"])
+def test_samples_that_are_not_finite_are_left_out_on_both_sides(estimator, bad, warmup):
+    model, sides, found = network(), [data(20), data(7)], []
+    clean = [tuple(part[1:] for part in side) for side in sides]
+    for inputs, _ in sides:
+        inputs[0] = bad
+    for validation, batch in (clean, sides):
+        curator = curated(copy.deepcopy(model), validation, "adam", estimator=estimator, warmup=warmup)
         report = curator.step(*batch)
         assert not report.skipped
-    assert curator.dropped == 1
-    assert all(bool(torch.isfinite(p).all()) for p in curator.model.parameters())
-    assert torch.isfinite(report.scores).all()
-
-
-def test_the_others_are_scored_as_if_the_bad_sample_were_not_there():
-    curator = curated()
-    inputs, targets = data(7)
-    expected = curator.score(inputs, targets)[1].scores
-    inputs[2] = math.nan
-    found = curator.score(inputs, targets)[1].scores
-    keep = torch.arange(7) != 2
-    torch.testing.assert_close(found[keep], expected[keep])
-    assert bool(found[2].isnan())
-
-
-def test_validation_samples_that_are_not_finite_are_left_out():
-    validation, batch, model = data(20), data(7), network()
-    expected = curated(model, (validation[0][1:], validation[1][1:])).score(*batch)[1].scores
-    validation[0][0] = math.nan
-    torch.testing.assert_close(curated(model, validation).score(*batch)[1].scores, expected)
+        found += [report, list(curator.model.parameters())]
+    assert (curator.dropped, report.dropped) == (1, 1)
+    torch.testing.assert_close(found[1], found[3])
+    if not warmup:
+        torch.testing.assert_close(found[2].scores[1:], found[0].scores)
+        assert bool(found[2].scores[0].isnan())
 
 
 def test_curation_beats_plain_training_on_noisy_labels():
@@ -188,61 +159,44 @@ def test_curation_beats_plain_training_on_noisy_labels():
     assert accuracy(True) > accuracy(False)
 
 
-def test_decay_and_exponent_are_those_of_the_preconditioner():
+@pytest.mark.parametrize("scale_inputs", [False, True])
+def test_decay_exponent_and_inputs_are_those_of_the_preconditioner(scale_inputs):
     model, validation = network(), data(20)
-    estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5)
-    curator, moment = curated(model, validation, estimator=estimator), None
-    for batch in (data(9), data(8)):
-        sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
-        moment = lai.update_second_moment(moment, sides[1].layers[-1].output_gradients, decay=0.5)
-        expected = lai.preconditioned_lai_scores(*sides, moment, exponent=0.5)
-        for _ in range(2):  # to look at scores is not to train: the moment stays as it was
-            torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
-        torch.testing.assert_close(curator.step(*batch).scores, expected)
-
-
-def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
-    model, validation = network(), data(20)
-    estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5, scale_inputs=True)
+    estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5, scale_inputs=scale_inputs)
     curator, moment, inputs = curated(model, validation, estimator=estimator), None, None
     resumed = curated(model, validation, estimator=estimator)
     for batch in (data(9), data(8)):
         sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
         moment = lai.update_second_moment(moment, sides[1].layers[-1].output_gradients, decay=0.5)
-        inputs = lai.update_input_second_moments(inputs, sides[1], decay=0.5)
+        if scale_inputs:
+            inputs = lai.update_input_second_moments(inputs, sides[1], decay=0.5)
         expected = lai.preconditioned_lai_scores(*sides, moment, input_second_moments=inputs, exponent=0.5)
-        torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
-        torch.testing.assert_close(resumed.score(*batch)[1].scores, expected)
+        for one in (
+            curator,
+            curator,
+            resumed,
+        ):  # to look at scores is not to train: moments stay as they were
+            torch.testing.assert_close(one.score(*batch)[1].scores, expected)
         torch.testing.assert_close(curator.step(*batch).scores, expected)
         resumed.load_state_dict(curator.state_dict())
+    assert curator.steps == 2
 
 
 @pytest.mark.parametrize(
     "estimator", [lai_torch.Ghost, lai_torch.LAI, lai_torch.LLI, lai_torch.GateLAI, lai_torch.Exact]
 )
 def test_scores_in_chunks_are_the_scores(estimator):
-    model, validation, batch = network(), data(11), data(7)
+    model, validation, batch, rows, found = network(), data(11), data(7), [], []
     batch[0][5] = torch.nan
-    found, expected = (
-        lai_torch.Curator(model, LOSS, None, validation, estimator=estimator(chunk=chunk)).score(*batch)[1]
-        for chunk in (3, None)
-    )
-    torch.testing.assert_close(found.scores, expected.scores, equal_nan=True)
-    torch.testing.assert_close(found.losses, expected.losses, equal_nan=True)
-    assert found.dropped == expected.dropped == 1
-
-
-def test_no_more_than_a_chunk_is_run_at_once_for_scoring():
-    model, validation, batch = network(), data(11), data(7)
-    seen = []
-    model.register_forward_hook(lambda module, inputs, outputs: seen.append(len(outputs)))
-    curator = lai_torch.Curator(model, LOSS, None, validation, estimator=lai_torch.Ghost(chunk=3))
-    curator.score(*batch)  # which also proves what it records
-    assert max(seen) == 3
-    seen.clear()
-    curator.score(*batch)
-    assert max(seen) == 3
-    assert sum(seen) == 11 + 7
+    model.register_forward_hook(lambda module, inputs, outputs: rows.append(outputs.shape[-2]))
+    for chunk in (None, 3):
+        rows.clear()
+        curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator(chunk=chunk))
+        found.append(curator.score(*batch)[1])
+        assert found[-1].dropped == 1
+    torch.testing.assert_close(found[1].scores, found[0].scores, equal_nan=True)
+    torch.testing.assert_close(found[1].losses, found[0].losses, equal_nan=True)
+    assert max(rows) == 3 + (estimator is lai_torch.Exact)  # which runs one sample more as well
 
 
 def test_a_sample_that_is_not_finite_spoils_no_other_score_of_its_own_batch():

@@ -8,44 +8,13 @@ import numpy as np
 import pytest
 import torch
 from lai_storage.tables import read_scores
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
+from tests.lai_torch.tables import COLUMNS, LOSS, NAMES, Stream, drawn, items, network, scored
 from workloads import torch_processes as processes
 from workloads.torch_processes import launch
-
-LOSS = torch.nn.CrossEntropyLoss(reduction="none")
-
-
-def network(seed=0):
-    torch.manual_seed(seed)
-    layers = torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3)
-    return torch.nn.Sequential(*layers).double()
-
-
-def drawn(samples, seed=1):
-    draws = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 5, generator=draws, dtype=torch.double)
-    return inputs, torch.randint(3, (samples,), generator=draws)
-
-
-def scored(folder, data, validation, model=None, **options):
-    model = network() if model is None else model
-    found = lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
-    return found.to_pydict()
-
-
-class Stream(IterableDataset):
-    """Samples one after the other; counts those that were asked for."""
-
-    def __init__(self, samples):
-        self.samples, self.read = list(samples), 0
-
-    def __iter__(self):
-        for sample in self.samples:
-            self.read += 1
-            yield sample
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])
@@ -133,22 +102,17 @@ def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
         assert scored(folder, data, validation, **options) == whole
 
 
-def test_processes_share_the_parts(tmp_path):
-    data, validation = drawn(30), drawn(8, 2)
-    whole = scored(tmp_path / "whole", data, validation, rows_per_file=7)
+@pytest.mark.parametrize("stream", [False, True])
+def test_processes_share_the_parts(tmp_path, stream):
+    data, validation, options = drawn(30), drawn(8, 2), {"rows_per_file": 7}
+    if stream:
+        data, options = Stream(items(drawn(20), NAMES)), COLUMNS
+    whole = scored(tmp_path / "whole", data, validation, **options)
     for index in (0, 1):
         with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
             read_scores(tmp_path / "shared")
-        lai_torch.score_dataset(
-            network(),
-            LOSS,
-            data,
-            validation,
-            tmp_path / "shared",
-            rows_per_file=7,
-            process=(index, 2),
-            progress=False,
-        )
+        given = {"process": (index, 2), "progress": False, **options}
+        lai_torch.score_dataset(network(), LOSS, data, validation, tmp_path / "shared", **given)
     assert read_scores(tmp_path / "shared").to_pydict() == whole
 
 
@@ -198,46 +162,6 @@ def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["samples"] == 6
 
 
-def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path):
-    data, validation = drawn(6), drawn(8, 2)
-    stream = Stream(zip(*data, strict=True))
-    workers = DataLoader(stream, num_workers=1)
-    refused = [
-        (TypeError, "dataset: expected one with a length", {"data": 3}),
-        (
-            TypeError,
-            "ids: expected the name of a column of the stream's items, got list",
-            {"data": stream, "ids": [1]},
-        ),
-        (ValueError, "num_workers=1, batch_size=1; pass the stream itself", {"data": workers}),
-        (
-            TypeError,
-            "dataset: expected a stream that can begin again for each of 2 checkpoints, got zip",
-            {"data": zip(*data, strict=True), "checkpoints": {"a": {}, "b": {}}},
-        ),
-        (TypeError, "dataset: expected a pair", {"data": (1, 2, 3)}),
-        (TypeError, "checkpoints: expected a mapping of names to parameters, got list", {"checkpoints": [1]}),
-        (TypeError, "validation: expected one with a length", {"validation": 3}),
-        (ValueError, "ids: expected one per sample, 6, got 2", {"ids": [1, 2]}),
-        (ValueError, "estimator: expected one that scores a sample by itself", {"estimator": "midpoint"}),
-        (ValueError, "batch_size: expected", {"batch_size": 0}),
-    ]
-    for kind, message, changed in refused:
-        with pytest.raises(kind, match=message):
-            scored(tmp_path / "new", **({"data": data, "validation": validation} | changed))
-    assert not (tmp_path / "new").exists()
-    with pytest.raises(FileNotFoundError, match=r"found no run\.json"):
-        read_scores(tmp_path)
-
-
-def test_a_summary_serves_one_checkpoint_alone(tmp_path):
-    lai_torch.Scorer(network(), LOSS, drawn(8, 2)).save(tmp_path / "validation")
-    with pytest.raises(
-        ValueError, match=r"validation: expected samples to sum up with each .* got a summary"
-    ):
-        scored(tmp_path, drawn(6), tmp_path / "validation", checkpoints={"a": network().state_dict()})
-
-
 def test_a_validation_set_that_was_saved_serves_a_table_too(tmp_path):
     data, validation = drawn(20), drawn(8, 2)
     whole = scored(tmp_path / "whole", data, validation)
@@ -262,8 +186,3 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
         assert [each["id"] for each in of_row] == [*helps[0].tolist(), *helps[1].tolist()]
         expected = [float(scores[each["id"]]) for each in of_row]
         np.testing.assert_allclose([each["score"] for each in of_row], expected, rtol=1e-10)
-
-
-def test_top_samples_of_an_estimator_without_a_kernel_are_refused():
-    with pytest.raises(ValueError, match="estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'"):
-        lai_torch.top_samples(network(), LOSS, drawn(5), drawn(3), estimator="exact")

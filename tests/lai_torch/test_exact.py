@@ -1,21 +1,20 @@
 """Exact scores against per-sample gradients, differenced optimizers and enumerated Shapley values."""
 
 import copy
-import importlib
 import itertools
 import math
-import sys
 
 import lai_torch
 import pytest
 import torch
-from lai_torch._recording.assemble import assemble
+from lai_torch._exact import directional
 from torch import nn
 
+from tests.lai_torch import support
 from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, data
 from tests.support.torch_modules import held, holding
-from workloads import torch_models, transformer_models
+from workloads import torch_models
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
 
@@ -38,12 +37,6 @@ def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
     torch.testing.assert_close(found.scores, gradients @ gradients.sum(0), rtol=tolerance, atol=tolerance)
     assert (found.method, found.reason) == ("forward", None)
     assert found.residual < tolerance
-
-
-def test_validation_is_chunked_exactly():
-    model, validation, training = network(), data(13), data(N)
-    found = lai_torch.exact_scores(model, LOSS, validation, training)
-    torch.testing.assert_close(found, by_autograd(model, validation, training))
 
 
 class Doubled(torch.autograd.Function):
@@ -135,12 +128,22 @@ def check_differences(found, model, optimizer, validation, training, weight, max
         assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
 
 
+@holding(
+    lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
+)
+def spectral(own, inputs):
+    """Apply a filter of complex parameters before a head."""
+    return own.head(torch.fft.irfft(torch.fft.rfft(inputs) * own.filter, n=4))
+
+
+CASES = [(network, name, *rest) for name in OPTIMIZERS for rest in itertools.product((0, 2), ("mean", "sum"))]
+CASES += [(spectral, name, 1, "mean") for name in ("sgd", "momentum", "adam_l2", "amsgrad")]
+
+
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("steps", [0, 2])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_optimizers_own_step_is_differentiated(name, steps, reduction, max_norm):
-    model, validation, training = network(), data(7), data(N)
+@pytest.mark.parametrize(("make", "name", "steps", "reduction"), CASES)
+def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm):
+    model, validation, training = make(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     for _ in range(steps):
         optimizer.zero_grad()
@@ -176,25 +179,6 @@ def test_the_midpoint_of_an_optimizer_is_its_steps_derivative_at_half_the_gradie
             model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
         )
         torch.testing.assert_close(curator.score(*training)[1].scores, found)
-
-
-@holding(
-    lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
-)
-def spectral(own, inputs):
-    """Apply a filter of complex parameters before a head."""
-    return own.head(torch.fft.irfft(torch.fft.rfft(inputs) * own.filter, n=4))
-
-
-@pytest.mark.parametrize("max_norm", [None, 0.05])
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam_l2", "amsgrad"])
-def test_steps_on_complex_parameters_are_differentiated(name, max_norm):
-    model, validation, training = spectral(), data(7), data(N)
-    optimizer = OPTIMIZERS[name](model.parameters())
-    LOSS(model(validation[0]), validation[1]).mean().backward()
-    optimizer.step()
-    found = lai_torch.exact_scores(model, LOSS, validation, training, optimizer=optimizer, max_norm=max_norm)
-    check_differences(found, model, optimizer, validation, training, 1 / N, max_norm)
 
 
 def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():
@@ -240,38 +224,52 @@ def test_the_midpoint_of_a_summed_loss_takes_the_summed_step():
     torch.testing.assert_close(found, expected)
 
 
-def test_selfcheck_compares_with_one_backward_pass_a_sample():
-    case = doubled(transformer_models.gpt2())
-    found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
-    assert found.relative_error < 1e-12
-    assert found.exact < 1e-12
-    assert max(found.layers.values()) < 1e-12
-    assert "transformer.wte.weight" in found.layers
-
-
-def test_selfcheck_shows_what_is_wrong(monkeypatch):
-    def wrong(recording):
-        """Assemble one layer wrongly: what is recorded wrongly is mended before a trace is made of it."""
-        trace = assemble(recording)
-        for layer in trace.layers:
-            if layer.name == "3":
-                object.__setattr__(layer, "activations", layer.activations * 1.1)
-        return trace
-
-    monkeypatch.setattr(sys.modules["lai_torch.selfcheck"], "assemble", wrong)
-    found = lai_torch.selfcheck(network(), LOSS, *data(N))
-    assert found.layers["3.weight"] > 1e-3
-    assert found.layers["0.weight"] < 1e-12
-    assert found.relative_error > 1e-4
-
-
-def test_selfcheck_shows_exact_scores_that_are_wrong(monkeypatch):
-    from lai_torch import selfcheck
-
-    monkeypatch.setattr(
-        importlib.import_module("lai_torch.selfcheck"), "exact_scores", lambda *batch: 1.1 * EXACT(*batch)
+def test_a_loss_that_holds_weights_for_this_batch_alone_is_scored():
+    weights = torch.rand(6, dtype=torch.float64)
+    model, validation, training = support.network(), data(6), data(6)
+    found = lai_torch.exact_scores(model, lambda o, t: LOSS(o, t) * weights, validation, training)
+    of_validation, of_training = (
+        per_sample_gradients(model, LOSS, *side, 6) for side in (validation, training)
     )
-    assert selfcheck(network(), LOSS, *data(N)).exact == pytest.approx(0.1)
+    torch.testing.assert_close(found, weights * (of_training @ (weights[:, None] * of_validation).sum(0)))
 
 
-EXACT = lai_torch.exact_scores
+def test_tensors_of_inference_mode_are_scored():
+    model = support.network()
+    with torch.inference_mode():
+        sides = data(9), data(6)
+        found = lai_torch.exact_scores(model, LOSS, *sides)
+    sides = [tuple(tensor.clone() for tensor in side) for side in sides]
+    torch.testing.assert_close(found, by_autograd(model, *sides))
+
+
+def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_other():
+    def rooted(outputs, targets):
+        return LOSS(outputs, targets) + outputs.square().sum(1).sqrt() * 0.1
+
+    model, validation, (inputs, targets) = support.network(), data(9), data(6)
+    model[2].bias.data.zero_()
+    model[0].bias.data.zero_()
+    inputs[1] = torch.nan
+    inputs[4] = 0.0  # the root of nothing has a finite value, and no slope
+    found = lai_torch.exact_scores(model, rooted, validation, (inputs, targets), explain=True)
+    expected = by_autograd(model, validation, (inputs, targets), rooted)
+    assert torch.isnan(found.scores).tolist() == [j in {1, 4} for j in range(6)]
+    torch.testing.assert_close(found.scores, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("wrong", ["scale", "one sample", "order", "nothing"])
+def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
+    def broken(function, direction, batch):
+        scores, losses = directional.forward(function, direction, batch)
+        if wrong == "one sample":
+            return torch.where(torch.arange(len(scores)) == 2, scores * (1 + 1e-8), scores), losses
+        changed = {"scale": scores * (1 + 1e-8), "order": scores.roll(1), "nothing": torch.zeros_like(scores)}
+        return changed[wrong], losses
+
+    model, validation, training = support.network(), data(9), data(6)
+    monkeypatch.setitem(directional.METHODS, "forward", broken)
+    found = lai_torch.exact_scores(model, LOSS, validation, training, explain=True)
+    torch.testing.assert_close(found.scores, by_autograd(model, validation, training))
+    assert found.method == "double backward"
+    assert found.reason.startswith("forward: off by ")

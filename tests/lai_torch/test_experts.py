@@ -1,13 +1,91 @@
-"""Expert layers have records of their own: exact, whatever is routed where, at the cost of dense layers."""
+"""Ghost on experts, and where batches have records of other parameters: exact, whatever is routed where."""
 
 import lai_torch
 import pytest
 import torch
+from lai_storage.tables import read_scores
+from torch import nn
 from torch.nn import functional
 from transformers import MixtralConfig, MixtralForCausalLM
 
 import lai_core as lai
 from tests.lai_torch.exact_support import by_autograd
+from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_modules import held, holding
+
+
+@holding(
+    lambda: held(
+        gate=nn.Linear(4, 3), head=nn.Linear(4, 3), experts=nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    )
+)
+def routed(own, inputs):
+    """Send each sample to one of three layers, in a loop over those that any is sent to."""
+    shares = own.gate(inputs).softmax(1)
+    chosen, found = shares.argmax(1), torch.zeros_like(inputs)
+    for expert, layer in enumerate(own.experts):
+        rows = (chosen == expert).nonzero().squeeze(1)
+        if len(rows):
+            found = found.index_add(0, rows, layer(inputs[rows]) * shares[rows, expert, None])
+    return own.head(torch.tanh(found))
+
+
+@holding(lambda: held(body=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
+def deep(own, inputs):
+    """Go through one layer until every sample is done."""
+    done = torch.zeros(len(inputs), dtype=torch.bool)
+    for _ in range(5):
+        inputs = torch.where(done[:, None], inputs, torch.tanh(own.body(inputs)))
+        done = done | (inputs[:, 0].detach() > 0)
+        if bool(done.all()):
+            break
+    return own.head(inputs)
+
+
+@holding(
+    lambda: held(
+        latents=nn.Parameter(torch.randn(1, 3, 4)),
+        attention=nn.MultiheadAttention(4, 2, batch_first=True),
+        head=nn.Linear(4, 3),
+    )
+)
+def make_latents(own, inputs):
+    """Let queries of its own, which one sample needs no copies of, look at each sample."""
+    seen = torch.stack([inputs, inputs.flip(1)], 1)
+    return own.head(own.attention(own.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
+
+
+def drawn(seed, n):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
+
+
+@pytest.mark.filterwarnings("ignore:refresh:")
+@pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
+@pytest.mark.parametrize("kind", [routed, deep, make_latents])
+def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
+    torch.manual_seed(0)
+    model, validation = kind().double(), drawn(99, 7)
+    curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
+    for seed, n in enumerate((2, 1, 6, 2, 3, 5)):
+        batch = drawn(seed, n)
+        expected = lai_torch.exact_scores(model, LOSS, validation, batch)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
+    again = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
+    again.load_state_dict(curator.state_dict())
+    torch.testing.assert_close(again.step(*batch).scores, expected)
+
+
+@pytest.mark.parametrize("kind", [routed, deep])
+def test_a_data_set_is_scored_whatever_records_its_batches_have(kind, tmp_path):
+    torch.manual_seed(0)
+    model, validation, data = kind().double(), drawn(99, 3), (randn(9, 4), labels(9))
+    lai_torch.score_dataset(
+        model, LOSS, data, validation, tmp_path, estimator="ghost", batch_size=2, parts=3, progress=False
+    )
+    found = torch.tensor(read_scores(tmp_path)["score"].to_pylist(), dtype=torch.float64)
+    torch.testing.assert_close(found, lai_torch.exact_scores(model, LOSS, validation, data))
+
 
 WORDS, LENGTH, SAMPLES, EXPERTS = 32, 6, 5, 4
 SIZES = {

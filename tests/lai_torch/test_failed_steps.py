@@ -8,7 +8,7 @@ import torch
 from lai_torch._curation.undo import STEPPING
 from torch import nn
 
-from tests.lai_torch.support import HALF, LOSS, data
+from tests.lai_torch.support import HALF, LOSS, data, plain
 
 
 class FailsAt:
@@ -66,15 +66,6 @@ def everything(model, optimizer, curator):
     held = gradients if updater.batches else None  # others are of no use to a later step
     states = model.state_dict(), optimizer.state_dict(), curator.state_dict()
     return repr(plain((*states, updater.batches, updater.contributions, held)))
-
-
-def plain(tree):
-    """Return nested containers with lists for tensors."""
-    if isinstance(tree, torch.Tensor):
-        return tree.tolist()
-    if isinstance(tree, dict):
-        return {key: plain(value) for key, value in tree.items()}
-    return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
 
 
 @pytest.mark.parametrize("name", CASES)

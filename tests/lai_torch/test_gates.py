@@ -112,17 +112,6 @@ def test_a_batch_against_itself_leaves_each_sample_out_or_not():
     )
 
 
-def test_samples_that_are_not_finite_are_left_out_on_both_sides():
-    model, validation, batch = network(), data(6), data(5)
-    expected = expected_kernel(model, [part[1:] for part in validation], [part[:4] for part in batch]).sum(0)
-    validation[0][0], batch[0][4] = torch.nan, torch.inf
-    weights, report = curated(model, validation).score(*batch)
-    np.testing.assert_allclose(report.scores[:4].numpy(), expected, rtol=1e-10)
-    assert bool(report.scores[4].isnan())
-    assert float(weights[4]) == 0.0
-    assert report.dropped == 1
-
-
 def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():
     model, validation, batch = network(), data(6), data(5)
     curator = curated(model, validation, refresh=10)
@@ -133,67 +122,6 @@ def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():
     now = lai_torch.trace_gates(model, LOSS, *batch)
     expected = gate_lai_kernel(before, now).sum(0)
     torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, values):
-        values = torch.relu(self.first(values))
-        return self.last(values + torch.relu(self.second(values)))
-
-
-class Detached(Residual):
-    def forward(self, values):
-        return self.last(self.second(torch.relu(self.first(values))).detach())
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "reason"),
-    [
-        (
-            Residual(),
-            (-1, 4),
-            "layer 'last': .*; its input does not come from the output of layer 'second' alone",
-        ),
-        (
-            Detached(),
-            (-1, 4),
-            "layer 'last': .*; its input does not come from the output of layer 'second' alone",
-        ),
-        (
-            nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
-            (-1, 4),
-            "layer '2': .*; its input mixes entries of the output of layer '0'",
-        ),
-        (
-            nn.Sequential(nn.Linear(4, 8), nn.Softmax(1), nn.Linear(8, 3)),
-            (-1, 4),
-            "layer '2': .* mixes entries of the output of layer '0'",
-        ),
-        (
-            nn.Sequential(nn.Linear(4, 8), nn.GLU(), nn.Linear(4, 3)),
-            (-1, 4),
-            "layer '2': .* mixes entries of the output of layer '0'",
-        ),
-        (
-            nn.Sequential(nn.Linear(1, 2), nn.Flatten(), nn.Linear(8, 3)),
-            (-1, 4, 1),
-            r"layer '0': .* has shape \(5, 4, 1\), not \(5, d\)",
-        ),
-        (
-            nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(6, 3)),
-            (-1, 1, 4),
-            "layer '0': .* goes into a convolution",
-        ),
-    ],
-)
-def test_what_is_no_chain_is_refused_by_name(model, shape, reason):
-    inputs, targets = data(5)
-    with pytest.raises(ValueError, match=reason + ".*; use estimator='lai', or 'ghost'"):
-        lai_torch.trace_gates(model.double(), LOSS, inputs.reshape(shape), targets)
 
 
 @holding(lambda function, kind: held(function=function, kind=kind))

@@ -99,34 +99,6 @@ def test_a_mixture_on_processes_is_that_on_one(tmp_path):
             assert own[name] == pytest.approx(logged[name], rel=1e-6)
 
 
-SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
-REFUSED = {
-    "sampler: expected a MixtureSampler or a MixtureStream, got Mixture": lambda: Curation(
-        LOSS, data(5), sampler=Mixture(2)
-    ),
-    "sampler: expected one whose weights are a Mixture, got list": lambda: Curation(
-        LOSS, data(5), sampler=lai_torch.MixtureSampler([0, 1], [1, 1], 2)
-    ),
-    "sampler: expected a checkpoint of a run with one, got one without; leave sampler out": lambda: Curation(
-        LOSS, data(5), sampler=SAMPLER
-    ).load_state_dict({}),
-}
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_a_sampler_that_does_not_fit_is_refused(message):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        REFUSED[message]()
-    assert str(caught.value) == message
-
-
-def test_a_mixture_without_the_sources_of_a_batch_is_refused():
-    curation = Curation(LOSS, data(5), sampler=SAMPLER)
-    curation.curator = lai_torch.Curator(network(), LOSS, None, batch(VALIDATION, 7))
-    with pytest.raises(ValueError, match="groups: expected the source of each sample, as a sampler is given"):
-        curation.objective(batch(4, 1))
-
-
 def test_a_training_step_that_asks_for_no_objective_is_told(tmp_path):
     class Forgetful(Module):
         def training_step(self, given, index):

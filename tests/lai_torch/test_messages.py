@@ -2,14 +2,25 @@
 
 import pytest
 
-from tests.lai_torch.messages import curators, exact, options, traces, trainers
+from tests.lai_torch.messages import (
+    counts,
+    curators,
+    datasets,
+    exact,
+    mixtures,
+    options,
+    selective,
+    traces,
+    trainers,
+)
 from tests.support.refusals import check_refusal
 
-TABLES = curators.MESSAGES, options.MESSAGES, traces.MESSAGES, exact.MESSAGES, trainers.MESSAGES
-ROWS = [row for table in TABLES for row in table.items()]
+TABLES = counts, curators, datasets, exact, mixtures, options, selective, traces, trainers
+ROWS = [row for table in TABLES for row in table.MESSAGES.items()]
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # the trainers' own
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler's
 @pytest.mark.parametrize(("said", "calls"), ROWS, ids=[said for said, _ in ROWS])
 def test_a_mistake_is_named(said, calls, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,10 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
+from tests.lai_torch.coupling import EACH, centred, check_refused
+from tests.lai_torch.exact_support import by_autograd
 from tests.lai_torch.support import LOSS, curated, labels, randn
 from tests.support.torch_modules import held, holding
 
@@ -41,22 +44,13 @@ def bags(n):
     return (torch.randint(9, (3 * n,)), torch.arange(n) * 3), labels(n)
 
 
-STAYS = r"coupled|in another order|rows can be exchanged"
+STAYS = r"coupled|in another order|rows can be exchanged|samples in another way .* pad it"
 
 
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact"])
 @pytest.mark.parametrize("meet", [False, True])
-def test_graphs_side_by_side_are_refused_for_their_nodes_may_meet(estimator, meet):
+def test_graphs_side_by_side_are_refused_for_their_nodes_may_meet(meet):
     """No exchange of rows moves a node, so that centring over all of them would not be seen."""
-    model = make_graphs(meet=meet).double()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    with pytest.raises(ValueError, match=STAYS):
-        curated(model, graphs(4), estimator=estimator).step(*graphs(6))
-    assert all(map(torch.equal, model.parameters(), before))
-    with pytest.raises(ValueError, match=STAYS):
-        lai_torch.exact_scores(model, LOSS, graphs(4), graphs(6))
-    with pytest.raises(ValueError, match=r"samples in another way .* pad it"):
-        lai_torch.trace(model, LOSS, *graphs(6))
+    check_refused(make_graphs(meet=meet).double(), LOSS, graphs, STAYS)
 
 
 def test_what_is_the_same_for_all_samples_is_cut():
@@ -75,10 +69,8 @@ def test_what_is_the_same_for_all_samples_is_cut():
 
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-@pytest.mark.parametrize("estimator", ["lai", "ghost", lai_torch.Ghost(chunk=2), "exact"])
-def test_lists_with_offsets_are_refused(estimator):
-    with pytest.raises(ValueError, match=STAYS):
-        curated(make_bags().double(), bags(4), estimator=estimator).step(*bags(6))
+def test_lists_with_offsets_are_refused():
+    check_refused(make_bags().double(), LOSS, bags, STAYS, [*EACH, lai_torch.Ghost(chunk=2)])
 
 
 def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():
@@ -148,3 +140,34 @@ def test_a_batch_that_fails_tells_nothing_of_what_holds_rows():
     with pytest.raises(ValueError, match="got 5 in inputs and 6 in targets"):
         curator.step(randn(5, 4), labels(6))
     assert 0 < curator.step(randn(6, 4), labels(6)).kept < 6
+
+
+@holding(
+    lambda place=None: held(
+        memory=nn.GRU(4, 5, batch_first=True).double(), head=nn.Linear(5, 3).double(), place=place
+    )
+)
+def packed(own, inputs, lengths):
+    """Read sequences that have to be given by length."""
+    inputs = inputs if own.place is None else own.place(inputs)
+    return own.head(own.memory(pack_padded_sequence(inputs, lengths, batch_first=True))[1][-1])
+
+
+def sequences(n):
+    lengths = torch.tensor([5, 4, 4, 3, 2, 1])[:n]
+    return (randn(n, 5, 4), lengths), labels(n)
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+@pytest.mark.parametrize("estimator", EACH)
+def test_sequences_that_are_given_by_length_are_scored(estimator):
+    model, validation, given = packed(), sequences(4), sequences(6)
+    scores = curated(model, validation, estimator=estimator).score(*given)[1].scores
+    assert scores.isfinite().all()
+    if estimator in {"ghost", "exact"}:
+        torch.testing.assert_close(scores, by_autograd(model, validation, given))
+
+
+@pytest.mark.parametrize("place", [centred, lambda values: values - values.mean(0)])
+def test_sequences_that_are_given_by_length_and_meet_are_refused(place):
+    check_refused(packed(place), LOSS, sequences)

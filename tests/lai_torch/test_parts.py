@@ -61,14 +61,3 @@ def test_parts_without_a_finite_sample_are_left_out_and_broken_samples_have_no_w
     assert report.weights[1] == 0
     assert bool(report.parts[:, 1].isnan().all())
     assert int(report.parts.isfinite().all(0).sum()) == 4
-
-
-def test_a_curator_with_parts_resumes():
-    model, validation, batch = network(), data(9), data(6)
-    options = {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful, "refresh": 5}
-    first = curated(model, validation, **options)
-    first.step(*batch)
-    second = curated(model, validation, **options)
-    second.load_state_dict(first.state_dict())
-    for one, other in zip(first.score(*batch)[1].parts, second.score(*batch)[1].parts, strict=True):
-        torch.testing.assert_close(one, other)

@@ -1,15 +1,13 @@
 """What policies see beside scores, mappings as batches, clipped updates, losses that only train."""
 
-import copy
 import functools
 
 import lai_torch
 import pytest
 import torch
-from lai_torch.integrations.rows import kept_rows
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, batch, curated, data, network, sgd
+from tests.lai_torch.support import LOSS, curated, data, network, sgd
 from tests.support.torch_modules import held, holding
 
 
@@ -268,76 +266,3 @@ def test_an_auxiliary_loss_trains_and_does_not_score(per_sample):
     objective.backward()
     for old, new in zip(model.parameters(), ended, strict=True):
         torch.testing.assert_close(old.detach() - old.grad, new, rtol=1e-12, atol=1e-14)
-
-
-def test_micro_batches_are_weighed_together():
-    model, known, given = network(), data(9), data(12)
-    whole, expected = curated(model, known, policy=functools.partial(lai.keep_top, fraction=0.25)).score(
-        *given
-    )
-    curator = curated(model, known, policy=functools.partial(lai.keep_top, fraction=0.25))
-    cuts = [tuple(side[rows] for side in given) for rows in (slice(0, 5), slice(5, 6), slice(6, 12))]
-    weights, report = curator.weigh(
-        cuts, groups=[torch.zeros(len(cut[1]), dtype=torch.int64) for cut in cuts]
-    )
-    assert [len(part) for part in weights] == [5, 1, 6]
-    assert torch.equal(torch.cat(weights), whole)
-    torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
-    assert (report.kept, report.share, report.group_drops) == (3, 0.25, {0: 0.75})
-    assert curator.steps == 1
-    total = sum(
-        float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
-        for cut, own in zip(cuts, weights, strict=True)
-    )
-    assert total == pytest.approx(report.loss)
-
-
-@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
-def test_micro_batches_may_be_padded_to_lengths_of_their_own():
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)).double()
-
-    def loss(logits, tokens):
-        return torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens, reduction="none").sum(1)
-
-    short, long, known = (torch.randint(7, shape) for shape in ((3, 4), (2, 6), (4, 5)))
-    curator = lai_torch.Curator(
-        model, loss, None, (known, known), estimator=lai_torch.LAI(positions="tokens")
-    )
-    report = curator.weigh([(short, short), (long, long)])[1]
-    alone = torch.cat([curator.score(part, part)[1].scores for part in (short, long)])
-    torch.testing.assert_close(report.scores, alone)
-
-
-def test_a_weighed_step_warms_up_and_moves_second_moments():
-    curator = lai_torch.Curator(network(), LOSS, None, data(9), estimator="preconditioned_lai", warmup=1)
-    (weights,), report = curator.weigh([batch(6, 4)])
-    assert report.scores is None
-    assert torch.allclose(weights, torch.tensor(1 / 6))
-    curator.weigh([batch(6, 4)])
-    assert curator.state_dict()["scorer"]["second_moment"] is not None
-    assert curator.steps == 2
-
-
-@pytest.mark.parametrize("alone", [True, False])
-def test_an_auxiliary_loss_of_a_trainer_is_that_of_a_step(alone):
-    """One number for all rows, a mean over them, or one a sample; in two micro-batches, or in one step."""
-
-    def penalty(outputs, targets):
-        squares = outputs.square().sum(1)
-        return squares.mean() if alone else squares * targets
-
-    start, batch, validation = network(), data(8), data(9)
-    stepped, model = copy.deepcopy(start), copy.deepcopy(start)
-    curated(stepped, validation, backward=lai_torch.Kept(auxiliary=penalty)).step(*batch)
-    curator = lai_torch.Curator(model, LOSS, None, validation)
-    parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
-    weights, report = curator.weigh(parts)
-    for part, own in zip(parts, weights, strict=True):
-        (inputs, targets), own = kept_rows(part, own)
-        outputs, share = model(inputs), int((own > 0).sum()) / report.kept
-        more = {"auxiliary": penalty(outputs, targets), "share": share}
-        curator.objective(LOSS(outputs, targets), own, **more).backward()
-    sgd(model).step()
-    for found, expected in zip(model.parameters(), stepped.parameters(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)

@@ -8,14 +8,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-import lai_core as lai
-from tests.lai_torch.process_differences import DIFFERENCES
+from tests.lai_torch.process_errors import ERRORS, hooked
 from tests.lai_torch.process_shards import (
     a_block_raises_when_scored,
+    a_shard_goes_on_after_an_error,
     an_interruption_comes_in_a_round,
-    some_parameters_are_whole,
 )
-from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
+from tests.lai_torch.process_support import PROCESSES, curated, stepped, summing
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
     CASES,
@@ -53,159 +52,6 @@ QUICK = [
 REST = [
     (case, engine) for case, made in CASES.items() for engine in made.engines if (case, engine) not in QUICK
 ]
-
-
-def a_policy_raises(rank):
-    return stepped(rank, policy=raises_on_one(rank, ArithmeticError("no weights from this policy")))
-
-
-def policies_differ(rank):
-    return stepped(rank, policy=lambda scores: lai.keep_top(scores, fraction=0.3 + 0.3 * rank))
-
-
-def a_loss_raises_when_scored(rank):
-    fails = raises_on_one(rank, RuntimeError("this loss cannot be computed"))
-    return stepped(rank, loss=lambda outputs, targets: (fails(), LOSS(outputs, targets))[1])
-
-
-def a_loss_raises_in_training(rank):
-    """Raise between the forward pass of a wrapped model and its backward pass, which communicates."""
-    model = network()
-    fails = raises_on_one(rank, RuntimeError("this loss cannot be trained on"))
-
-    def loss(outputs, targets):
-        if model.training:
-            fails()
-        return LOSS(outputs, targets)
-
-    return stepped(rank, model=nn.parallel.DistributedDataParallel(model), group=None, loss=loss)
-
-
-def a_loader_raises(rank):
-    def loader():
-        raises_on_one(rank, FileNotFoundError("this file is missing"))()
-        yield batch(6, 3)
-
-    return stepped(rank, validation=loader())
-
-
-def ids_are_wrong_on_one(rank):
-    return stepped(rank, given={"ids": range(4 - rank)})
-
-
-def groups_come_on_one(rank):
-    return stepped(rank, given={"groups": torch.zeros(4, dtype=torch.int64) if rank else None})
-
-
-def loaders_are_empty(rank):
-    return stepped(rank, validation=iter(()))
-
-
-def no_validation_row_is_finite(rank):
-    inputs, targets = batch(6, 3)
-    return stepped(rank, validation=(inputs * torch.nan, targets))
-
-
-def parameters_differ(rank):
-    return stepped(rank, model=network(rank))
-
-
-def validation_differs(rank):
-    return stepped(rank, validation=batch(6, rank))
-
-
-def no_group_is_given(rank):
-    return stepped(rank, group=None)
-
-
-def midpoint(rank):
-    return stepped(rank, estimator="midpoint")
-
-
-def exact_has_a_loader(rank):
-    return stepped(rank, estimator="exact", validation=[batch(6, 3)])
-
-
-def flatten_has_the_batch(rank):
-    return stepped(rank, estimator=lai_torch.LAI(positions="flatten"), validation="batch")
-
-
-def whole_has_shards(rank):
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    return curated(rank, model=model, group=None, backward="whole")
-
-
-def balance_has_other_shapes(rank):
-    curator, (inputs, targets) = curated(
-        rank, model=Padded(), validation=batch(6, 3), backward=lai_torch.Kept(balance=True)
-    )
-    padded = nn.functional.pad(inputs, (0, rank))
-    return curator.step(padded, targets)
-
-
-class Padded(nn.Module):
-    """A network that takes inputs of any width, of which it reads the first eight."""
-
-    def __init__(self):
-        super().__init__()
-        self.network = network()
-
-    def forward(self, inputs):
-        return self.network(inputs[:, :8])
-
-
-def summing(_, bucket):
-    """Add gradients up and divide by nothing."""
-    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-    return future.then(lambda done: done.value()[0])
-
-
-def silent(_, bucket):
-    """Leave gradients as each process has them."""
-    future = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future
-
-
-def hooked(rank, hook):
-    model = nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, hook)
-    curator, part = curated(rank, model=model, group=None)
-    for _ in range(2):
-        curator.step(*part)
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-
-
-def a_wrapper_that_sums(rank):
-    return hooked(rank, summing)
-
-
-def a_wrapper_that_does_nothing(rank):
-    return hooked(rank, silent)
-
-
-ERRORS = {
-    a_policy_raises: "ArithmeticError: no weights from this policy",
-    policies_differ: "ValueError: policy: expected the same weights from the same scores on every process",
-    a_loss_raises_when_scored: "while tracing the validation set: this loss cannot be computed",
-    a_loss_raises_in_training: "RuntimeError: this loss cannot be trained on",
-    a_loader_raises: "FileNotFoundError: this file is missing",
-    ids_are_wrong_on_one: "ValueError: ids: expected one per sample (4), got 3",
-    groups_come_on_one: "ValueError: groups: expected whole numbers on every process, as on one, got None",
-    loaders_are_empty: "ValueError: validation: expected at least one batch from the loader, got none",
-    no_validation_row_is_finite: "validation: expected at least one sample with a finite loss, got none",
-    parameters_differ: "ValueError: model: expected the same parameters on every process, got others",
-    validation_differs: "ValueError: validation: expected the same (inputs, targets) on every process",
-    no_group_is_given: "ValueError: group: torch.distributed runs 2 processes and the model has no wrapper",
-    midpoint: "ValueError: estimator: 'midpoint' needs the gradient of the whole batch before it scores",
-    exact_has_a_loader: "ValueError: validation: estimator 'exact' has nothing to add up over processes",
-    flatten_has_the_batch: "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to",
-    whole_has_shards: "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'",
-    some_parameters_are_whole: "ValueError: model: expected shards of every parameter that trains, got '2.w",
-    a_wrapper_that_does_nothing: "ValueError: model: expected its wrapper to average gradients over the 2",
-    balance_has_other_shapes: "ValueError: balance: expected the processes' batches to have the same shape",
-    **DIFFERENCES,
-}
 
 
 def nothing_is_finite(rank):
@@ -249,23 +95,8 @@ def shards_that_are_summed(rank):
     return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
 
 
-def a_shard_goes_on_after_an_error(rank):
-    """Raise in training on one process, and then train on."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    broken = [rank == 1]
-
-    def loss(outputs, targets):
-        if model.training and broken[0]:
-            message = "this once"
-            raise RuntimeError(message)
-        return LOSS(outputs, targets)
-
-    curator, part = curated(rank, model=model, group=None, loss=loss)
-    with pytest.raises(RuntimeError, match="this once"):
-        curator.step(*part)
-    broken[0] = False
-    curator.step(*part)
-    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
+def a_wrapper_that_sums(rank):
+    return hooked(rank, summing)
 
 
 def in_parallel(rank):
@@ -290,16 +121,21 @@ FOUND = (
 )
 
 
+def mistakes(words):
+    """Return what makes processes raise these words."""
+    return [ERRORS[words]] if callable(ERRORS[words]) else ERRORS[words]
+
+
 def everything(rank, cases):
     """Run all of this on one start of the processes."""
     found = runs(rank, PROCESSES, cases)
-    for work in [*ERRORS, *FOUND]:
+    works = {(words, at): work for words in ERRORS for at, work in enumerate(mistakes(words))}
+    works |= {work.__name__: work for work in FOUND}
+    for name, work in works.items():
         try:
-            found[work.__name__] = work(rank)
+            found[name] = work(rank)
         except (Exception, KeyboardInterrupt) as error:
-            found[work.__name__] = (
-                f"{type(error).__name__}: {error}\n{''.join(getattr(error, '__notes__', []))}"
-            )
+            found[name] = f"{type(error).__name__}: {error}\n{''.join(getattr(error, '__notes__', []))}"
     return found
 
 
@@ -312,6 +148,14 @@ def one_process(model=None, **options):
     model = network() if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
+
+
+def trained(steps):
+    """Return the parameters after so many steps of one process."""
+    curator = one_process()
+    for _ in range(steps):
+        curator.step(*rows_by_process())
+    return torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
 
 
 def rows_by_process():
@@ -372,15 +216,13 @@ def test_meshes_of_features_rows_and_shards_find_what_one_process_finds():
         assert all(max(off) <= BOUND for off in part.values()), part
 
 
-@pytest.mark.parametrize("work", ERRORS, ids=lambda work: work.__name__)
-def test_what_one_process_raises_all_raise(found, work):
+@pytest.mark.parametrize("words", ERRORS)
+def test_what_one_process_raises_all_raise(found, words):
     for part in found:
-        assert ERRORS[work] in part[work.__name__]
-
-
-@pytest.mark.parametrize("work", ["a_policy_raises", "a_loss_raises_when_scored"])
-def test_the_error_says_where_it_happened(found, work):
-    assert all("This happened on process 1 of 2" in part[work] for part in found)
+        for at, _ in enumerate(mistakes(words)):
+            assert words in part[words, at]
+            if "no weights from this policy" in words or "this loss cannot be computed" in words:
+                assert "This happened on process 1 of 2" in part[words, at]
 
 
 def test_a_batch_without_a_finite_row_is_skipped_by_all(found):
@@ -415,11 +257,8 @@ def test_groups_are_those_of_the_whole_batch(found):
 
 
 def test_sharded_training_goes_on_after_an_error(found):
-    curator = one_process()
-    curator.step(*rows_by_process())
-    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
     for part in found:
-        assert largest(part["a_shard_goes_on_after_an_error"], expected) <= BOUND
+        assert largest(part["a_shard_goes_on_after_an_error"], trained(1)) <= BOUND
 
 
 def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):
@@ -450,12 +289,8 @@ def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes
 
 @pytest.mark.parametrize("work", [a_wrapper_that_sums, shards_that_are_summed])
 def test_a_wrapper_that_sums_is_found_out(found, work):
-    curator = one_process()
-    for _ in range(2):
-        curator.step(*rows_by_process())
-    expected = torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
     for part in found:
-        assert largest(part[work.__name__], expected) <= BOUND
+        assert largest(part[work.__name__], trained(2)) <= BOUND
 
 
 def test_a_model_spread_over_devices_is_refused():

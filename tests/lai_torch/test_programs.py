@@ -5,10 +5,13 @@ import re
 
 import lai_torch
 import pytest
+import torch
 
+import lai_core as lai
+from tests.support.torch_heads import HEADS, UNREAD
 from tests.support.torch_judge import FAULTS, METHODS, judge
 from tests.support.torch_parts import SOUND, UNSOUND
-from tests.support.torch_programs import HEADS, LOSSES, UNSOUND_LOSSES, drawn, program
+from tests.support.torch_programs import LOSSES, UNSOUND_LOSSES, drawn, program
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of hooks, scripts, sparse tables: the programs' own
 DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
@@ -64,6 +67,22 @@ def test_every_part_is_scored_exactly(part):
         assert found.residual < 1e-12
 
 
+@pytest.mark.parametrize("part", SOUND)
+def test_every_part_is_trained_as_by_plain_torch(part):
+    ways = [("exact", "kept")] if part == "force" else [("exact", "kept"), ("lai", "whole")]
+    for estimator, backward in ways:
+        one, twin = (program(1, made_of=("linear", part, "cross_entropy", "flat", "")) for _ in range(2))
+        options = {"estimator": estimator, "backward": backward, "policy": lambda s: lai.keep_top(s, 1.0)}
+        optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (one, twin)]
+        curator = lai_torch.Curator(one.model, one.loss, optimizers[0], one.validation, **options)
+        for _ in range(2):
+            curator.step(*one.training)
+            optimizers[1].zero_grad()
+            twin.loss(twin.model(twin.training[0]), twin.training[1]).mean().backward()
+            optimizers[1].step()
+        torch.testing.assert_close(one.model.state_dict(), twin.model.state_dict())
+
+
 @pytest.mark.parametrize("part", UNSOUND)
 def test_parts_that_leave_samples_no_score_are_refused(part):
     made_of = (part, "tanh", "cross_entropy", "flat", "")
@@ -79,9 +98,28 @@ def test_every_loss_is_scored_exactly(loss):
     assert judge("exact", 2, ("linear", "tanh", loss, "flat", ""))[0] == "exact"
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_is_scored_exactly(head):
-    assert judge("ghost", 2, ("linear", "tanh", "cross_entropy", head, ""))[0] == "exact"
+def test_every_head_is_scored_exactly_and_is_the_last_layer_or_refused(head, frozen):
+    made_of = ("linear", "tanh", "cross_entropy", head, "")
+    one = program(2, made_of=made_of)
+    one.model.head.requires_grad_(not frozen)
+    trace = METHODS["ghost"](one)
+    if not frozen:
+        assert judge("ghost", 2, made_of)[0] == "exact"
+        assert lai_torch.coverage(one.model, one.loss, *one.training).share == 1.0
+    if head not in UNREAD:
+        readout, _ = METHODS["lai"](one)
+        assert {trace.layers[-1].name, readout.layers[-1].name} <= {"head.w", "head.layer"}
+        if not frozen:
+            torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.lli_kernel(readout, readout))
+            assert judge("lai", 2, made_of) == ("exact", "")
+        return
+    with pytest.raises(ValueError, match=rf"the loss depends on 'head\.\w+' \(used by .*({UNREAD[head][1]})"):
+        METHODS["lai"](one)
+    for kernel in (lai.lai_kernel, lai.lli_kernel):
+        with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
+            kernel(trace, trace)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,9 +7,11 @@ import warnings
 import lai_torch
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.lai_torch import support
-from tests.lai_torch.support import curated, data
+from tests.lai_torch.support import HALF, curated, data
 
 network = functools.partial(support.network, outputs=6)
 
@@ -109,3 +111,31 @@ def test_a_draw_of_no_use_leaves_the_last_summary_in_place(options, bad):
         torch.testing.assert_close(fourth.scores, third.scores)
     with pytest.raises(ValueError, match=r"validation: .*expect.* finite loss"):
         curated(model, [bad], **options).score(*batch)
+
+
+def test_a_shuffling_loader_leaves_training_its_random_stream():
+    def streams(validation):
+        torch.manual_seed(4)
+        curator = curated(network(nn.Dropout(0.5)), validation, policy=HALF)
+        for _ in range(3):
+            curator.step(*data(6))
+        return torch.get_rng_state()
+
+    validation = data(10)
+    loader = DataLoader(TensorDataset(*validation), batch_size=5, shuffle=True)
+    assert torch.equal(streams(loader), streams([validation]))
+
+
+def test_a_shuffling_loader_goes_by_torchs_seed_and_shuffles_anew():
+    validation, batch, model = data(12), data(6), network()
+
+    def scores(seed):
+        torch.manual_seed(seed)
+        loader = DataLoader(TensorDataset(*validation), batch_size=6, shuffle=True)
+        curator = curated(model, loader)
+        return torch.stack([curator.score(*batch)[1].scores for _ in range(6)])
+
+    one, again, other = scores(1), scores(1), scores(2)
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert not torch.allclose(one[0], one[2])  # another epoch of the loader, in another order

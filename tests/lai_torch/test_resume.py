@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, plain
+from tests.support.torch_modules import Part
 
 STEPS, SAVED = 8, 4
 
@@ -56,10 +57,10 @@ class Vectors(nn.Sequential):
 
 
 class Signals(nn.Sequential):
-    """Classifies signals by a convolution."""
+    """Classifies signals by a convolution, with a norm behind the last layer."""
 
     def __init__(self):
-        super().__init__(nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+        super().__init__(nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3))
 
     loss = staticmethod(LOSS)
 
@@ -74,6 +75,7 @@ CASES = [
     (Signals, {"estimator": lai_torch.PreconditionedLAI(decay=0.9, exponent=0.5)}),
     (Signals, {"estimator": "calibrated_lai", "warmup": 1}),
     (Vectors, {"estimator": "gate_lai"}),
+    (Vectors, {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful}),
     (Vectors, {"estimator": lai_torch.GateLAI(chunk=4)}),
     (Tokens, {"estimator": lai_torch.Ghost(chunk=3)}),
     *((Tokens, {"estimator": kind(positions="mean")}) for kind in (lai_torch.LAI, lai_torch.CalibratedLAI)),
@@ -116,15 +118,6 @@ def stepped(curator, batches, start):
     return found
 
 
-def plain(tree):
-    """Return nested containers with lists for tensors, which compare bit for bit."""
-    if isinstance(tree, torch.Tensor):
-        return str(tree.dtype), str(tree.tolist())  # in words NaN is NaN
-    if isinstance(tree, dict):
-        return {key: plain(value) for key, value in tree.items()}
-    return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
-
-
 @pytest.mark.parametrize(("kind", "options"), CASES)
 @pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
@@ -148,20 +141,15 @@ def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
     "names", [("layers",), ("parts", "positions"), ("trace", "gates"), ("kind", "value")]
 )
 def test_a_gradient_is_not_taken_for_a_summary_by_its_parameters_names(names):
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name in names:
-                self.register_parameter(name, nn.Parameter(torch.ones(5)))
+    def computes(own, inputs):
+        for parameter in own.parameters():
+            inputs = torch.tanh(inputs * parameter)
+        return inputs
 
-        def forward(self, inputs):
-            for parameter in self.parameters():
-                inputs = torch.tanh(inputs * parameter)
-            return inputs
-
+    model = Part(computes, **{name: nn.Parameter(torch.ones(5)) for name in names})
     torch.manual_seed(0)
     batch, validation, options = Vectors.data(4), Vectors.data(6), {"estimator": "exact", "refresh": 10}
-    one, other = (lai_torch.Curator(Named(), LOSS, None, validation, **options) for _ in range(2))
+    one, other = (lai_torch.Curator(model, LOSS, None, validation, **options) for _ in range(2))
     expected = one.score(*batch)[1].scores
     other.load_state_dict(one.state_dict())
     report = other.score(*batch)[1]

@@ -8,17 +8,8 @@ from datasets import Dataset
 from lai_storage.tables import read_scores
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.lai_torch.test_dataset import LOSS, Stream, drawn, network, scored
+from tests.lai_torch.tables import COLUMNS, LOSS, NAMES, Stream, drawn, items, network, scored
 from tests.support.torch_modules import held, holding
-
-
-def items(data, names):
-    fields = zip(names, data[0].tolist(), data[1].tolist(), strict=True)
-    return [{"uid": uid, "x": x, "y": y, "kind": uid[0]} for uid, x, y in fields]
-
-
-COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 7, "rows_per_file": 8}
-NAMES = [f"{'ab'[number % 2]}{number}" for number in range(20)]
 
 
 @pytest.mark.parametrize("rows", [9, 10, 20, 21])
@@ -89,23 +80,6 @@ def test_a_stream_that_changed_is_refused_where_it_goes_on(tmp_path, change):
         scored(tmp_path, Stream(other), validation, **COLUMNS)
 
 
-def test_processes_share_the_parts_of_a_stream_that_each_reads(tmp_path):
-    validation, stream = drawn(8, 2), Stream(items(drawn(20), NAMES))
-    whole = scored(tmp_path / "whole", stream, validation, **COLUMNS)
-    for index in (0, 1):
-        lai_torch.score_dataset(
-            network(),
-            LOSS,
-            stream,
-            validation,
-            tmp_path / "shared",
-            process=(index, 2),
-            progress=False,
-            **COLUMNS,
-        )
-    assert read_scores(tmp_path / "shared").to_pydict() == whole
-
-
 def test_a_stream_is_scored_with_several_checkpoints_and_its_bar_says_that_its_length_is_unknown(
     tmp_path, capsys
 ):
@@ -118,11 +92,6 @@ def test_a_stream_is_scored_with_several_checkpoints_and_its_bar_says_that_its_l
         alone = scored(tmp_path.with_name(f"alone{seed}"), stream, validation, network(seed), **COLUMNS)
         table = read_scores(tmp_path).filter(pa.compute.field("checkpoint") == str(seed))
         assert table.drop_columns("checkpoint").to_pydict() == alone
-
-
-def test_an_empty_stream_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="dataset: expected at least one sample, got none"):
-        scored(tmp_path, iter(()), drawn(8, 2))
 
 
 def test_the_columns_of_names_are_no_inputs_of_validation_samples_either(tmp_path):

@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 
 import lai_core as lai
-from tests.lai_torch.test_dataset import LOSS, drawn, network
+from tests.lai_torch.tables import LOSS, drawn, network
 from tests.support.torch_modules import held, holding
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
@@ -171,43 +171,3 @@ def test_a_new_process_loads_it(tmp_path):
     command = [sys.executable, "-c", LOADED, str(tmp_path / "scorer")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(done.stdout) == here({"x": [[1.0] * 5], "y": [1]})["score"][0]
-
-
-def lost(columns):
-    return columns["x"][:3], columns["y"][:3]
-
-
-RAGGED = [[1.0]] * 9 + [[1.0, 2.0]]
-WRONG = {
-    "no such id": ({"ids": "id"}, "ids: expected the name of one of the batch's columns .* 'id'"),
-    "no such input": ({"collate": ("z", "y")}, "collate: expected the name of .*'z'"),
-    "text as inputs": ({"collate": ("text", "y")}, "'text', got str; pass a function"),
-    "rows of several lengths": ({"collate": ("ragged", "y")}, "'ragged', got list; pass"),
-    "rows lost": ({"collate": lost}, "as the batch has rows, 10, got 3"),
-    "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
-    "another estimator": ({"validation": "lai", "estimator": "ghost"}, r"for Ghost\(\), got LAI\(\)"),
-    "another file": ({"validation": "trace"}, "expected .* to hold what Scorer.save wrote, .* got Trace"),
-    "a summary for another": ({"validation": "own", "estimator": "ghost"}, "summary for 'ghost', got one"),
-    "no such summary": ({"validation": "own", "estimator": "exact"}, "has no ValidationSummary; pass"),
-    "no model": ({"model": lambda: 3}, "model: expected a torch.nn.Module, got int"),
-    "a model by name": ({"model": "gpt2"}, "model: expected a torch.nn.Module, or a function .* 'gpt2'"),
-    "three names": ({"collate": ("x", "y", "z")}, "collate: expected the names of two columns"),
-    "a number for a name": ({"collate": ("x", 1)}, r"collate: expected the names .*, got \('x', 1\)"),
-    "of a run": ({"estimator": "midpoint"}, "estimator: expected one that scores a sample by itself"),
-    "an unknown option": ({"batchsize": 3}, "did you mean 'batch_size'"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_named(case, tmp_path):
-    options, message = WRONG[case]
-    options = {"batch": COLUMNS | {"text": NAMES, "ragged": RAGGED}, **OPTIONS, **options}
-    trace = lai_torch.trace(network(), LOSS, *VALIDATION)
-    scorer().save(tmp_path / "lai")
-    lai_storage.save(tmp_path / "trace", trace)
-    lai_storage.save(tmp_path / "own", lai.summarize(trace, "lai"))
-    name = options.pop("validation", None)
-    validation = VALIDATION if name is None else tmp_path / name
-    batch = options.pop("batch")
-    with pytest.raises((TypeError, ValueError), match=message):
-        lai_torch.Scorer(options.pop("model", network), LOSS, validation, **options)(batch)

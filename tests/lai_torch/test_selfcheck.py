@@ -1,18 +1,25 @@
-"""The ways of the backward pass against plain autograd: what holds, what a wrong one shows, what is left."""
+"""What checks a model says: passes and per-sample gradients against plain autograd, and what is wrong."""
 
 import copy
+import functools
 import operator
+import sys
+from contextlib import nullcontext
 
 import lai_torch
 import pytest
 import torch
 from lai_torch._curation.passes.whole import WholePass
 from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._recording.assemble import assemble
 from torch import nn
 
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, network
 from tests.support.torch_modules import held, holding
+from workloads import transformer_models
+from workloads.torch_oracle import per_sample_gradients
+from workloads.torch_parts import doubled
 from workloads.torch_training import bert, encoder, prepared
 
 N = 6
@@ -67,10 +74,6 @@ def test_both_ways_leave_the_masked_gradient(backward, name):
 def encoder_batch():
     case = encoder(N)
     return case.inputs, case.targets % 3
-
-
-def test_without_a_way_there_is_nothing_to_say():
-    assert lai_torch.selfcheck(Noisy().double(), LOSS, *data()).backward is None
 
 
 def next_rows(real):
@@ -165,10 +168,60 @@ def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
     assert float(model.calls) == calls
 
 
-@pytest.mark.parametrize("backward", ["selective", "whole"])
-def test_autocast_is_refused_by_the_ways_that_score_what_they_train_on(backward):
-    model, batch = nn.Linear(4, 3), (torch.randn(N, 4), torch.arange(N) % 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    curator = lai_torch.Curator(model, LOSS, optimizer, batch, backward=backward)
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="autocast lose three digits"):
-        curator.step(*batch)
+def test_every_parameters_gradient_and_exact_scores_are_compared(monkeypatch):
+    case, model = doubled(transformer_models.gpt2()), network()
+    found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
+    assert max(found.relative_error, found.exact, *found.layers.values()) < 1e-12
+    assert "transformer.wte.weight" in found.layers
+    assert found.backward is None
+    wrong = functools.partial(lambda exact, *batch: 1.1 * exact(*batch), lai_torch.exact_scores)
+    monkeypatch.setattr(sys.modules["lai_torch.selfcheck"], "exact_scores", wrong)
+    assert lai_torch.selfcheck(model, LOSS, *support.data(5)).exact == pytest.approx(0.1)
+
+
+class Tied(nn.Module):
+    """Words under a head of the same matrix, and a parameter that no layer holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.twist = nn.Embedding(7, 4), nn.Parameter(torch.randn(4, 4, 4))
+        self.head = nn.Linear(4, 7, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        words = self.words(ids).mean(1)
+        return self.head(torch.tanh(torch.einsum("ni,ijk,nj->nk", words, self.twist, words)))
+
+
+def test_products_and_norms_are_those_of_plain_autograd():
+    model = Tied().double()
+    first, second = ((torch.randint(7, (n, 5)), torch.arange(n) % 7) for n in (4, N))
+    left, right = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (first, second))
+    found = lai_torch.per_sample_inner_products(model, LOSS, first, second)
+    assert torch.allclose(found, left @ right.T, rtol=0, atol=1e-14 * float((left @ right.T).abs().max()))
+    norms = lai_torch.per_sample_norms(model, LOSS, second)
+    assert torch.allclose(norms, right.norm(dim=1), rtol=1e-14)
+    assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
+
+
+def test_what_couples_samples_is_named():
+    with pytest.raises(
+        ValueError, match=r"layer 'body'.* operation that mixes samples is torch\.Tensor\.mean"
+    ):
+        lai_torch.check_per_sample_gradients(support.Centred().double(), LOSS, support.batch(N, 4))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "right"),
+    [(torch.float64, 1e-10, True), (torch.float64, 1e-6, False), (torch.float32, 1e-6, True)],
+)
+def test_a_wrong_layer_is_named(monkeypatch, dtype, error, right):
+    def wrong(recording):
+        trace = assemble(recording)
+        object.__setattr__(trace.layers[1], "activations", trace.layers[1].activations * (1 + error))
+        return trace
+
+    (inputs, targets), model = support.batch(N, 4), network().to(dtype)
+    monkeypatch.setattr(sys.modules["lai_torch.selfcheck"], "assemble", wrong)
+    with nullcontext() if right else pytest.raises(ValueError, match=r"errors of .* for 2\.weight; please"):
+        lai_torch.check_per_sample_gradients(model, LOSS, (inputs.to(dtype), targets))

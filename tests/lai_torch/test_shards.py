@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import Blocks, gathered
+from lai_torch._curation.processes.blocks import gathered
 from lai_torch._curation.processes.gathered import Gathered
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.preserve import evaluating
@@ -45,41 +45,6 @@ def test_a_model_finds_the_same_outputs_and_gradients_block_by_block(model):
         found.append([outputs.detach(), *gradients])
     assert all(map(torch.equal, *found))
     assert not any(isinstance(each, Gathered) for each in model.parameters())
-
-
-def test_one_block_is_held_at_a_time_and_none_at_the_end(model, monkeypatch):
-    held, used, read = [], [], Blocks.read
-
-    def watched(blocks, index, place):
-        values = read(blocks, index, place)
-        held.append((index, len(blocks._held)))
-        used.append(blocks)
-        return values
-
-    monkeypatch.setattr(Blocks, "read", watched)
-    with whole(model, by_block=True):
-        model(torch.randn(5, 3, dtype=torch.float64)).sum().backward()
-    first = held[0][0]
-    assert held[:2] == [(first, 2)] * 2
-    assert set(held[2:]) == {(1 - first, 2)}
-    assert not used[0]._held
-
-
-def test_views_of_a_gathered_parameter_have_no_values_until_they_are_read(model):
-    with whole(model, by_block=True):
-        weight = model[0].weight
-        values = model[0].weight.clone()
-        views = {
-            "transposed": (weight.T, values.T),
-            "a row": (weight[1], values[1]),
-            "the second of two parts": (weight.chunk(2)[1], values.chunk(2)[1]),
-            "a view of a view": (weight.view(-1)[2:8].view(2, 3).mT, values.view(-1)[2:8].view(2, 3).mT),
-        }
-        for name, (view, expected) in views.items():
-            assert isinstance(view, Gathered), name
-            assert view.stride() == expected.stride(), name
-            assert torch.equal(view.clone(), expected), name
-        assert repr(weight) == "Gathered(shape=(4, 3), dtype=torch.float64)"
 
 
 def test_what_moves_a_parameter_for_a_proof_moves_what_reads_it(model):

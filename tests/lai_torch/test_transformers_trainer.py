@@ -25,6 +25,21 @@ pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 BOUND = 1e-12
 
 
+def made(folder, model=None, *, rows=24, train_dataset=None, data_collator=collate, settings=None, **options):
+    """Return a trainer of one step on noisy sequences, curated on clean ones."""
+    settings = {"max_steps": 1, "save_strategy": "no"} | (settings or {})
+    rows = sequences(rows, 1, noise=0.4) if train_dataset is None else train_dataset
+    return CuratedTrainer(
+        language_model() if model is None and "model_init" not in options else model,
+        arguments(str(folder), **settings),
+        train_dataset=rows,
+        validation=sequences(24, 2),
+        data_collator=data_collator,
+        groups="source",
+        **options,
+    )
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return train(0, str(tmp_path_factory.mktemp("whole")))
@@ -80,15 +95,8 @@ def test_what_was_kept_is_logged(whole):
 def test_weights_and_losses_are_those_of_a_loop_by_hand(tmp_path):
     """Plain torch, one AdamW step at a time on what a curator of its own keeps."""
     rows = sequences(48, 1, noise=0.4)
-    options = {"max_steps": 2, "save_strategy": "no", "data_seed": 3, "max_grad_norm": 0.0}
-    trainer = CuratedTrainer(
-        language_model(),
-        arguments(str(tmp_path), **options),
-        train_dataset=rows,
-        validation=sequences(24, 2),
-        data_collator=collate,
-        groups="source",
-    )
+    settings = {"max_steps": 2, "data_seed": 3, "max_grad_norm": 0.0}
+    trainer = made(tmp_path, train_dataset=rows, settings=settings)
     order = [batch["input_ids"] for batch in trainer.get_train_dataloader()]
     trainer.train()
     by_ids = {tuple(row["input_ids"]): row for row in rows}
@@ -115,14 +123,7 @@ def test_weights_and_losses_are_those_of_a_loop_by_hand(tmp_path):
 
 def test_training_in_half_precision_scores_in_full(tmp_path):
     def scores(**options):
-        trainer = CuratedTrainer(
-            language_model().float(),
-            arguments(str(tmp_path), max_steps=1, save_strategy="no", max_grad_norm=0.0, **options),
-            train_dataset=sequences(24, 1, noise=0.4),
-            validation=sequences(24, 2),
-            data_collator=collate,
-            groups="source",
-        )
+        trainer = made(tmp_path, language_model().float(), settings={"max_grad_norm": 0.0, **options})
         seen = []
         trainer.shown.add = seen.append
         trainer.train()
@@ -143,14 +144,7 @@ def test_a_classifier_has_a_loss_of_its_own(tmp_path):
     def labelled(rows):
         return collate(rows) | {"labels": torch.tensor([row["input_ids"][0] % 3 for row in rows])}
 
-    trainer = CuratedTrainer(
-        model,
-        arguments(str(tmp_path), max_steps=1, save_strategy="no"),
-        train_dataset=sequences(48, 1),
-        validation=sequences(24, 2),
-        data_collator=labelled,
-        groups="source",
-    )
+    trainer = made(tmp_path, model, rows=48, data_collator=labelled)
     trainer.train()
     assert math.isfinite(trainer.state.log_history[-1]["train_loss"])
     model.config.num_labels = 1
@@ -159,14 +153,8 @@ def test_a_classifier_has_a_loss_of_its_own(tmp_path):
 
 
 def test_groups_that_no_batch_has_are_named(tmp_path):
-    trainer = CuratedTrainer(
-        language_model(),
-        arguments(str(tmp_path)),
-        train_dataset=[{"input_ids": row["input_ids"]} for row in sequences(24, 1)],
-        validation=sequences(24, 2),
-        data_collator=collate,
-        groups="source",
-    )
+    bare = [{"input_ids": row["input_ids"]} for row in sequences(24, 1)]
+    trainer = made(tmp_path, train_dataset=bare)
     with pytest.raises(ValueError, match="groups: expected every batch to have an entry 'source', got"):
         trainer.train()
 
@@ -185,15 +173,8 @@ def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
 
 
 def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):
-    trainer = CuratedTrainer(
-        None,
-        arguments(str(tmp_path), max_steps=2, save_strategy="no"),
-        model_init=lambda: language_model(),  # which takes no trial
-        train_dataset=sequences(48, 1, noise=0.4),
-        validation=sequences(24, 2),
-        data_collator=collate,
-        groups="source",
-    )
+    # a function that takes no trial
+    trainer = made(tmp_path, rows=48, settings={"max_steps": 2}, model_init=lambda: language_model())
     runs = []
     for _ in range(2):
         trainer.train()
@@ -212,15 +193,7 @@ def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
         return next_token_losses(outputs, {"labels": batch["answers"]})
 
     def trainer(**options):
-        return CuratedTrainer(
-            language_model(),
-            arguments(str(tmp_path), max_steps=1, save_strategy="no", label_names=["answers"]),
-            train_dataset=sequences(24, 1, noise=0.4),
-            validation=sequences(24, 2),
-            data_collator=renamed,
-            groups="source",
-            **options,
-        )
+        return made(tmp_path, data_collator=renamed, settings={"label_names": ["answers"]}, **options)
 
     curated = trainer(sample_loss=loss)
     curated.train()

@@ -1,5 +1,6 @@
 """What parts of random torch programs compute from hidden values `(n, t, d)`, where it takes some lines."""
 
+import functools
 import random
 import warnings
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
@@ -225,3 +227,37 @@ def with_sparse(part: Any) -> Tensor:
     place, matrix = torch.arange(len(part.row)), part.base.weight.clone()
     matrix += torch.sparse_coo_tensor(torch.stack([place, place.flip(0)]), 2.0 * part.row, matrix.shape)
     return matrix
+
+
+def largest_so_far(part: Any, hidden: Tensor) -> Tensor:
+    """Write a gain between a pass and its gradient, which is no error of torch's."""
+    values = part.a(hidden)
+    with torch.no_grad():
+        part.gain.copy_(torch.maximum(part.gain, values.amax((0, 1))))
+    return values * part.gain
+
+
+def rewritten(part: Any, hidden: Tensor) -> Tensor:
+    """Scale by a frozen gain, which a function writes without switching gradients off."""
+    values = torch.relu(part.a(hidden))
+    part.write(part.gain)
+    return values * part.gain
+
+
+def saved(part: Any, hidden: Tensor) -> Tensor:
+    """Compute a layer again in the backward pass, but for what a policy saves."""
+    contexts = functools.partial(create_selective_checkpoint_contexts, part.policy)
+    return checkpoint(lambda x: part.a(x).tanh(), hidden.tanh(), use_reentrant=False, context_fn=contexts)
+
+
+def products_saved(_: Any, function: Any, *args: Any, **options: Any) -> CheckpointPolicy:
+    product = function in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+    return CheckpointPolicy.MUST_SAVE if product else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def ragged(part: Any, hidden: Tensor) -> Tensor:
+    """Run samples of several lengths as one nested tensor."""
+    lengths = (1 + (hidden.detach()[:, 1:, 0] > 0).sum(1)).tolist()
+    rows = [one[:length] for one, length in zip(hidden, lengths, strict=True)]
+    values = torch.tanh(part.a(torch.nested.as_nested_tensor(rows, layout=torch.jagged)))
+    return hidden + torch.nested.to_padded_tensor(values, 0.0).sum(1, keepdim=True)

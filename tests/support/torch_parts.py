@@ -98,6 +98,16 @@ def routed(use: Callable[[Tensor, Tensor], Tensor]) -> Callable[[int, int], nn.M
     return lambda t, d: Part(forwards.routed_rows, use=use, w_gate=weights(d, 2), w=weights(2, d, d))
 
 
+def gained(write: Callable[[Tensor], Any]) -> Callable[[int, int], nn.Module]:
+    """Scale by a frozen gain that the forward pass writes."""
+    return lambda t, d: Part(
+        forwards.rewritten,
+        a=linear(d),
+        write=write,
+        gain=nn.Parameter(torch.ones(d, dtype=DOUBLE), requires_grad=False),
+    )
+
+
 # What is a function of one sample at a time, and what is linear in the losses' weights.
 SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "linear": lambda t, d: linear(d),
@@ -219,7 +229,11 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
         lambda p, h: h + p.table(h.detach().argsort(-1).flatten(1))[:, None],
         table=nn.EmbeddingBag(d, d, mode="sum").double(),
     ),
+    "bag_sparse": lambda t, d: Part(
+        forwards.bagged, table=nn.EmbeddingBag(d, d, mode="sum", sparse=True).double()
+    ),
     "renormalised": lambda t, d: table(d, max_norm=0.5),
+    "hardly_renormalised": lambda t, d: table(d, max_norm=9.0),
     "routed": layers(forwards.routed, "left", "right"),
     "routed_rows": routed(functional.linear),
     "routed_and_turned": routed(lambda rows, matrix: functional.linear(rows.flip(0), matrix).flip(0)),
@@ -235,6 +249,7 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
         lambda p, h: torch.bmm(h, p.w[(h.detach()[:, 0, 0] > 0).long()]), w=weights(2, d, d)
     ),
     "ensemble": lambda t, d: Part(lambda p, h: torch.vmap(lambda w: h @ w)(p.w).mean(0), w=weights(2, d, d)),
+    "side_by_side": layers(lambda p, h: p.a(h) * p.a(h.flip(1)).tanh(), "a"),
     "cut": layers(forwards.without_gradient, "cut", "kept"),
     "idle": matrix(forwards.idle),
     "detached": layers(lambda p, h: p.a(h) * p.b(h).detach(), "a", "b"),
@@ -251,6 +266,17 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "checkpointed": layers(
         lambda p, h: checkpoint(lambda x: p.a(x.tanh()), h, use_reentrant=False).tanh(), "a"
     ),
+    "checkpointed_and_made": matrix(
+        lambda p, h: checkpoint(lambda x: (x @ (p.w * 2)).relu(), h, use_reentrant=False)
+    ),
+    "checkpointed_inputs": matrix(
+        lambda p, h: checkpoint(lambda x: (x @ p.w).relu(), h.detach(), use_reentrant=False) + h
+    ),
+    "products_saved": lambda t, d: Part(forwards.saved, a=linear(d), policy=forwards.products_saved),
+    "list_saved": lambda t, d: Part(forwards.saved, a=linear(d), policy=[torch.ops.aten.tanh.default]),
+    "partly_set_gain": gained(lambda gain: gain[:1].fill_(0.5)),
+    "clamped_gain": gained(lambda gain: gain.clamp_(max=4.0)),  # which changes nothing at first
+    "ragged": layers(forwards.ragged, "a"),
     "force": lambda t, d: Part(forwards.forced, first=linear(d), second=weights(d)),
     "streams": layers(forwards.streams, "linear"),
     "counted": lambda t, d: Part(forwards.counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
@@ -271,6 +297,11 @@ UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     ),
     "summed_before": layers(lambda p, h: p.a(h.cumsum(0)), "a"),
     "next_sample": layers(lambda p, h: h + p.a(h.roll(1, 0)), "a"),
+    "largest_so_far": lambda t, d: Part(
+        forwards.largest_so_far,
+        a=linear(d),
+        gain=nn.Parameter(torch.zeros(d, dtype=DOUBLE), requires_grad=False),
+    ),
     "by_frequency": lambda t, d: table(d, scale_grad_by_freq=True),
     "centred_by_a_function": layers(lambda p, h: Centred.apply(p.a(h)), "a"),
     "centred_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g - g.mean(0)), "a"),

@@ -3,67 +3,17 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.torch_forwards import scripted
-from tests.support.torch_functions import Product
+from tests.support.torch_heads import CLASSES, HEADS, READOUTS
 from tests.support.torch_modules import Part
-from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, linear, masked, weights
+from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, masked, weights
 
-TIMES, WIDTH, CLASSES = 4, 4, 3
+TIMES, WIDTH = 4, 4
 N_TRAIN, N_VAL = 5, 3
-
-
-def head(function: Callable[[Any, Tensor], Tensor], *shape: int, **own: Any) -> Callable[..., nn.Module]:
-    """Return what makes a head of a function and of a matrix `w` of this shape, 0 for the width."""
-    return lambda t, d: Part(
-        function, w=weights(*(size or d for size in shape)), **{name: weights(CLASSES) for name in own}
-    )
-
-
-def spread(values: Tensor) -> Tensor:
-    """Return one logit a class of one number a sample `(n,)`."""
-    return values[:, None] * torch.arange(1.0 * CLASSES)
-
-
-READOUTS: dict[str, Callable[[int, int], nn.Module]] = {
-    "mean": lambda t, d: Part(lambda p, h: p.layer(h.mean(1)), layer=linear(d, CLASSES)),
-    "last": lambda t, d: Part(lambda p, h: p.layer(h[:, -1]), layer=linear(d, CLASSES)),
-    "flat": lambda t, d: Part(lambda p, h: p.layer(h.flatten(1)), layer=linear(d * t, CLASSES)),
-}
-HEADS = READOUTS | {
-    "functional": head(lambda p, h: functional.linear(h.mean(1), p.w), 3, 0),
-    "product": head(lambda p, h: h[:, 0] @ p.w, 0, 3),
-    "einsum": head(lambda p, h: torch.einsum("nd,dk->nk", h.mean(1), p.w), 0, 3),
-    "tensordot": head(lambda p, h: torch.tensordot(h.mean(1), p.w, 1), 0, 3),
-    "inner": head(lambda p, h: torch.inner(h.mean(1), p.w), 3, 0),
-    "prototypes": head(lambda p, h: -torch.cdist(h.mean(1), p.w), 3, 0),
-    "scripted": head(lambda p, h: scripted(h.mean(1), p.w), 0, 3),
-    "hidden": head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3),
-    "vector": head(lambda p, h: spread(torch.mv(h.mean(1), p.w)), 0),
-    "summed_product": head(lambda p, h: spread((h.mean(1) * p.w).sum(-1)), 0),
-    "mean_of_products": head(lambda p, h: (h.mean(1)[:, None] * p.w).mean(2), 3, 0),
-    "product_of_a_fixed_matrix": head(
-        lambda p, h: (h.mean(1) * p.w) @ torch.arange(3.0 * len(p.w), dtype=h.dtype).reshape(-1, 3).cos(), 0
-    ),
-    "loop_over_features": head(lambda p, h: spread(sum(h[:, 0, i] * p.w[i] for i in range(len(p.w)))), 0),
-    "differences": head(lambda p, h: -(h[:, :1] - p.w).square().sum(2), 3, 0),
-    "dots": head(lambda p, h: spread(torch.vmap(lambda one: torch.dot(one, p.w))(h.mean(1))), 0),
-    "tempered": head(lambda p, h: functional.linear(h.mean(1), p.w) * p.gain[0].exp(), 3, 0, gain=3),
-    "gained": head(
-        lambda p, h: functional.linear(h.mean(1), p.w) * p.gain + p.offset, 3, 0, gain=3, offset=3
-    ),
-    "normed": head(
-        lambda p, h: functional.layer_norm(functional.linear(h.mean(1), p.w), (3,), p.gain), 3, 0, gain=3
-    ),
-    "mean_of_maps": head(
-        lambda p, h: (functional.conv1d(h.transpose(1, 2), p.w) * p.gain[:, None]).mean(2), 3, 0, 1, gain=3
-    ),
-}
 
 
 class Body(nn.Module):

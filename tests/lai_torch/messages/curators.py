@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 import lai_core as lai
 from tests.lai_torch.support import LOSS, data, network, sgd
 
+SINGLE = torch.randn(4, 4), torch.arange(4) % 3
 CUT = lai_torch.LAI(parts=3)
 
 
@@ -49,6 +50,12 @@ def frozen(estimator):
     curator = made(model=model, estimator=estimator)
     model.requires_grad_(False)
     return curator
+
+
+def normed():
+    model = network()
+    nn.utils.parametrizations.weight_norm(model[2])
+    return model
 
 
 def without_gradients(scores, temperature):
@@ -196,10 +203,6 @@ MADE = {
 }
 
 GIVEN = {
-    "ValueError: groups: expected shape (3,), got (2,)": lambda: made().score(*data(3), groups=torch.ones(2)),
-    "TypeError: groups: expected a tensor of whole numbers, or a list of text, one per sample, got list": (
-        lambda: made().step(*data(6), groups=[0, 1, 0, 1, 0, 1])
-    ),
     "ValueError: …GroupFloor expects them with every batch": (
         lambda: stepped(policy=lai_torch.GroupFloor(0.5, lai.keep_positive))
     ),
@@ -208,6 +211,9 @@ GIVEN = {
     ),
     "ValueError: …more than 1 value per channel": (
         lambda: made(model=copy.deepcopy(NORM), warmup=1).step(*data(1))
+    ),
+    "ValueError: …'calibrated_lai' expects layers whose weight is a parameter, '2": (
+        lambda: made(model=normed(), estimator="calibrated_lai").score(*data(4))
     ),
     "ValueError: batches: expected at least one": lambda: made().weigh([]),
     "ValueError: …reads an optimizer step in one part, got 2 micro-batches": [
@@ -241,4 +247,63 @@ GIVEN = {
         lambda: resumed(lambda _: state_of("lai"), estimator="exact")
     ),
 }
-MESSAGES = MADE | GIVEN
+
+
+def refused(call):
+    """Call with a curator, and check that nothing has changed where it raises."""
+
+    def checked():
+        model = network()
+        curator, before = made(data(9), model=model), copy.deepcopy(model.state_dict())
+        try:
+            call(curator, data(6))
+        finally:
+            torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+            assert (curator.steps, curator.state_dict()["summary"]["served"]) == (0, 0)
+
+    return checked
+
+
+def weighing(weigh):
+    return refused(lambda curator, batch: (setattr(curator, "policy", weigh), curator.step(*batch)))
+
+
+def stepping(**given):
+    return refused(lambda curator, batch: curator.step(*batch, **given))
+
+
+def broken(curator, batch):
+    """Load a state that lacks a part."""
+    saved = made(data(9), model=curator.model, optimizer=None)
+    state = saved.state_dict()
+    del state["scorer"]["last"]
+    curator.load_state_dict(state)
+
+
+def under_autocast(curator, batch):
+    with torch.autocast("cpu", torch.bfloat16):
+        curator.step(*batch)
+
+
+UNCHANGED = {
+    **{
+        f"ValueError: …'{way}' …autocast lose three digits": (
+            lambda way=way: under_autocast(made(SINGLE, backward=way, model=network().float()), SINGLE)
+        )
+        for way in ("whole", "selective")
+    },
+    "TypeError: …expected weights as a floating-point tensor, got torch.bool": weighing(lambda s: s > 0),
+    "TypeError: …floating-point tensor, got torch.int64": weighing(lambda s: s.argsort()),
+    "TypeError: …one per sample, got list": weighing(lambda s: s.tolist()),
+    "ValueError: …tensor of shape (6,), got ()": weighing(lambda s: s.mean()),
+    "ValueError: …tensor of shape (6,), got (3,)": weighing(lambda s: s[:3]),
+    "ValueError: …finite and not negative, got -1": weighing(lambda s: -torch.ones_like(s)),
+    "ValueError: …finite and not negative, got inf": weighing(lambda s: torch.full_like(s, math.inf)),
+    "TypeError: groups: expected a tensor of whole numbers": stepping(groups=[0] * 6),
+    "TypeError: groups: expected whole numbers, got": stepping(groups=torch.ones(6)),
+    "ValueError: groups: expected shape (6,), got (2,)": stepping(groups=torch.ones(2)),
+    "TypeError: ids: expected a tensor, an array or a": stepping(ids=iter("abcdef")),
+    "ValueError: ids: expected one per sample (6), got 3": stepping(ids="abc"),
+    "KeyError: 'last'": refused(broken),
+}
+MESSAGES = MADE | GIVEN | UNCHANGED

@@ -61,7 +61,24 @@ def drawing(*layers):
     return nn.Sequential(nn.Linear(4, 6), *layers, nn.Dropout(0.3), nn.Linear(6, 3)).double()
 
 
+def segmented(segments, estimator="lai"):
+    """Score a row of two positions by segments."""
+    row = X[None, :2], Y[None, :2]
+    return lambda: lai_torch.segment_scores(
+        linear(4, 3), lambda o, t: LOSS(o.mT, t), row, row, segments, 2, estimator=estimator
+    )
+
+
 MESSAGES = {
+    "ValueError: segments: expected shape (n, t) = (1, 2), got (2,)": [
+        segmented(torch.tensor([0, 1]), estimator) for estimator in ("lai", "lli", "ghost", "exact")
+    ],
+    "TypeError: segments: expected a tensor (n, t) of whole numbers, got ndarray": (
+        segmented(torch.tensor([[0, 1]]).numpy())
+    ),
+    "ValueError: loss: expected one number a position, shape (n, t), where per_position=True, got (9,)": (
+        lambda: exact(per_position=True)
+    ),
     "ValueError: method: expected one of 'forward', 'double backward', 'reverse', got": (
         lambda: exact(method="finite")
     ),

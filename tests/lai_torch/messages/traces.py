@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import lai_core as lai
 from tests.lai_torch.support import LOSS, Centred, data, network, randn
 from tests.support.torch_modules import Part
-from tests.support.torch_parts import linear
+from tests.support.torch_parts import backward_hook, linear, weights
 
 X, Y = data(6)
 SINGLE = X.float(), Y
@@ -41,6 +41,28 @@ def overwriting(part, inputs):
     return out
 
 
+def gated(model, shape=(-1, 4)):
+    return lambda: lai_torch.trace_gates(model.double(), LOSS, X.reshape(shape), Y)
+
+
+def sequential(*layers):
+    return gated(nn.Sequential(nn.Linear(4, 8), *layers))
+
+
+def residual(compute):
+    return gated(Part(compute, first=nn.Linear(4, 4), second=nn.Linear(4, 4), last=nn.Linear(4, 3)))
+
+
+def tower():
+    """Apply one tower on two inputs."""
+    layers = nn.Sequential(linear(4, 3), nn.Tanh())
+    return Part(lambda p, left, right: (p.tower(left), p.tower(right)), tower=layers)
+
+
+def contrast(outputs, targets):
+    return LOSS(outputs[0] @ outputs[1].T, torch.arange(6))
+
+
 def two_heads():
     return Part(lambda p, x: p.left(x) + p.right(x), left=linear(4, 3), right=linear(4, 3))
 
@@ -68,6 +90,11 @@ def quietly(call):
 def nested(run, layout):
     rows = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(2, 4)], layout=layout)
     return run(network(), LOSS, rows, torch.tensor([0, 1]))
+
+
+def nested_head(part, inputs):
+    rows = torch.nested.as_nested_tensor([row.expand(2, 4) for row in inputs], layout=torch.jagged)
+    return torch.nested.to_padded_tensor(part.head(rows), 0.0).sum(1)
 
 
 def moved(side):
@@ -101,6 +128,12 @@ def frequent(kind):
         lambda p, ids: p.head(p.table(ids).view(6, -1, 4).mean(1)), table=table, head=nn.Linear(4, 3)
     )
     return traced(model, LOSS, torch.randint(5, (6, 3)), gradients="all")
+
+
+def clipped():
+    model = network()
+    model[2].weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    return model
 
 
 CENTRES = nn.Parameter(randn(3, 3))
@@ -140,6 +173,9 @@ MESSAGES = {
     ),
     "ValueError: last: expected the name of one layer …got 'body', not one of": (
         lambda: traced(two_heads(), last="body")
+    ),
+    "ValueError: …found 2 whose outputs reach the loss: ['head', 'weight']": lambda: traced(
+        Part(lambda p, x: p.head(x) + (x * p.weight).sum(1, True), head=linear(4, 3), weight=weights(4))
     ),
     "ValueError: …lai_torch.trace takes last=NAME…Ghost needs none": (
         lambda: lai.lai_kernel(*[traced(two_heads(), gradients="all")] * 2)
@@ -217,6 +253,36 @@ MESSAGES = {
     "ValueError: …BatchNorm '1' in training mode does; use backward='kept'": selective(
         network(nn.BatchNorm1d(8))
     )[1],
+    "ValueError: …BatchNorm '1' normalises with the statistics of the batch…model.eval": [
+        lambda gradients=gradients: traced(network(nn.BatchNorm1d(8)), gradients=gradients)
+        for gradients in ("output", "all")
+    ],
+    "ValueError: …of ['2.weight'] do not add up …: a hook": lambda: traced(clipped(), gradients="all"),
+    "ValueError: …['0.bias', '0.weight'] do not add up …: a hook": (
+        lambda: traced(nn.Sequential(linear(4), nn.ReLU(), backward_hook(linear(4, 3), 2.0)), gradients="all")
+    ),
+    "ValueError: layer 'last': …; its input does not come from the output of layer 'second' alone…; use": [
+        residual(lambda p, x: p.last((h := p.first(x).relu()) + p.second(h).relu())),
+        residual(lambda p, x: p.last(p.second(p.first(x).relu()).detach())),
+    ],
+    "ValueError: layer '2': … mixes entries of the output of layer '0'…; use estimator='lai', or 'ghost'": [
+        sequential(nn.LayerNorm(8), nn.Linear(8, 3)),
+        sequential(nn.Softmax(1), nn.Linear(8, 3)),
+        sequential(nn.GLU(), nn.Linear(4, 3)),
+    ],
+    "ValueError: layer '0': … has shape (6, 4, 1), not (6, d)…; use estimator='lai', or 'ghost'": (
+        gated(nn.Sequential(nn.Linear(1, 2), nn.Flatten(), nn.Linear(8, 3)), (-1, 4, 1))
+    ),
+    "ValueError: layer '0': … goes into a convolution…; use estimator='lai', or 'ghost'": (
+        gated(nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(6, 3)), (-1, 1, 4))
+    ),
+    "ValueError: …linear of a nested tensor)…pad its input": (
+        lambda: quietly(lambda: traced(Part(nested_head, head=linear(4, 3))))
+    ),
+    "ValueError: …samples are coupled (behind the last layer": lambda: traced(tower(), contrast, (X, X)),
+    "ValueError: …2 uses of ['tower.0'] …side by side": (
+        lambda: traced(tower(), lambda o, t: (o[0] - o[1]).square().sum(1), (X, X))
+    ),
     "ValueError: …BatchNorm": [
         lambda way=way: lai_torch.selfcheck(network(nn.BatchNorm1d(8)), LOSS, X, Y, backward=way)
         for way in ("whole", "selective")

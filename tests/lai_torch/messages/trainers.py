@@ -7,7 +7,8 @@ from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, data
+from lai_core.mixtures import Mixture
+from tests.lai_torch.support import LOSS, data, network
 from workloads.trainers import arguments, language_model, sequences
 
 HELD = data(3)
@@ -22,6 +23,13 @@ def trainer(settings=None, validation=None, **options):
     return CuratedTrainer(**made, validation=sequences(3, 2) if validation is None else validation, **options)
 
 
+def without_sources():
+    made = Curation(LOSS, HELD, sampler=SAMPLER)
+    made.curator = lai_torch.Curator(network(), LOSS, None, HELD)
+    made.objective(data(4))
+
+
+SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
 KEYWORD = "the trainer got an unexpected keyword argument"
 MESSAGES = {
     "ValueError: …no max_norm in curation, …pass TrainingArguments(max_grad_norm=": (
@@ -64,6 +72,16 @@ MESSAGES = {
     "ValueError: label_smoothing_factor: expected 0, got 0.1": lambda: trainer(
         {"label_smoothing_factor": 0.1}
     ),
+    "TypeError: sampler: expected a MixtureSampler or a MixtureStream, got Mixture": (
+        lambda: Curation(LOSS, HELD, sampler=Mixture(2))
+    ),
+    "TypeError: sampler: expected one whose weights are a Mixture, got list": (
+        lambda: Curation(LOSS, HELD, sampler=lai_torch.MixtureSampler([0, 1], [1, 1], 2))
+    ),
+    "ValueError: sampler: expected a checkpoint of a run with one, got one without; leave sampler out": (
+        lambda: Curation(LOSS, HELD, sampler=SAMPLER).load_state_dict({})
+    ),
+    "ValueError: groups: expected the source of each sample, as a sampler is given": without_sources,
     "RuntimeError: …expected to be a callback of the trainer that fits": (
         lambda: Curation(LOSS, data(5)).objective(data(4))
     ),

@@ -1,13 +1,18 @@
-"""Inputs and targets of different numbers of samples are refused everywhere, before anything has changed."""
+"""Inputs and targets of different numbers of samples: refused everywhere, before anything has changed."""
 
 import copy
 
 import lai_torch
-import pytest
 import torch
 from torch import nn
 
 from tests.lai_torch.support import LOSS, data, labels, sgd
+
+
+def shorter(outputs, targets):
+    """Compute a loss of as many samples as both have, as `zip` would."""
+    shared = min(len(outputs), len(targets))
+    return LOSS(outputs[:shared], targets[:shared])
 
 
 def curator_of(model, loss, validation=None, **options):
@@ -35,28 +40,25 @@ ENTRIES = {
 }
 
 
-@pytest.mark.parametrize("sizes", [(6, 5), (5, 6)])
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_six_inputs_with_five_targets_are_refused_with_both_numbers(entry, sizes, tmp_path, monkeypatch):
-    def shorter(outputs, targets):  # as zip() would
-        shared = min(len(outputs), len(targets))
-        return LOSS(outputs[:shared], targets[:shared])
+def called(entry, inputs, targets, form=lambda inputs: inputs):
+    """Return a call of one function on a batch, which is to leave the model as it was."""
 
-    monkeypatch.chdir(tmp_path)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
-    before = copy.deepcopy(model.state_dict())
-    inputs, targets = data(sizes[0])[0], labels(sizes[1])
-    with pytest.raises(ValueError, match=f"got {sizes[0]} in inputs and {sizes[1]} in targets"):
-        ENTRIES[entry](model, shorter, inputs, targets)
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    def call():
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+        before = copy.deepcopy(model.state_dict())
+        try:
+            ENTRIES[entry](model, shorter, form(data(inputs)[0]), labels(targets))
+        finally:
+            torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+    return call
 
 
-def by_keyword(inputs):
-    return {"input": inputs}
-
-
-@pytest.mark.parametrize("form", [by_keyword, lambda inputs: (inputs,)])
-def test_inputs_of_every_form_are_counted(form):
-    inputs, targets = data(6)
-    with pytest.raises(ValueError, match="got 6 in inputs and 5 in targets"):
-        curator_of(nn.Linear(4, 3).double(), LOSS).step(form(inputs), targets[:5])
+FORMS = [lambda inputs: (inputs,), lambda inputs: {"input": inputs}]
+MESSAGES = {
+    f"ValueError: …got {inputs} in inputs and {targets} in targets": [
+        *(called(entry, inputs, targets) for entry in ENTRIES),
+        *(called("step", inputs, targets, form) for form in FORMS),
+    ]
+    for inputs, targets in ((6, 5), (5, 6))
+}

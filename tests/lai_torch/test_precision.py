@@ -1,15 +1,21 @@
-"""Scores of a forward pass in bfloat16 are those of a model that computes so by itself."""
+"""Scores are in full precision unless bfloat16 is asked for; a model that computes in few digits is named."""
 
 import copy
 import functools
+import itertools
+import re
+import warnings
 
 import lai_torch
 import pytest
 import torch
+from accelerate import Accelerator
 from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
 from torch import nn
 
 import lai_core as lai
+from tests.lai_torch.exact_support import by_autograd
+from tests.lai_torch.support import LOSS
 from tests.support.torch_modules import held, holding
 
 LOW = torch.bfloat16
@@ -37,8 +43,7 @@ def batch(samples, seed):
 
 def curator(model, estimator, **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = nn.CrossEntropyLoss(reduction="none")
-    return lai_torch.Curator(model, loss, optimizer, batch(9, 1), estimator=estimator, **options)
+    return lai_torch.Curator(model, LOSS, optimizer, batch(9, 1), estimator=estimator, **options)
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
@@ -61,7 +66,7 @@ def test_what_is_kept_is_trained_on_in_the_parameters_own_type():
     model = network()
     start, given = copy.deepcopy(model), batch(12, 2)
     report = curator(model, LAI(autocast=LOW)).step(*given)
-    losses = nn.CrossEntropyLoss(reduction="none")(start(given[0]), given[1])
+    losses = LOSS(start(given[0]), given[1])
     gradients = torch.autograd.grad((report.weights * losses).sum(), list(start.parameters()))
     for now, before, gradient in zip(model.parameters(), start.parameters(), gradients, strict=True):
         assert torch.allclose(now, before - 0.1 * gradient, atol=1e-7)
@@ -97,7 +102,7 @@ def test_a_selective_pass_scores_and_trains_in_it(kind):
         plain.zero_grad()
         with torch.autocast("cpu", LOW):
             outputs = models[2](given[0]).float()
-        (nn.CrossEntropyLoss(reduction="none")(outputs, given[1]) * report.weights).sum().backward()
+        (LOSS(outputs, given[1]) * report.weights).sum().backward()
         plain.step()
         for found, expected in zip(models[0].parameters(), models[2].parameters(), strict=True):
             torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
@@ -126,3 +131,84 @@ def test_a_selective_pass_in_it_reads_averaged_gradients_as_kept_does():
         made = lai_torch.Curator(own, loss, optimizer, sides[1], **options)
         found.append(made.step(*sides[0]).scores)
     torch.testing.assert_close(*found, rtol=2e-2, atol=2e-2 * float(found[1].abs().max()))
+
+
+EVERY = (
+    "ghost",
+    "lai",
+    "lli",
+    "preconditioned_lai",
+    "calibrated_lai",
+    "gate_lai",
+    "exact",
+    "midpoint",
+    lai_torch.LAI(sketch=4),
+)
+
+
+def wide():
+    widths = (32, 64, 48, 10)
+    layers = [nn.Linear(*pair) for pair in itertools.pairwise(widths)]
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+
+
+def many(n):
+    return torch.randn(n, 32), torch.arange(n) % 10
+
+
+@pytest.mark.parametrize("source", ["set", "batch+self"])
+@pytest.mark.parametrize("estimator", EVERY, ids=str)
+def test_a_curator_scores_under_autocast_as_outside(estimator, source):
+    if source != "set" and estimator == "calibrated_lai":
+        source = "set"  # it is fitted on one
+    model, validation, training = wide(), many(20), many(16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def scores():
+        curator = lai_torch.Curator(
+            model,
+            LOSS,
+            optimizer,
+            validation if source == "set" else source,
+            estimator=estimator,
+            generator=torch.Generator().manual_seed(0),
+        )
+        return curator.score(*training)[1].scores
+
+    expected = scores()
+    with torch.autocast("cpu", LOW):
+        got = scores()
+    assert got.dtype == expected.dtype
+    assert torch.equal(got, expected)
+
+
+def test_scores_by_hand_and_the_selfcheck_are_under_autocast_as_outside():
+    model, training = wide(), many(6)
+    trace = lai_torch.trace(model, LOSS, *training, gradients="all")
+    expected = lai.ghost_scores(trace, trace), lai.lai_kernel(trace, trace)
+    with torch.autocast("cpu", LOW):
+        found = lai.ghost_scores(trace, trace), lai.lai_kernel(trace, trace)
+        assert lai_torch.selfcheck(model, LOSS, *training).relative_error < 1e-5
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "exact"])
+def test_a_model_of_mixed_precision_is_named_and_scored_as_the_function_that_trains(estimator):
+    plain, validation, training = wide(), many(20), many(16)
+    model = Accelerator(mixed_precision="bf16", cpu=True).prepare(copy.deepcopy(plain))
+    curator = lai_torch.Curator(model, LOSS, None, validation, estimator=estimator)
+    with pytest.warns(UserWarning, match=re.escape("this one switches on autocast (bfloat16) by itself")):
+        scores = curator.score(*training)[1].scores.double()
+    own, other = (by_autograd(each, validation, training).double() for each in (model, plain))
+    error, apart = (float((scores - each).abs().max() / each.abs().max()) for each in (own, other))
+    assert error < 0.01  # the oracle's own products are in bfloat16
+    assert error < 0.3 * apart
+
+
+def test_a_model_in_its_own_precision_is_not_named():
+    model, validation, training = wide(), many(20), many(16)
+    with torch.autocast("cpu", LOW), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for estimator in ("ghost", "exact", "lai"):
+            lai_torch.Curator(model, LOSS, None, validation, estimator=estimator).score(*training)

@@ -1,0 +1,301 @@
+"""Models that a captured graph has to follow: uses of parameters, layouts, gradients switched off."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import checkpoint
+
+from tests.lai_torch.support import LOSS, randn
+from tests.support.torch_modules import Part
+from workloads import torch_models
+from workloads.torch_parts import Case
+
+N, T = 6, 4
+
+
+def layered(own, inputs):
+    return own.head(torch.tanh(own.body(inputs)))
+
+
+def body(computes=layered, **more):
+    """Make two layers, and more: `computes` is a function of what it holds and of the inputs."""
+    return Part(computes, body=nn.Linear(4, 5), head=nn.Linear(5, 3), **more)
+
+
+def ended(end):
+    """Apply a function of the outputs behind the last layer."""
+    return body(lambda own, x: end(layered(own, x)))
+
+
+def behind(function):
+    """Do something with the last layer's outputs and a buffer of gains."""
+    return body(lambda own, x: function(layered(own, x), own.gain), gain=torch.ones(3))
+
+
+def tokens(own, ids):
+    """Apply an embedding, attention with samples on axis 0, a table of positions, a head on one token."""
+    hidden = own.words(ids) + own.places
+    q, k, v = own.mix(own.norm(hidden)).chunk(3, -1)
+    mixed = torch.softmax(q @ k.transpose(1, 2), -1) @ v
+    return own.head(torch.tanh(hidden + own.out(mixed))[:, 0])
+
+
+def made_tokens():
+    layers = {"norm": nn.LayerNorm(8), "mix": nn.Linear(8, 24), "out": nn.Linear(8, 8, bias=False)}
+    places = nn.Parameter(torch.randn(5, 8))
+    return Part(tokens, words=nn.Embedding(11, 8), places=places, head=nn.Linear(8, 3), **layers)
+
+
+def pixels():
+    inside = nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, groups=2)
+    return nn.Sequential(*inside, nn.GELU(), nn.Flatten(), nn.Linear(16, 3))
+
+
+def warm(own, inputs):
+    """Apply convolution, a parameter of its own, a gain between and a temperature behind the last layer."""
+    return own.heat * own.head(torch.relu(own.norm(own.scale * own.body(inputs))).flatten(1))
+
+
+def made_warm():
+    own = {"scale": nn.Parameter(torch.rand(4, 1) + 0.5), "heat": nn.Parameter(torch.tensor(1.5))}
+    return Part(warm, body=nn.Conv1d(2, 4, 3), norm=nn.GroupNorm(2, 4), head=nn.Linear(16, 3), **own)
+
+
+def constant():
+    """Put the same rows into a layer for every sample, and cut a part off the gradient."""
+
+    def computes(own, inputs):
+        hidden = torch.tanh(own.body(inputs) + own.body(own.rows).sum(0))
+        return own.head(hidden) * own.side(hidden).detach()
+
+    return body(computes, rows=torch.randn(2, 4), side=nn.Linear(5, 3))
+
+
+def normed(last):
+    layers = [nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)]
+    layers[2 * last] = nn.utils.parametrizations.weight_norm(layers[2 * last])
+    return nn.Sequential(*layers)
+
+
+def sliced(own, inputs):
+    """Add a part of a parameter."""
+    return own.head(torch.tanh(functional.linear(inputs, own.body.weight, own.offsets[:5])))
+
+
+def one_gradient(own, inputs):
+    """Add two biases with one gradient, which must not share memory."""
+    return own.head(torch.tanh(own.body(inputs) + (own.one + own.two)))
+
+
+def counting(own, inputs):
+    """Count calls as a number and in a buffer, and use the buffer, which tracing puts back."""
+    own.calls += 1
+    own.seen += 1
+    return layered(own, inputs) * (1 + own.seen / 8) + own.seen
+
+
+def joined(own, inputs):
+    """Run every sample and its mirror image as one batch twice as long."""
+    one, other = layered(own, torch.cat([inputs, -inputs])).chunk(2)
+    return one - other.square()
+
+
+def picked(own, inputs):
+    """Take one position of each sample, by row number."""
+    rows = torch.arange(len(inputs))
+    return layered(own, inputs)[rows, (rows * 0 + 2)]
+
+
+def time_first(own, inputs):
+    return layered(own, inputs.transpose(0, 1))
+
+
+def flat(own, inputs):
+    """Merge positions with samples, positions outermost."""
+    return layered(own, inputs.transpose(0, 1).reshape(-1, 4))
+
+
+def positions_first(outputs, targets):
+    losses = functional.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)), reduction="none")
+    return losses.unflatten(0, outputs.shape[:2]).sum(0)
+
+
+def positions_merged(outputs, targets):
+    return positions_first(outputs.unflatten(0, (-1, len(targets))), targets)
+
+
+def twice(own, inputs):
+    """Return logits and a product of them, both differentiable."""
+    logits = layered(own, inputs)
+    return logits, 2.0 * logits.square()
+
+
+class Cache:
+    def __init__(self, held):
+        self.held = [held]
+
+
+def cached(own, inputs):
+    """Return logits and a cache, as language models do: an object that holds a differentiable tensor."""
+    hidden = torch.tanh(own.body(inputs))
+    return {"logits": own.head(hidden), "cache": Cache(hidden * 2.0)}
+
+
+def pooled(part, last):
+    """Average the output map of a last convolution."""
+    return Part(lambda own, x: own.last(torch.tanh(own.part(x))).flatten(2).mean(2), part=part, last=last)
+
+
+def shared(kernel):
+    convolution = nn.Conv2d(3, 3, kernel)
+    return pooled(convolution, convolution)
+
+
+class Pair(NamedTuple):
+    """Two inputs."""
+
+    one: torch.Tensor
+    two: torch.Tensor
+
+
+NESTED = {"a list": list, "a tuple": tuple, "names": lambda x: Pair(*x), "a mapping": lambda x: {"parts": x}}
+
+
+def nested(own, parts):
+    parts = parts["parts"] if isinstance(parts, dict) else parts
+    return layered(own, parts[0] + parts[1])
+
+
+@torch.no_grad()
+def values(outputs):
+    found, where = outputs.max(1, keepdim=True)
+    return found + where
+
+
+def switched_off(mode, computes, joins):
+    """Return what joins outputs with a function of them, computed where gradients are off."""
+
+    def function(outputs, gain):
+        with mode():
+            value = computes(outputs)
+        return joins(outputs, value)
+
+    return function
+
+
+norm = switched_off(torch.no_grad, lambda o: o.norm(dim=1, keepdim=True), torch.div)
+
+
+def switched(outputs, gain):
+    with torch.no_grad():
+        length = outputs.norm(dim=1, keepdim=True)
+        with torch.enable_grad():
+            scaled = outputs * length
+        with torch.set_grad_enabled(False):
+            offset = scaled + outputs
+    torch.set_grad_enabled(False)
+    grown = outputs.exp()
+    torch.set_grad_enabled(True)
+    return outputs * grown / offset + scaled * length
+
+
+def element(outputs, gain):
+    found = outputs.max(1, keepdim=True)
+    with torch.no_grad():
+        largest = found[0] * 2
+    return outputs * largest
+
+
+def peak(outputs, gain):
+    with torch.no_grad():
+        largest = torch.zeros_like(outputs).copy_(outputs)
+        largest += 1
+        largest[:, 0] *= 2
+        largest.clamp_(min=0.1)
+    return outputs * largest
+
+
+def filled(outputs, gain):
+    room, square = torch.zeros_like(outputs), torch.zeros_like(outputs)
+    with torch.no_grad():
+        room.copy_(outputs)
+        torch.mul(outputs, outputs, out=square)
+    return outputs * room + square * outputs
+
+
+def buffered(outputs, gain):
+    with torch.no_grad():
+        gain.copy_(torch.full_like(gain, 2.0))
+    return outputs * gain
+
+
+CUT = {
+    "norm": norm,
+    "inference": switched_off(
+        torch.inference_mode, lambda o: o.norm(dim=1, keepdim=True), lambda o, v: o - v * torch.arange(3)
+    ),
+    "a view": switched_off(torch.no_grad, lambda o: o[:, :1], torch.mul),
+    "itself": switched_off(torch.no_grad, lambda o: o.to(o.dtype).contiguous(), torch.mul),
+    "checkpointed": lambda o, gain: checkpoint.checkpoint(norm, o, gain, use_reentrant=False),
+    **{one.__name__: one for one in (switched, element, peak, filled, buffered)},
+}
+"""Where gradients are off behind the last layer."""
+
+
+def drawn(build, *shapes, loss=LOSS, form=None):
+    """Return a function that makes a case of a model, and of as many random inputs as shapes."""
+
+    def made():
+        model, inputs = build(), tuple(randn(N, *shape) for shape in shapes)
+        given = inputs[0] if len(shapes) == 1 else inputs
+        return Case(model, loss, given if form is None else (form([*inputs]),), torch.arange(N) % 3)
+
+    return made
+
+
+FOLLOWED = {
+    "tokens": lambda: Case(made_tokens(), LOSS, torch.randint(11, (N, 5)), torch.arange(N) % 3),
+    "pixels": drawn(pixels, (1, 5, 5)),
+    "warm": drawn(made_warm, (2, 6)),
+    "sliced": drawn(lambda: body(sliced, offsets=nn.Parameter(torch.randn(8))), (4,)),
+    "projected": drawn(lambda: body(lambda own, x: layered(own, x) @ own.w, w=torch.randn(3, 3)), (4,)),
+    "constant": drawn(constant, (4,)),
+    **{f"normed, {last}": drawn(lambda last=last: normed(last), (4,)) for last in (False, True)},
+    "left": drawn(lambda: body(lambda own, x: own.head(torch.tanh((own.body.weight @ x.T).T))), (4,)),
+    "attention": drawn(lambda: torch_models.CrossAttention(None), (3, 8), (5, 8)),
+    "attention_widths": drawn(lambda: torch_models.CrossAttention(6), (3, 8), (5, 6)),
+    "parametrized": drawn(torch_models.Parametrized, (6,)),
+    "softmax": drawn(lambda: ended(lambda outputs: outputs.log_softmax(-1)), (4,)),
+    "one_gradient": drawn(
+        lambda: body(one_gradient, one=nn.Parameter(torch.zeros(5)), two=nn.Parameter(torch.zeros(5))), (4,)
+    ),
+    "counting": drawn(lambda: body(counting, calls=0, seen=torch.zeros(())), (4,)),
+    **{
+        f"time first, {one}": drawn(lambda: body(time_first), (one, 4), loss=positions_first)
+        for one in (T, N)
+    },
+    **{f"flat, {one}": drawn(lambda: body(flat), (one, 4), loss=positions_merged) for one in (T, N)},
+    "joined": drawn(lambda: body(joined), (4,)),
+    "picked": drawn(lambda: body(picked), (T, 4)),
+    "cached": drawn(lambda: body(cached), (4,), loss=lambda o, t: LOSS(o["logits"], t)),
+    "twice": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t) + o[1].sum(-1)),
+    **{f"nested in {name}": drawn(lambda: body(nested), (4,), (4,), form=NESTED[name]) for name in NESTED},
+    "cut: values of a tuple": drawn(lambda: ended(lambda outputs: outputs * values(outputs)), (4,)),
+    **{f"cut: {name}": drawn(lambda name=name: behind(CUT[name]), (4,)) for name in CUT},
+    "last: strided": drawn(
+        lambda: pooled(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3, 2, padding=1, dilation=2)), (1, 8, 7)
+    ),
+    "last: grouped": drawn(
+        lambda: pooled(nn.Conv2d(1, 6, 3), nn.Conv2d(6, 3, 3, groups=3, bias=False)), (1, 7, 7)
+    ),
+    "last: circular": drawn(
+        lambda: pooled(nn.Conv3d(1, 2, 2), nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")),
+        (1, 4, 4, 3),
+    ),
+    "last: 1d": drawn(lambda: pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2)), (1, 8)),
+    "last: as many channels as positions": drawn(lambda: pooled(nn.Identity(), nn.Conv1d(3, 3, 2)), (3, 4)),
+    "last: shared pixels": drawn(lambda: shared(1), (3, 4, 4)),
+    "last: shared patches": drawn(lambda: shared(3), (3, 6, 6)),
+}

@@ -1,0 +1,101 @@
+"""Mistakes with data sets: what cannot be scored, summaries and columns that do not fit."""
+
+from pathlib import Path
+
+import lai_storage
+import lai_torch
+from lai_storage.tables import read_scores
+from torch.utils.data import DataLoader
+
+import lai_core as lai
+from tests.lai_torch.tables import LOSS, Stream, drawn, network
+
+DATA, VALIDATION = drawn(10), drawn(8, 2)
+NAMES = [f"s{number}" for number in range(10)]
+TEXTS = {"text": NAMES, "ragged": [[1.0]] * 9 + [[1.0, 2.0]]}
+COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "kind": [*"ab"] * 5, **TEXTS}
+STREAM = Stream(zip(*DATA, strict=True))
+
+
+def table(data=DATA, validation=VALIDATION, **options):
+    """Return a call that scores a data set, and writes nothing where it is refused."""
+
+    def call():
+        try:
+            options.setdefault("progress", False)
+            lai_torch.score_dataset(network(), LOSS, data, validation, "scores", **options)
+        finally:
+            assert not Path("scores").exists()
+
+    return call
+
+
+def summarized(checkpoints):
+    lai_torch.Scorer(network(), LOSS, VALIDATION).save("validation")
+    table(validation=Path("validation"), checkpoints=checkpoints)()
+
+
+def scorer(validation=VALIDATION, model=network, batch=COLUMNS, **options):
+    """Return a call that scores a batch; a text names what a file of the validation set holds."""
+    given = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4} | options
+
+    def call():
+        held = validation
+        if isinstance(validation, str):
+            held = Path(validation)
+            trace = lai_torch.trace(network(), LOSS, *VALIDATION)
+            if validation == "scorer":
+                lai_torch.Scorer(network(), LOSS, VALIDATION, collate=("x", "y")).save(held)
+            else:
+                lai_storage.save(held, trace if validation == "trace" else lai.summarize(trace, "lai"))
+        lai_torch.Scorer(model, LOSS, held, **given)(batch)
+
+    return call
+
+
+MESSAGES = {
+    "TypeError: dataset: expected one with a length": table(3),
+    "TypeError: dataset: expected a pair": table((1, 2, 3)),
+    "TypeError: dataset: expected a stream that can begin again for each of 2 checkpoints, got zip": (
+        table(zip(*DATA, strict=True), checkpoints={"a": {}, "b": {}})
+    ),
+    "ValueError: dataset: expected at least one sample, got none": (
+        lambda: lai_torch.score_dataset(network(), LOSS, iter(()), VALIDATION, "empty", progress=False)
+    ),
+    "ValueError: …num_workers=1, batch_size=1; pass the stream itself": (
+        table(DataLoader(STREAM, num_workers=1))
+    ),
+    "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
+    "ValueError: ids: expected one per sample, 10, got 2": table(ids=[1, 2]),
+    "TypeError: checkpoints: expected a mapping of names to parameters, got list": table(checkpoints=[1]),
+    "TypeError: validation: expected one with a length": table(validation=3),
+    "ValueError: validation: expected samples to sum up with each … got a summary": (
+        lambda: summarized({"a": network().state_dict()})
+    ),
+    "ValueError: estimator: expected one that scores a sample by itself": [
+        table(estimator="midpoint"),
+        scorer(estimator="midpoint"),
+    ],
+    "ValueError: batch_size: expected": table(batch_size=0),
+    "FileNotFoundError: …found no run.json": lambda: read_scores("nowhere"),
+    "ValueError: estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": (
+        lambda: lai_torch.top_samples(network(), LOSS, DATA, VALIDATION, estimator="exact")
+    ),
+    "ValueError: ids: expected the name of one of the batch's columns … 'id'": scorer(ids="id"),
+    "ValueError: collate: expected the name of …'z'": scorer(collate=("z", "y")),
+    "ValueError: …'text', got str; pass a function": scorer(collate=("text", "y")),
+    "ValueError: …'ragged', got list; pass": scorer(collate=("ragged", "y")),
+    "ValueError: …as the batch has rows, 10, got 3": (
+        scorer(collate=lambda columns: (columns["x"][:3], columns["y"][:3]))
+    ),
+    "ValueError: ids: expected a batch with a column 'uid', got tuple": scorer(batch=DATA),
+    "ValueError: …for Ghost(), got LAI()": scorer("scorer", estimator="ghost"),
+    "TypeError: …expected … to hold what Scorer.save wrote, … got Trace": scorer("trace"),
+    "ValueError: …summary for 'ghost', got one": scorer("summary", estimator="ghost"),
+    "ValueError: …has no ValidationSummary; pass": scorer("summary", estimator="exact"),
+    "TypeError: model: expected a torch.nn.Module, got int": scorer(model=lambda: 3),
+    "TypeError: model: expected a torch.nn.Module, or a function … 'gpt2'": scorer(model="gpt2"),
+    "TypeError: collate: expected the names of two columns": scorer(collate=("x", "y", "z")),
+    "TypeError: collate: expected the names …, got ('x', 1)": scorer(collate=("x", 1)),
+    "TypeError: …did you mean 'batch_size'": scorer(batchsize=3),
+}

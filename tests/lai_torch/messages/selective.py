@@ -1,0 +1,215 @@
+"""Mistakes with the selective pass: models and losses that a captured graph cannot follow."""
+
+import warnings
+
+import lai_torch
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import checkpoint
+
+import lai_core as lai
+from tests.lai_torch.followed import N, behind, body, ended, layered
+from tests.lai_torch.support import HALF, LOSS, batch, curated
+from tests.support.torch_modules import Part
+
+
+def stepped(make, loss=LOSS):
+    """Return a call that scores and trains a model by a captured graph."""
+
+    def call():
+        model = make()
+        own = loss(model) if loss in (decayed, tempered) else loss
+        inputs, targets = batch(N, 4)
+        options = {"backward": "selective", "policy": HALF}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*LAI has no readout")
+            curated(model.double(), (inputs.flip(0), targets), own, **options).step(inputs, targets)
+
+    return call
+
+
+def tempered(model):
+    """Return a loss with a parameter of its own."""
+    return Part(lambda own, o, t: LOSS(o * own.scale, t), scale=nn.Parameter(torch.ones(())))
+
+
+def decayed(model):
+    return lambda outputs, targets: LOSS(outputs, targets) + model.body.weight.square().sum()
+
+
+def idle(own, inputs):
+    """Run a layer that no output depends on: an eager trace has it, a graph does not."""
+    own.idle(inputs)
+    return layered(own, inputs)
+
+
+def trimmed(own, inputs):
+    """Cut sequences to the longest of the batch."""
+    longest = int(inputs[:, 0].round().clamp(2, 2).max())
+    positions = inputs[:, None].expand(-1, 3, -1)[:, :longest]
+    return own.head(torch.tanh(own.body(positions)).sum(1))
+
+
+def spread(own, inputs):
+    """Have a backward graph whose strides are not those that it was captured with."""
+    steps = inputs[:, :, None] * torch.ones(6)
+    query, key = (functional.elu(side) + 1 for side in (own.body(steps[..., :4]), own.body(steps[..., 2:])))
+    return own.head((query @ (key.mT @ steps[..., :5])).mean(1))
+
+
+def mean(own, inputs):
+    return own.head(torch.tanh(own.body(inputs)) + torch.tanh(own.middle(inputs.mean(0))))
+
+
+def views(own, inputs):
+    logits = layered(own, inputs)
+    return logits, logits.view(-1)
+
+
+def masked():
+    model = body()
+    model.body.weight.register_hook(lambda gradient: gradient * 0)
+    return model
+
+
+def looked_up(own, inputs):
+    """Read a table with sparse gradients, or rows by their number among all samples' rows."""
+    hidden = torch.tanh(own.table(inputs.argsort(-1)))
+    if own.table.sparse:
+        return own.head(hidden.mean(1))
+    return own.head(hidden.flatten(0, 1)[torch.arange(len(inputs)) * 4 + inputs.argmax(1)])
+
+
+def table(sparse):
+    return Part(looked_up, table=nn.Embedding(7, 4, sparse=sparse), head=nn.Linear(4, 3))
+
+
+def ragged(own, inputs):
+    """Run samples of several lengths as one nested tensor."""
+    rows = [row.expand(2 + int(row[0] > 0), 4) for row in inputs]
+    hidden = own.body(torch.nested.as_nested_tensor(rows, layout=torch.jagged))
+    return own.head(torch.nested.to_padded_tensor(hidden.tanh(), 0.0).sum(1))
+
+
+def stacked(own, inputs):
+    """Apply a layer behind heads that are stacked."""
+    hidden = torch.tanh(own.body(inputs))
+    return own.head(torch.vmap(lambda head: functional.linear(hidden, head))(own.heads).tanh().mean(0))
+
+
+def written(outputs):
+    with torch.no_grad():
+        outputs.mul_(2)
+    return outputs * outputs
+
+
+def written_in_part(outputs):
+    with torch.no_grad():
+        outputs[:, 0] = 1
+    return outputs.exp()
+
+
+def written_through_a_view(outputs):
+    with torch.no_grad():
+        first = outputs[:, 0]
+        first += 1
+    return outputs.exp()
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds, and lets gradients through."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Identical(Rounded):
+    """Changes nothing but gradients."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 0.2
+
+
+def hooked(outputs, gain):
+    outputs = outputs * gain
+    if outputs.requires_grad:
+        outputs.register_hook(lambda gradient: gradient * 0.2)
+    return outputs
+
+
+def hooked_in_a_checkpoint(outputs, gain):
+    return checkpoint.checkpoint(hooked, outputs, gain, use_reentrant=False)
+
+
+def against_a_summary():
+    """Step on two last layers, of which a summary has one."""
+    model = body(lambda own, x: layered(own, x) + own.other(x).tanh(), other=nn.Linear(4, 3)).double()
+    summary = lai.summarize(lai_torch.trace(model, LOSS, *batch(N, 4), last="head"), "lai")
+    curated(model, summary, backward="selective").step(*batch(N, 4))
+
+
+def errs(error):
+    def computes(own, inputs):
+        return layered(own, inputs) + error()
+
+    return stepped(lambda: body(computes))
+
+
+MESSAGES = {
+    "ValueError: …expects nothing random behind the last layer 'head'": (
+        stepped(lambda: ended(lambda outputs: functional.dropout(outputs, 0.5)))
+    ),
+    "ValueError: …of an eager trace, ['idle.weight', 'body.weight', 'head.weight'], in the captured graph": (
+        stepped(lambda: body(idle, idle=nn.Linear(4, 2)))
+    ),
+    "ValueError: …with a free batch size, this one does not (it fixes the size of the batch)": (
+        stepped(lambda: body(lambda own, x: layered(own, x.view(N, -1))))
+    ),
+    "ValueError: …samples are coupled (bef": stepped(lambda: body(mean, middle=nn.Linear(4, 5))),
+    "ValueError: …sizes that go by the shapes of the batch, this model has one that goes by its values": (
+        stepped(lambda: body(trimmed))
+    ),
+    "ValueError: …expects a backward pass that runs on the kept rows alone, this one does not": (
+        stepped(lambda: body(spread))
+    ),
+    "ValueError: …one graph with a free batch size, this one does not (expected a function": (
+        stepped(lambda: body(lambda own, x: own.head(torch.no_grad()(own.body)(x))))
+    ),
+    "ValueError: …expects differentiable outputs that share no memory": (
+        stepped(lambda: body(views), lambda outputs, targets: LOSS(outputs[0], targets))
+    ),
+    "ValueError: …compiles in one graph…use backward='kept'": stepped(lambda: body(ragged)),
+    "ValueError: …operations that keep samples apart, torch.nn.functional.linear mixes them": (
+        stepped(lambda: body(stacked, heads=nn.Parameter(torch.randn(5, 5, 5))))
+    ),
+    "ValueError: …calls no hooks on gradients, parameter 'body.weight' has one": stepped(masked),
+    "ValueError: …dense gradients, that of 'table.weight' is not": stepped(lambda: table(sparse=True)),
+    "ValueError: …operations that keep samples apart, torch.Tensor.add mixes them": (
+        stepped(lambda: table(sparse=False))
+    ),
+    "ValueError: …by the model's outputs alone, this one reads 'loss.scale' itself": stepped(body, tempered),
+    "ValueError: …'body.weight'": stepped(body, decayed),
+    "ValueError: …it writes, where gradients are off, to a tensor that requires one …use backward='kept'": [
+        stepped(lambda one=one: ended(one)) for one in (written, written_in_part, written_through_a_view)
+    ],
+    "ValueError: …it registers a hook on a tensor's gradient": [
+        stepped(lambda one=one: behind(one)) for one in (hooked, hooked_in_a_checkpoint)
+    ],
+    "ValueError: …no torch.autograd.Function behind the last layer 'head'": [
+        stepped(lambda one=one: ended(one.apply)) for one in (Rounded, Identical)
+    ],
+    "ValueError: …found 2: ['head', 'other']; pass last='head'": against_a_summary,
+    "KeyError: …'b'": errs(lambda: {"a": 1}["b"]),
+    "RuntimeError: …mat1 and mat2 shapes": errs(lambda: torch.ones(2, 3) @ torch.ones(2, 3)),
+}

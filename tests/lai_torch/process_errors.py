@@ -1,0 +1,240 @@
+"""What one of two processes does and the other does not, and what both then raise."""
+
+import lai_torch
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import lai_core as lai
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, silent, stepped
+from workloads.torch_features import Counting, parallel
+from workloads.torch_processes import LOSS, batch, network, wrapped
+
+
+def raising(rank, error, model=None):
+    """Return a loss that raises on process 1: wherever it runs, or where a model that is given trains."""
+    fails = raises_on_one(rank, error)
+
+    def loss(outputs, targets):
+        if model is None or model.training:
+            fails()
+        return LOSS(outputs, targets)
+
+    return loss
+
+
+def raises_in_training(rank, error):
+    """Raise between the forward pass of a wrapped model and its backward pass, which communicates."""
+    model = network()
+    loss = raising(rank, error, model)
+    return stepped(rank, model=nn.parallel.DistributedDataParallel(model), group=None, loss=loss)
+
+
+def a_loader_raises(rank):
+    def loader():
+        raises_on_one(rank, FileNotFoundError("this file is missing"))()
+        yield batch(6, 3)
+
+    return stepped(rank, validation=loader())
+
+
+def no_validation_row_is_finite(rank):
+    inputs, targets = batch(6, 3)
+    return stepped(rank, validation=(inputs * torch.nan, targets))
+
+
+def whole_has_shards(rank):
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    return curated(rank, model=model, group=None, backward="whole")
+
+
+def some_parameters_are_whole(rank):
+    """Shard one layer of three."""
+    model = network()
+    fully_shard(model[0], mesh=init_device_mesh("cpu", (PROCESSES,)))
+    return stepped(rank, model=model, group=None)
+
+
+def balance_has_other_shapes(rank):
+    options = {"validation": batch(6, 3), "backward": lai_torch.Kept(balance=True)}
+    curator, (inputs, targets) = curated(rank, model=Padded(), **options)
+    return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
+
+
+class Padded(nn.Module):
+    """A network that takes inputs of any width, of which it reads the first eight."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def forward(self, inputs):
+        return self.network(inputs[:, :8])
+
+
+def with_rate(lr=0.1):
+    """Return an optimizer of this rate, or none, and a curator with it."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9) if lr else None
+    return optimizer, lai_torch.Curator(model, LOSS, optimizer, batch(12, 1), group=dist.group.WORLD)
+
+
+def a_rate_changes_on_one(rank):
+    optimizer, curator = with_rate()
+    optimizer.param_groups[0]["lr"] /= 1 + rank
+    return curator.step(*batch(4, 2))
+
+
+def an_optimizer_raises(rank):
+    optimizer, curator = with_rate()
+    fails = raises_on_one(rank, RuntimeError("this optimizer cannot step"))
+    optimizer.register_step_post_hook(lambda *_: (fails(), None)[1])
+    try:
+        return curator.step(*batch(4, 2))
+    finally:
+        assert curator.steps == 0
+
+
+def a_batch_is_of_another_type(rank):
+    curator, (inputs, targets) = curated(rank)
+    return curator.step(inputs.float() if rank else inputs, targets)
+
+
+def another_is_frozen(rank):
+    model = network()
+    model[0].weight.requires_grad_(rank == 0)
+    return stepped(rank, model=model)
+
+
+def one_scores_alone(rank):
+    curator, part = curated(rank)
+    return curator.score(*part) if rank == 0 else curator.step(*part)
+
+
+def one_takes_up_a_state(rank):
+    state = curated(rank, refresh=3)[0].state_dict()
+    curator, part = curated(rank, refresh=3)
+    if rank == 0:
+        curator.load_state_dict({**state, "steps": 7})
+    return curator.step(*part)
+
+
+def gradients_are_off_on_one(rank):
+    with torch.set_grad_enabled(rank == 0):
+        return stepped(rank)
+
+
+def a_batch_is_empty_on_one(rank):
+    curator, (inputs, targets) = curated(rank)
+    return curator.step(inputs[: 4 * (1 - rank)], targets[: 4 * (1 - rank)])
+
+
+def hooked(rank, hook):
+    model = nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(None, hook)
+    curator, part = curated(rank, model=model, group=None)
+    for _ in range(2):
+        curator.step(*part)
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def summary_of(rank):
+    return lai.summarize(lai_torch.trace(network(), LOSS, *batch(6, rank)), "lai")
+
+
+SCORING = RuntimeError("this loss cannot be computed")
+TRAINING = RuntimeError("this loss cannot be trained on")
+POLICY = ArithmeticError("no weights from this policy")
+SAME = "expected the same on every process, got"
+APART = "ValueError: step: expected every process to be where the others are, but they differ in "
+NOT_FINITE = "validation: expected at least one sample with a finite loss, got none"
+ERRORS = {
+    "ArithmeticError: no weights from this policy": (
+        lambda rank: stepped(rank, policy=raises_on_one(rank, POLICY))
+    ),
+    "ValueError: policy: expected the same weights from the same scores on every process": (
+        lambda rank: stepped(rank, policy=lambda scores: lai.keep_top(scores, fraction=0.3 + 0.3 * rank))
+    ),
+    "while tracing the validation set: this loss cannot be computed": (
+        lambda rank: stepped(rank, loss=raising(rank, SCORING))
+    ),
+    "RuntimeError: this loss cannot be trained on": (lambda rank: raises_in_training(rank, TRAINING)),
+    "FileNotFoundError: this file is missing": a_loader_raises,
+    "ValueError: ids: expected one per sample (4), got 3": (
+        lambda rank: stepped(rank, given={"ids": range(4 - rank)})
+    ),
+    "ValueError: groups: expected whole numbers on every process, as on one, got None": (
+        lambda rank: stepped(rank, given={"groups": torch.zeros(4, dtype=torch.int64) if rank else None})
+    ),
+    "ValueError: validation: expected at least one batch from the loader, got none": (
+        lambda rank: stepped(rank, validation=iter(()))
+    ),
+    NOT_FINITE: no_validation_row_is_finite,
+    "ValueError: model: expected the same parameters on every process, got others": [
+        lambda rank: stepped(rank, model=network(rank)),
+        lambda rank: stepped(rank, model=network().float() if rank else network()),
+    ],
+    "ValueError: validation: expected the same (inputs, targets) on every process": (
+        lambda rank: stepped(rank, validation=batch(6, rank))
+    ),
+    "ValueError: group: torch.distributed runs 2 processes and the model has no wrapper": (
+        lambda rank: stepped(rank, group=None)
+    ),
+    "ValueError: estimator: 'midpoint' needs the gradient of the whole batch before it scores": (
+        lambda rank: stepped(rank, estimator="midpoint")
+    ),
+    "ValueError: validation: estimator 'exact' has nothing to add up over processes": (
+        lambda rank: stepped(rank, estimator="exact", validation=[batch(6, 3)])
+    ),
+    "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to": (
+        lambda rank: stepped(rank, estimator=lai_torch.LAI(positions="flatten"), validation="batch")
+    ),
+    "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": whole_has_shards,
+    "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
+    "ValueError: model: expected its wrapper to average gradients over the 2": (
+        lambda rank: hooked(rank, silent)
+    ),
+    "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
+    f"refresh: {SAME} 1 on process 0 and 2 on process 1": (lambda rank: stepped(rank, refresh=1 + rank)),
+    f"estimator: {SAME} LAI(sketch=2) on process 0": (
+        lambda rank: stepped(rank, estimator=lai_torch.LAI(sketch=2 + rank))
+    ),
+    f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: with_rate(0.1 * (1 + rank))),
+    f"validation: {SAME} 'a set'": (
+        lambda rank: stepped(rank, validation=[batch(6, 3)] if rank else batch(6, 3))
+    ),
+    "ValueError: validation: expected the same summary on every process, got others": (
+        lambda rank: stepped(rank, validation=summary_of(rank))
+    ),
+    "ValueError: warmup: expected a whole number, 0 or more, got -1": (
+        lambda rank: stepped(rank, warmup=-rank)
+    ),
+    f"optimizer: {SAME} 'SGD of 1 groups' on": (lambda rank: with_rate(0.1 * (1 - rank))),
+    f"{APART}curated": (
+        lambda rank: stepped(rank, policy=lai_torch.Scheduled(lai.keep_positive, lambda step: rank == 0))
+    ),
+    "RuntimeError: mat1 and mat2 must have the same dtype": a_batch_is_of_another_type,
+    f"{APART}which parameters train": another_is_frozen,
+    "ValueError: model: expected at least one trainable parameter to step on": (
+        lambda rank: stepped(rank, model=network().requires_grad_(rank == 0))
+    ),
+    f"{APART}the learning rates": a_rate_changes_on_one,
+    f"{APART.removeprefix('ValueError: step: ')}which call": one_scores_alone,
+    f"{APART}steps": one_takes_up_a_state,
+    "ValueError: step: expected gradients to be on, got a call": gradients_are_off_on_one,
+    "ValueError: inputs: expected at least one sample": a_batch_is_empty_on_one,
+    "RuntimeError: this optimizer cannot step": an_optimizer_raises,
+    "KeyboardInterrupt": [
+        lambda rank: stepped(rank, loss=raising(rank, KeyboardInterrupt())),
+        lambda rank: raises_in_training(rank, KeyboardInterrupt()),
+    ],
+    "group: expected processes that have different": (
+        lambda rank: stepped(rank, model=parallel(network(), init_device_mesh("cpu", (2,))))
+    ),
+    "model: expected one that finds the same losses with its layers": (
+        lambda rank: stepped(rank, model=Counting(init_device_mesh("cpu", (2,))), group=None)
+    ),
+}
+"""By the words of what all raise: what one process does, as functions of its rank."""

@@ -1,0 +1,45 @@
+"""What tests of scored data sets are built on: a network, samples by a seed, streams."""
+
+import lai_torch
+import torch
+from torch.utils.data import IterableDataset
+
+LOSS = torch.nn.CrossEntropyLoss(reduction="none")
+NAMES = [f"{'ab'[number % 2]}{number}" for number in range(20)]
+COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 7, "rows_per_file": 8}
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3)
+    return torch.nn.Sequential(*layers).double()
+
+
+def drawn(samples, seed=1):
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 5, generator=draws, dtype=torch.double)
+    return inputs, torch.randint(3, (samples,), generator=draws)
+
+
+def scored(folder, data, validation, model=None, **options):
+    model = network() if model is None else model
+    found = lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
+    return found.to_pydict()
+
+
+class Stream(IterableDataset):
+    """Samples one after the other; counts those that were asked for."""
+
+    def __init__(self, samples):
+        self.samples, self.read = list(samples), 0
+
+    def __iter__(self):
+        for sample in self.samples:
+            self.read += 1
+            yield sample
+
+
+def items(data, names):
+    """Return samples as dictionaries, by a name each; its first letter is the group."""
+    fields = zip(names, data[0].tolist(), data[1].tolist(), strict=True)
+    return [{"uid": uid, "x": x, "y": y, "kind": uid[0]} for uid, x, y in fields]

@@ -1,0 +1,176 @@
+"""What earlier batches taught of a model holds for later ones only as far as the model is the same."""
+
+import copy
+import itertools
+import random
+import warnings
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.lai_torch.coupling import CLASSES, EACH, WIDTH, Net, batch
+from tests.lai_torch.support import LOSS, curated
+from tests.support.torch_programs import drawn, program
+
+
+def linear(outputs=WIDTH):
+    return nn.Linear(WIDTH, outputs).double()
+
+
+FLAGGED = {
+    "another layer": lambda net, h, flag: (net.third if flag else net.second)(h),
+    "a parameter for a buffer": lambda net, h, flag: functional.linear(
+        h, net.second.weight if flag else net.table[:WIDTH]
+    ),
+    "a parameter on the right": lambda net, h, flag: h @ (net.third.weight if flag else net.table[:WIDTH]),
+    "a parameter in a list": lambda net, h, flag: (
+        h @ torch.stack([net.table[:WIDTH], net.second.weight if flag else net.table[:WIDTH]])[1]
+    ),
+    "detached": lambda net, h, flag: h @ (net.second.weight.detach() if flag else net.second.weight),
+    "another offset": lambda net, h, flag: functional.linear(
+        h, net.second.weight, (net.third if flag else net.second).bias
+    ),
+    "no offset": lambda net, h, flag: functional.linear(
+        h, net.third.weight, None if flag else net.third.bias
+    ),
+    "a scale": lambda net, h, flag: net.second(h * (1.0 + flag)),
+    "an axis": lambda net, h, flag: h - h.reshape(len(h), 2, 2).mean(1 + flag).repeat(1, 2),
+    "another function": lambda net, h, flag: h.tanh() if flag else net.third(h),
+    "another depth": lambda net, h, flag: net.third(net.third(h).tanh()) if flag else net.third(h),
+    "another order": lambda net, h, flag: net.third(h.relu()) if flag else net.third(h).relu(),
+}
+"""Places that go one way or another by a flag, and couple no samples either way."""
+
+
+def flagged(*names):
+    places = [
+        lambda net, h, x, at=at, name=name: torch.tanh(FLAGGED[name](net, h, net.flags[at]))
+        for at, name in enumerate(names)
+    ]
+    return Net(*places).eval()
+
+
+def replaced(name, value):
+    return lambda net: setattr(net.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], value())
+
+
+CHANGES = {
+    **{f"flag: {name}": lambda net: net.flags.__setitem__(0, 1) for name in FLAGGED},
+    "a hook": lambda net: net.second.register_forward_hook(lambda *args: 2.0 * args[2]),
+    "a shared layer": lambda net: setattr(net, "third", net.first),
+    "a shared matrix": lambda net: setattr(net.second, "weight", net.first.weight),
+    "a layer": replaced("third", linear),
+    "a head": replaced("head", lambda: linear(CLASSES)),
+    "a parameter": replaced("third.weight", lambda: nn.Parameter(torch.randn(WIDTH, WIDTH).double())),
+    "no bias": replaced("third.bias", lambda: None),
+    "one layer more": replaced("head", lambda: nn.Sequential(linear(), nn.Tanh(), linear(CLASSES))),
+    "a buffer": replaced("table", lambda: torch.ones(6, WIDTH).double()),
+    "frozen": lambda net: net.first.requires_grad_(requires_grad=False),
+    "thawed": lambda net: net.third.requires_grad_(requires_grad=True),
+    "a halved gradient": lambda net: net.first.weight.register_hook(lambda gradient: gradient * 0.5),
+}
+
+
+def changing(change):
+    net = flagged(change.removeprefix("flag: ")) if change.startswith("flag") else flagged("no offset")
+    net.third.requires_grad_(change != "thawed")
+    return net
+
+
+def check_fresh(curator, model, given, loss=LOSS, **options):
+    """Compare scores with those of a curator that has seen no batch; both may refuse."""
+    fresh = curated(model, curator.validation, loss, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            expected = fresh.score(*given)[1].scores
+        except ValueError:
+            with pytest.raises(ValueError):  # noqa: PT011 # by whatever words
+                curator.score(*given)
+            return False
+        torch.testing.assert_close(curator.score(*given)[1].scores, expected, rtol=1e-9, atol=1e-12)
+    return True
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_scores_after_a_change_are_those_of_a_fresh_curator(change, estimator):
+    net = changing(change)
+    curator = curated(net, batch(9), estimator=estimator)
+    for step in range(3):
+        curator.score(*batch(step))
+    CHANGES[change](net)
+    for step in range(3, 6):
+        assert check_fresh(curator, net, batch(step), estimator=estimator)
+
+
+@pytest.mark.parametrize("estimator", EACH)
+def test_whatever_changes_back_and_forth_scores_are_those_of_a_fresh_curator(estimator):
+    rng = random.Random(0)  # no secret
+    net = flagged(*FLAGGED)
+    curator = curated(net, batch(9), estimator=estimator)
+    for step in range(12):
+        for _ in range(2 if step > 2 else 0):
+            net.flags[rng.randrange(len(net.flags))] ^= 1
+        assert check_fresh(curator, net, batch(step), estimator=estimator)
+
+
+@pytest.mark.parametrize("backward", ["kept", "whole", "selective"])
+@pytest.mark.parametrize("change", ["a hook", "a shared layer", "a layer", "no bias", "flag: another depth"])
+def test_an_update_is_that_of_the_model_as_it_is_now(change, backward):
+    net = changing(change)
+    optimizer = torch.optim.SGD([*net.parameters()], lr=0.1)
+    curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), backward=backward)
+    for step in range(4):
+        if step == 2:
+            CHANGES[change](net)
+        again, trained = copy.deepcopy(net), {id(one) for one in optimizer.param_groups[0]["params"]}
+        inputs, targets = batch(step)
+        weights = curator.step(inputs, targets).weights
+        parameters = [one for one in again.parameters() if one.requires_grad]
+        loss = (weights * LOSS(again(inputs), targets)).sum()
+        gradients = iter(torch.autograd.grad(loss, parameters, allow_unused=True))
+        for now, before in zip(net.parameters(), again.parameters(), strict=True):
+            gradient = next(gradients) if before.requires_grad else None
+            moved = gradient is not None and id(now) in trained
+            expected = before - 0.1 * gradient if moved else before
+            torch.testing.assert_close(now, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_programs_are_scored_later_as_by_a_fresh_curator():
+    scored = 0
+    for seed, positions in itertools.product(range(24), ("mean", None)):
+        one = program(seed, made_of=drawn(random.Random(seed)))  # no secret
+        model = one.model.eval()
+        options = {"estimator": lai_torch.LAI(positions=positions)}
+        curator = curated(model, one.validation, one.loss, **options)
+        for side in (one.validation, one.training, one.validation):
+            scored += check_fresh(curator, model, side, one.loss, **options)
+    assert scored >= 60
+
+
+def test_a_hook_on_a_parameter_that_comes_later_is_seen():
+    """Ghost and exact scores have no way to follow this one."""
+    for estimator in ("ghost", "exact"):
+        net = Net()
+        curator = curated(net, batch(9), estimator=estimator)
+        curator.step(*batch(0))
+        net.first.weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+        with pytest.raises(ValueError, match="hook"):
+            curator.step(*batch(1))
+
+
+@pytest.mark.parametrize("estimator", EACH)
+def test_a_modules_hook_that_mixes_is_refused_when_it_comes_and_forgotten_when_it_goes(estimator):
+    net = Net()
+    curator = curated(net, batch(9), estimator=estimator)
+    curator.step(*batch(0))
+    hook = net.second.register_full_backward_hook(lambda module, given, got: (given[0] - given[0].mean(0),))
+    with pytest.raises(ValueError, match=r"coupled|add up|its own"):
+        curator.step(*batch(1))
+    hook.remove()
+    curator.step(*batch(1))

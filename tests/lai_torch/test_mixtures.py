@@ -1,0 +1,264 @@
+"""Batches and streams over sources: their shares, their turns, on several processes, and resumed."""
+
+import collections
+import itertools
+import json
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lai_torch import MixtureSampler, MixtureStream
+from torch.utils.data import DataLoader, TensorDataset
+
+from lai_core.mixtures import Mixture
+
+GROUPS = [0, 0, 0, 1, 1, 1, 1, 2, 2, 0, 1, 2]
+
+
+def batches(sampler, size, epochs=1):
+    """Return the batches of some epochs."""
+    found = [index for _ in range(epochs) for index in sampler]
+    return [found[k : k + size] for k in range(0, len(found), size)]
+
+
+def test_sources_may_have_names():
+    """The mixture's order is that of its names, and fixed sources beyond it follow."""
+    names, mixture = ["web", "code", "good"], Mixture({"web": 3.0, "code": 1.0})
+    assert mixture.weights == (0.75, 0.25)
+    text = [names[source] for source in GROUPS]
+    for groups in (text, np.array(text), np.array(text, dtype=object)):
+        found = MixtureSampler(groups, mixture, 4, fixed={"good": 1})
+        assert list(found) == list(MixtureSampler(GROUPS, Mixture([3.0, 1.0]), 4, fixed={2: 1}))
+    for groups in (text, np.array(text)):
+        with pytest.raises(
+            ValueError, match="groups: expected one of 'web', 'code', got 'good'; number them"
+        ):
+            MixtureSampler(groups, mixture, 4)
+    with pytest.raises(ValueError, match="groups: expected whole numbers, for no source is named, got 'web'"):
+        MixtureSampler(text, [1.0, 1.0, 1.0], 4)
+
+
+def test_sources_come_in_their_shares():
+    sampler = MixtureSampler(GROUPS, [0.7, 0.1, 0.2], 50, batches=200)
+    counts = collections.Counter(GROUPS[index] for index in sampler)
+    # three standard deviations of a binomial share of 10,000
+    assert [counts[k] / 10_000 for k in range(3)] == pytest.approx([0.7, 0.1, 0.2], abs=0.014)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_every_sample_of_a_source_comes_once_before_any_comes_again(seed, size):
+    sampler = MixtureSampler(GROUPS, [1, 2, 1], size, batches=20, seed=seed)
+    drawn = collections.defaultdict(list)
+    for index in sampler:
+        drawn[GROUPS[index]].append(index)
+    for source, indices in drawn.items():
+        members = [k for k, group in enumerate(GROUPS) if group == source]
+        for start in range(0, len(indices) - len(members) + 1, len(members)):
+            assert sorted(indices[start : start + len(members)]) == members
+
+
+def test_weights_that_change_hold_from_the_next_batch_on():
+    weights = [1.0, 0.0, 0.0]
+    sampler = MixtureSampler(GROUPS, weights, 4, batches=6)
+    seen = []
+    for place, index in enumerate(sampler):
+        seen.append(GROUPS[index])
+        if place == 9:
+            weights[:] = [0.0, 0.0, 1.0]
+    assert seen == [0] * 12 + [2] * 12
+
+
+def test_an_epoch_is_one_pass_and_the_next_one_is_another():
+    sampler = MixtureSampler(GROUPS, [1, 1, 1], 4)
+    first, second = list(sampler), list(sampler)
+    assert len(first) == len(second) == len(sampler) == len(GROUPS)
+    assert first != second
+
+
+@given(st.integers(1, 4), st.integers(0, 99))
+def test_processes_share_one_batch_out(replicas, seed):
+    whole = batches(MixtureSampler(GROUPS, [1, 1, 2], 3 * replicas, batches=5, seed=seed), 3 * replicas)
+    options = {"replicas": replicas, "batches": 5, "seed": seed}
+    parts = [
+        batches(MixtureSampler(GROUPS, [1, 1, 2], 3, rank=rank, **options), 3) for rank in range(replicas)
+    ]
+    for batch, *own in zip(whole, *parts, strict=True):
+        assert sorted(batch) == sorted(index for part in own for index in part)
+
+
+def test_a_data_loader_takes_the_sampler():
+    data = TensorDataset(torch.arange(len(GROUPS)))
+    loader = DataLoader(data, 4, sampler=MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5))
+    expected = batches(MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5), 4)
+    assert [rows.tolist() for (rows,) in loader] == expected
+
+
+def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():
+    expected = list(MixtureSampler(GROUPS, [1, 1, 1], 4))
+    torch.manual_seed(7)
+    with torch.device("meta"):
+        assert list(MixtureSampler(GROUPS, [1, 1, 1], 4)) == expected
+    state = torch.get_rng_state()
+    list(MixtureSampler(GROUPS, [1, 1, 1], 4))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 2))
+def test_some_samples_of_each_batch_come_from_a_source_whatever_the_weights(seed, count, replicas):
+    parts = [
+        MixtureSampler(
+            GROUPS, [1, 3], 4, batches=6, fixed={2: count}, seed=seed, replicas=replicas, rank=rank
+        )
+        for rank in range(replicas)
+    ]
+    for drawn in zip(*(batches(part, 4) for part in parts), strict=True):
+        whole = [GROUPS[index] for part in drawn for index in part]
+        assert whole.count(2) == count
+        assert len(whole) == 4 * replicas
+    first, second = (
+        MixtureSampler(GROUPS, [1, 3], 4, batches=6, fixed={2: count}, seed=seed) for _ in range(2)
+    )
+    whole = list(first)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(batches=3))))
+    assert list(second) == whole[12:]
+
+
+SIZES = (3, 5, 2)
+
+
+def generated(number, size):
+    """Return a function that makes a generator: a source without a state of its own."""
+    return lambda: ((number, k) for k in range(size))
+
+
+def hosted(number, size):
+    """Return a source that has a state of its own, and shuffles its shards each turn."""
+    columns = {"source": [number] * size, "row": list(range(size))}
+    return datasets.Dataset.from_dict(columns).to_iterable_dataset(num_shards=size).shuffle(3, buffer_size=1)
+
+
+def listed(number, size):
+    return [(number, k) for k in range(size)]
+
+
+KINDS = [generated, hosted, listed]
+
+
+def sources(kind):
+    return [kind(number, size) for number, size in enumerate(SIZES)]
+
+
+def taken(stream, count):
+    """Return the next items as pairs of a source and a row."""
+    items = itertools.islice(iter(stream), count)
+    return [(item["source"], item["row"]) if isinstance(item, dict) else item for item in items]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_ends_begins_again(kind):
+    stream = MixtureStream(sources(kind), [1, 1, 1], 4)
+    rows = collections.defaultdict(list)
+    for source, row in taken(stream, 60):
+        rows[source].append(row)
+    state = stream.state_dict()
+    for source, size in enumerate(SIZES):
+        turns = [sorted(rows[source][k : k + size]) for k in range(0, len(rows[source]) - size + 1, size)]
+        assert turns == [list(range(size))] * len(turns)
+        assert state["turns"][source] * size + state["taken"][source] == len(rows[source])
+
+
+def test_a_source_is_told_its_turn_and_shuffles_anew():
+    rows = [row for _, row in taken(MixtureStream([hosted(0, 20)], [1], 4), 60)]
+    assert len({tuple(rows[k : k + 20]) for k in (0, 20, 40)}) == 3
+
+
+@given(st.integers(1, 4), st.integers(0, 99))
+def test_processes_share_one_batch_of_a_stream_out(replicas, seed):
+    options = {"seed": seed, "fixed": {2: 1}}
+    whole = taken(MixtureStream(sources(listed), [1, 1, 2], 3 * replicas, **options), 15 * replicas)
+    for rank in range(replicas):
+        own = MixtureStream(sources(listed), [1, 1, 2], 3, replicas=replicas, rank=rank, **options)
+        expected = [
+            item
+            for k in range(0, len(whole), 3 * replicas)
+            for item in whole[k : k + 3 * replicas][rank::replicas]
+        ]
+        assert taken(own, 15) == expected
+
+
+def made(kind):
+    mixture = Mixture(3)
+    if kind is MixtureSampler:
+        return mixture, MixtureSampler(GROUPS, mixture, 16, batches=40, seed=5)
+    return mixture, MixtureStream(sources(kind), mixture, 16, seed=5)
+
+
+def run(mixture, source, first, steps, ahead, saved=None):
+    """Train on batches that are fetched ahead, which move the weights; return what came, and states."""
+    sampled = isinstance(source, MixtureSampler)
+    given = {"dataset": range(len(GROUPS)), "sampler": source} if sampled else {"dataset": source}
+    loader, fetched = iter(DataLoader(batch_size=16, collate_fn=list, **given)), collections.deque()
+    came, state = [], None
+    for step in range(first, steps):
+        fetched.extend(next(loader) for _ in range(1 + ahead - len(fetched)))
+        came.append(fetched.popleft())
+        mixture.step(torch.tensor([1.0, -1.0, 0.5]) * (1 + step % 3), torch.full((3,), 0.05))
+        if step == saved:
+            state = json.dumps([mixture.state_dict(), source.state_dict(batches=step + 1 - first)])
+    return came, state
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("kind", [MixtureSampler, *KINDS])
+def test_a_run_is_resumed_to_the_bit_behind_a_loader_that_fetches_ahead(kind, ahead):
+    whole, state = run(*made(kind), 0, 12, ahead, saved=4)
+    states = json.loads(state)
+    mixture, source = made(kind)
+    mixture.load_state_dict(states[0])
+    source.load_state_dict(states[1])
+    before = source.state_dict()
+    assert run(mixture, source, 5, 12, ahead)[0] == whole[5:]
+    assert before == states[1]  # a state that was loaded and not used yet is the same
+    assert len(states[1]["ahead"]) == ahead
+
+
+class Stateful:
+    """A source that knows where it is."""
+
+    def __init__(self):
+        self.place, self.read = 0, 0
+
+    def __iter__(self):
+        for place in range(self.place, 9):
+            self.place, self.read = place + 1, self.read + 1
+            yield place
+        self.place = 0
+
+    def state_dict(self):
+        return {"place": self.place}
+
+    def load_state_dict(self, state):
+        self.place = state["place"]
+
+
+def test_a_source_with_a_state_is_not_read_again():
+    stream, resumed = MixtureStream([Stateful()], [1], 4), MixtureStream([Stateful()], [1], 4)
+    assert taken(stream, 16) == [*range(9), *range(7)]
+    resumed.load_state_dict(stream.state_dict())
+    assert taken(resumed, 4) == [7, 8, 0, 1]
+    assert resumed.sources[0].read == 4
+
+
+def test_a_batch_says_where_its_items_are_from():
+    stream = MixtureStream([[{"x": 1}], [{"x": 2}]], [1, 1], 8, source="source")
+    batch = next(iter(DataLoader(stream, 8)))
+    assert torch.equal(batch["source"], batch["x"] - 1)
+
+
+def test_a_worker_is_refused(monkeypatch):
+    monkeypatch.setattr("lai_torch.integrations.stream.get_worker_info", object)
+    with pytest.raises(RuntimeError, match="MixtureStream: expected num_workers=0, got a worker"):
+        next(iter(MixtureStream([[1]], [1], 4)))

@@ -1,0 +1,238 @@
+"""Every way of the backward pass takes one step: on kept rows, on the pass that scored, by a graph."""
+
+import copy
+import functools
+import gc
+import weakref
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+import lai_core as lai
+from tests.lai_torch.followed import FOLLOWED, N, body
+from tests.lai_torch.support import LOSS, batch, curated
+from tests.support.torch_modules import held, holding
+from workloads import torch_masked
+from workloads.torch_masked import compilations
+from workloads.torch_oracle import exact_kernel, per_sample_gradients
+from workloads.torch_parts import doubled
+from workloads.torch_training import MODELS
+
+WAYS = "kept", "whole", "selective"
+SLOW = {"bert", "convnext", "gpt_neo", "llama", "lora", "t5_encoder", "vit"}
+"""Models of seconds each; GPT-2 and torch's encoder stand for them in a quick run."""
+
+
+def first(n, leaf):
+    return leaf[:n] if torch.is_tensor(leaf) else leaf
+
+
+def stepped(case, source, sizes, backward, estimator):
+    """Take steps on so many rows, of which so many are kept; return all that they found and left behind."""
+    case, kept, found = copy.deepcopy(case), 0, []
+    validation = (case.inputs, case.targets.flip(0)) if source == "set" else source
+    curator = curated(
+        case.model,
+        validation,
+        case.loss,
+        estimator=estimator,
+        backward=backward,
+        policy=lambda scores: lai.keep_top(scores, kept / len(scores)),
+    )
+    before = compilations()
+    for n, kept in sizes:
+        report = curator.step(*tree_map(functools.partial(first, n), [case.inputs, case.targets]))
+        assert report.kept == kept
+        assert report.backward == ("kept" if (n, backward) == (1, "selective") else backward)
+        found += [report.scores, torch.tensor(report.loss)]
+    gradients = [one.grad.data_ptr() for one in case.model.parameters() if one.grad is not None]
+    assert len(set(gradients)) == len(gradients)
+    return [*found, *(one.detach() for one in case.model.parameters())], compilations() - before
+
+
+FOLLOWED |= {
+    f"model: {name}": functools.partial(MODELS[name], N)
+    for name in ("pooled_convolution", "gpt2", "encoder", "lora", "mapping")
+}
+CASES = [*((name, "set") for name in FOLLOWED), *((name, "batch") for name in ("tokens", "constant"))]
+QUICK_OR_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
+NOT_WHOLE = {"normed, False", "normed, True", "parametrized", "model: gpt2", "model: lora"}
+"""Models with derived, tied or mostly frozen weights, which the whole way refuses."""
+
+
+@pytest.mark.filterwarnings("ignore:.*layers whose inputs LAI reads are frozen")
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_every_way_takes_the_masked_step(name, source):
+    torch.manual_seed(0)
+    case, sizes = doubled(FOLLOWED[name]()), [(N, 3), (N, 1), (N, N), (N - 2, 2), (1, 1), (N, 3)]
+    sizes = sizes if source == "set" else sizes[:4]  # a batch of one is not scored without itself
+    ways = [way for way in WAYS if way != "whole" or name not in NOT_WHOLE]
+    found = [stepped(case, source, sizes, way, lai_torch.LAI(positions="mean")) for way in ways]
+    for values, _ in found[1:]:
+        torch.testing.assert_close(values, found[0][0], rtol=1e-7, atol=1e-9)
+    compiled = [graphs for _, graphs in found]
+    assert not any(compiled[:-1])
+    assert 1 <= compiled[-1] <= 1 + (name == "counting")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
+)
+def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
+    found = torch_masked.measure(MODELS[name], steps=5)
+    assert found["relative_error"] < torch_masked.bound(name)
+    assert found["captures"] == 1
+    assert found["flops_ratio"] < 0.74
+
+
+@pytest.mark.parametrize("name", [name for name in FOLLOWED if name.startswith("last: ")])
+def test_a_last_convolution_is_a_matrix_on_every_patch(name):
+    case = doubled(FOLLOWED[name]())
+    model, *batch = case.model, case.loss, case.inputs, case.targets
+    trace = lai_torch.trace(model, *batch, gradients="all")
+    close = functools.partial(torch.testing.assert_close, rtol=1e-11, atol=1e-13)
+    close(lai.ghost_kernel(trace, trace), exact_kernel(model, *batch, N))
+    if "shared" in name or "grouped" in name:
+        return
+    last = lai.Trace(lai_torch.trace(model, *batch).layers[-1:])
+    model.part.requires_grad_(requires_grad=False)
+    gradients = per_sample_gradients(model, *batch, N)
+    for kernel in (lai.lai_kernel, lai.ghost_kernel, lai.lli_kernel):
+        close(kernel(last, last), gradients @ gradients.T)
+
+
+def test_a_curator_that_is_gone_keeps_no_model():
+    model, given = nn.Linear(4, 3), (torch.randn(8, 4), torch.arange(8) % 3)
+    curated(model, given, backward="selective").step(*given)
+    kept = weakref.ref(model)
+    del model
+    gc.collect()
+    assert kept() is None
+
+
+def test_scoring_without_a_step_disturbs_no_training():
+    model, given = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double(), batch(8, 4)
+    curator = curated(model, given, backward="selective")
+    state = torch.get_rng_state()
+    weights, report = curator.score(*given)
+    assert report.backward == "kept"
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(weights, curator.score(*given)[0])
+
+
+def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_is_right():
+    case, scale, found = doubled(FOLLOWED["tokens"]()), [8.9e307], []
+    for way in ("kept", "selective"):
+        scale[0] = 8.9e307
+        model = copy.deepcopy(case.model)
+        options = {"policy": lambda scores: lai.keep_top(scores, 0.5) * scale[0] * N, "backward": way}
+        curator = curated(model, (case.inputs, case.targets), **options)
+        assert curator.step(case.inputs, case.targets).skipped
+        scale[0] = 1.0
+        assert not curator.step(case.inputs, case.targets).skipped
+        found.append(list(model.parameters()))
+    torch.testing.assert_close(*found)
+
+
+def test_lengths_that_vary_and_models_that_follow_use_up_no_compilations():
+    """A second length is compiled once more; a process may go through many models."""
+    mixed = body(lambda own, ids: own.head(torch.tanh(own.body(own.mix(own.words(ids)).mean(1)))))
+    mixed.words, mixed.mix = nn.Embedding(11, 8), nn.Linear(8, 4)
+    twins = [mixed.double(), copy.deepcopy(mixed)]
+    ids = torch.randint(11, (8, 5)), torch.arange(8) % 3
+    mean, before = lai_torch.LAI(positions="mean"), compilations()
+    curators = [
+        curated(one, ids, estimator=mean, backward=way) for one, way in zip(twins, WAYS[::2], strict=True)
+    ]
+    for n, length in ((8, 5), (8, 6), (7, 9), (8, 8), (5, 8), (8, 3)):
+        given = torch.randint(11, (n, length)), torch.arange(n) % 3
+        torch.testing.assert_close(*(curator.step(*given).scores for curator in curators))
+    torch.testing.assert_close(*(list(one.parameters()) for one in twins))
+    assert compilations() - before == 2
+    for width in range(2, 14):
+        model = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 3)).double()
+        assert curated(model, batch(6, 4), backward="selective").step(*batch(6, 4)).backward == "selective"
+
+
+@holding(lambda: held(left=nn.Linear(4, 3), right=nn.Linear(4, 3)))
+def fork(own, inputs):
+    return own.left(inputs) + torch.tanh(own.right(inputs))
+
+
+@pytest.mark.parametrize("last", ["left", "right"])
+def test_of_several_final_layers_the_named_one_is_read(last):
+    model, given = fork().double(), batch(6, 4)
+    trace = lai_torch.trace(model, LOSS, *given, last=last)
+    found = []
+    for way in ("kept", "selective"):
+        twin = copy.deepcopy(model)
+        curator = curated(twin, given, estimator=lai_torch.LAI(last=last), backward=way)
+        found.append([curator.step(*given).scores, *twin.parameters()])
+    torch.testing.assert_close(found[0][0], lai.lai_scores(trace, trace))
+    ghost = curated(model, given, estimator="ghost").score(*given)[1].scores  # which needs no last layer
+    torch.testing.assert_close(ghost, exact_kernel(model, LOSS, *given, 6).sum(0))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
+def chain(between=None):
+    between = nn.Identity() if between is None else between
+    return nn.Sequential(nn.Conv1d(2, 4, 3), between, nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).double()
+
+
+def keeping(model, validation, share, backward):
+    return curated(model, validation, policy=lambda scores: lai.keep_top(scores, share), backward=backward)
+
+
+def test_the_forward_pass_of_the_whole_way_is_that_of_training_and_happens_once():
+    model = chain(nn.Dropout(0.5))
+    twin, given, calls = copy.deepcopy(model), batch(9, 2, 6), []
+    curator = keeping(model, batch(20, 2, 6), 1.0, "whole")
+    model.register_forward_pre_hook(lambda module, _: calls.append(module.training))
+    state = torch.get_rng_state()
+    report = curator.step(*given)
+    after = torch.get_rng_state()
+    assert calls[-1]
+    assert calls.count(True) == 1
+    torch.set_rng_state(state)
+    losses = LOSS(twin(given[0]), given[1])
+    assert torch.equal(after, torch.get_rng_state())
+    torch.testing.assert_close(report.losses, losses.detach())
+    losses.mean().backward()
+    torch.testing.assert_close(*([p.grad for p in one.parameters()] for one in (model, twin)))
+
+
+def test_auto_takes_the_way_that_the_mean_share_makes_cheaper_and_resumes_it():
+    model, validation, given = chain(), batch(20, 2, 6), batch(9, 2, 6)
+    for share, expected in ((0.6, ["kept"] * 3), (0.7, ["kept", "whole", "whole"])):
+        assert keeping(model, validation, share, "auto").score(*given)[1].backward == "kept"
+        curator = keeping(model, validation, share, "auto")
+        assert [curator.step(*given).backward for _ in range(3)] == expected
+    resumed = keeping(model, validation, 0.7, "auto")
+    resumed.load_state_dict(curator.state_dict())
+    assert resumed.step(*given).backward == "whole"
+    resumed.policy = lambda scores: lai.keep_top(scores, 0.01)
+    assert [resumed.step(*given).backward for _ in range(4)] == ["whole", "whole", "kept", "kept"]
+
+
+def test_batchnorm_in_training_mode_is_refused_by_the_whole_way_and_auto_never_takes_it():
+    model, given = chain(nn.BatchNorm1d(4)), batch(9, 2, 6)
+    with pytest.raises(ValueError, match=r"'whole' expects .* BatchNorm '1' in training mode does"):
+        keeping(model, given, 1.0, "whole").step(*given)
+    curator = keeping(model, given, 1.0, "auto")
+    assert [curator.step(*given).backward for _ in range(2)] == ["kept", "kept"]
+    model.eval()
+    assert curator.step(*given).backward == "whole"
+
+
+def test_a_batch_with_a_sample_that_is_not_finite_is_trained_on_its_kept_rows():
+    model, (inputs, targets) = chain(), batch(9, 2, 6)
+    curator = keeping(model, batch(20, 2, 6), 0.5, "whole")
+    inputs[1] = torch.nan
+    report = curator.step(inputs, targets)
+    assert (report.backward, report.dropped, report.skipped) == ("kept", 1, False)
+    assert bool(report.scores[1].isnan())
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
