@@ -23,13 +23,12 @@ from lai_torch._recording.proving.last_layer import check_read_once, last_layer
 from lai_torch._recording.proving.permuted import PermutedBatch, check_behind_zeros, compared, run_permuted
 from lai_torch._recording.proving.sample_axes import AxisUnknown, SampleAxes
 from lai_torch._recording.proving.weighted_sums import wrongly_recorded
-from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import CachedProof, Recording
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import READ_BY_LAI, Use
 
 
 def proved(task: Task, before: CachedProof | None) -> Recording:

@@ -40,7 +40,7 @@ from lai_torch._recording import averaging
 from lai_torch._recording.assemble import assemble
 from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch._recording.record import record
-from lai_torch._recording.rules.layers import READ_BY_LAI
+from lai_torch._recording.watching.uses import READ_BY_LAI
 
 Given = Sequence[Tensor | Rows | None]
 """Gradients with respect to the model's outputs."""

@@ -13,11 +13,10 @@ from lai_torch._model.precision import Lowered
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._recording.assemble import assemble, gated
 from lai_torch._recording.record import record
-from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.watching.plan import Plans
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import CachedProof, Recording
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import READ_BY_LAI, Use
 from lai_torch.trace import GateTrace, check_explained
 
 Batch = tuple[Any, Any]

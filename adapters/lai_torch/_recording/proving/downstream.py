@@ -11,10 +11,10 @@ from torch import nn
 from torch.overrides import resolve_name
 
 from lai_torch._recording.rules.elementwise import ADDING, NORMS
-from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import HIDDEN, products
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
+from lai_torch._recording.watching.uses import READ_BY_LAI
 
 
 def parameters_downstream(recorder: Recorder, ends: Ends) -> list[str]:
@@ -48,12 +48,12 @@ def _multiplied(recorder: Recorder, name: str) -> str | None:
     """Return the function that may multiply the batch with a parameter entry by entry, if one does."""
     if functions := products(recorder, name):
         return functions[0]
-    used, axes = recorder.met.get(name, {}), recorder.parameters[name].ndim
+    used, axes = recorder.met.get(name, set()), recorder.parameters[name].ndim
     if not used or name in recorder.wrapped:
         return HIDDEN
-    for function, (given, grows) in used.items():
-        # rows of a matrix beside each sample, all at once or one by one, are prototypes; one number, computed of
-        # a parameter that a penalty reads, is an offset
+    for function, given, grows in used:
+        # Rows of a matrix beside each sample, all at once or one by one, are prototypes. One number that is
+        # added, computed of a parameter, is a penalty.
         offset = function in ADDING and (axes == 1 or given == 0 or (given == axes and not grows))
         if not offset and function not in NORMS:
             return resolve_name(function) or str(function)

@@ -4,11 +4,10 @@ from collections.abc import Container, Mapping
 
 from torch import Tensor
 
-from lai_torch._recording.rules.layers import READ_BY_LAI
 from lai_torch._recording.rules.unread import check_last
 from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import READ_BY_LAI, Use
 
 
 def last_layer(

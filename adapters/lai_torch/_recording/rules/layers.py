@@ -250,6 +250,3 @@ EVERYTHING: dict[Any, Rule] = {
     **LAYERS,
 }
 """Rules of all functions whose parameters Ghost explains."""
-
-READ_BY_LAI = ("dense", "convolution")
-"""Signatures of use that LAI has a virtual readout from."""

@@ -54,7 +54,9 @@ class Origins:
         self.trainable = frozenset(trainable)
         known = held.made(identities)
         self.owners = known.owners
-        self.met: dict[str, dict[Any, tuple[int, bool]]] = {}  # by which functions parameters meet the batch
+        self.met: dict[
+            str, dict[Any, tuple[int, bool]]
+        ] = {}  # by which functions parameters meet the batch but in layers of LAI
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}  # those of them that no rule explains
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.nested: set[str] = set()  # parameters that meet nested tensors
@@ -126,10 +128,12 @@ class Origins:
             if not used:
                 self.stuck.pop(name, None)
 
-    def follow(self, func: Any, involved: list[Tensor], results: list[Tensor], *, understood: bool) -> bool:
+    def follow(
+        self, func: Any, involved: list[Tensor], results: list[Tensor], *, understood: bool, read: bool
+    ) -> bool:
         """Note what the outputs of `func` depend on, and the parameters in it if no rule did.
 
-        Returns whether they depend on the batch.
+        `read` says whether it is a layer of LAI. Returns whether the outputs depend on the batch.
         """
         if not results or func in _SHAPE_ONLY:
             return False
@@ -159,7 +163,8 @@ class Origins:
             for found in sources:
                 for name in found.names:
                     use = found.tensor.ndim, grows
-                    self.met.setdefault(name, {}).setdefault(func, use)
+                    if not read:
+                        self.met.setdefault(name, set()).add((func, *use))
                     if not understood:
                         self._times[name, func] += 1
                         self.stuck.setdefault(name, {}).setdefault(func, use)

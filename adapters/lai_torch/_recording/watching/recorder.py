@@ -27,7 +27,7 @@ from lai_torch._recording.watching.origins import Origins, identities, is_unread
 from lai_torch._recording.watching.plan import Calls, Template, template
 from lai_torch._recording.watching.probes import Probe, attach
 from lai_torch._recording.watching.routed import Experts, Routed
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import READ_BY_LAI, Use
 
 Rule = Callable[..., Any]
 
@@ -218,7 +218,8 @@ class Recorder(TorchFunctionMode, Origins):
         if results and not self.replaying:
             self.calls.makes_tensors(place)
         function = written(func)
-        if self.follow(function, involved, results, understood=understood) and self.every_layer:
+        read = any(use.kind in READ_BY_LAI for use in self.uses[uses:])
+        if self.follow(function, involved, results, understood=understood, read=read) and self.every_layer:
             self.experts.follow_from(function, involved, results)
         if len(self.uses) > uses:
             plain = len(inputs) == 1

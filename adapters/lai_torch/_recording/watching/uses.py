@@ -9,6 +9,9 @@ from torch import Tensor
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording.watching.probes import Probe
 
+READ_BY_LAI = ("dense", "convolution")
+"""Kinds of use that LAI has a virtual readout from."""
+
 
 @dataclass(frozen=True)
 class Source:
