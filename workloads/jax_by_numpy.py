@@ -97,8 +97,12 @@ def _while(eqn: Any, given: Arrays) -> Arrays:
     params = eqn.params
     tests, consts = params["cond_nconsts"], params["body_nconsts"]
     own, fixed, carry = given[:tests], given[tests : tests + consts], given[tests + consts :]
-    while _closed(params["cond_jaxpr"], [*own, *carry])[0]:
-        carry = _closed(params["body_jaxpr"], [*fixed, *carry])
+    while (
+        going := _closed(params["cond_jaxpr"], [*own, *carry])[0]
+    ).any():  # a test each, where it is mapped
+        moved = _closed(params["body_jaxpr"], [*fixed, *carry])
+        going = [going.reshape(going.shape + (1,) * (new.ndim - going.ndim)) for new in moved]
+        carry = [np.where(*each) for each in zip(going, moved, carry, strict=True)]
     return carry
 
 

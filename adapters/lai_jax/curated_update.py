@@ -24,12 +24,10 @@ from lai_jax._curation.moments import Moment, unless
 from lai_jax._curation.options import (
     EstimatorName,
     Policy,
-    check_policy,
     check_taken,
     check_update,
-    check_valid,
-    estimator_of,
     opened,
+    scorer_of,
 )
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
@@ -218,11 +216,9 @@ def curated_update(
     >>> print(report.weights)
     [0.5 0.5 0. ]
     """
-    scorer = estimator_of(estimator)
     check_update(tx, rows, recompute=recompute)
-    check_policy(policy)
-    check_valid(estimator, valid)
-    check_taken(estimator, decay=decay, exponent=exponent, scale_inputs=scale_inputs, last=last)
+    options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
+    scorer = scorer_of(estimator, policy, valid, **options)
     check_sharding(sharding)
 
     def step(
@@ -247,13 +243,11 @@ def curated_update(
         targets: Any,
         second_moment: Any,
     ) -> tuple[Any, Any, Report]:
-        validation = opened(estimator, summary)
         problem = Problem(apply, params, loss, last, valid, spread)
         chosen = scorer.choose_pass(problem, rows, recompute=recompute)
         recorded = chosen.forward((inputs, targets))
-        scored = scored_in_parts(
-            scorer, validation, recorded, Moment(second_moment, decay, exponent, scale_inputs)
-        )
+        moment = Moment(second_moment, decay, exponent, scale_inputs)
+        scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moment)
         scores = sound_scores(scored)
         weights, best = weigh(policy, scores, rows, scored)
         gradients = chosen.backward(weights, best)
@@ -314,11 +308,8 @@ def score(
     >>> print(weights)
     [0.5 0.5 0. ]
     """
-    scorer = estimator_of(estimator)
-    check_policy(policy)
-    check_valid(estimator, valid)
-    check_taken(estimator, decay=decay, exponent=exponent, scale_inputs=scale_inputs, last=last)
-    check_taken(estimator, second_moment=second_moment)
+    options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
+    scorer = scorer_of(estimator, policy, valid, **options, second_moment=second_moment)
     check_whole_batch("score")
     lies = explicit_sharding((inputs, targets))
 

@@ -8,9 +8,7 @@ import jax
 from lai_core._adapters import check_batch, check_exact_options
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import check_targets, losses_of
-
-Batch = tuple[Any, Any]
+from lai_jax._program.losses import check_targets, losses_of_leaves
 
 
 def exact_scores(
@@ -87,57 +85,29 @@ def exact_scores(
     if optimizer is not None and not (isinstance(optimizer, tuple) and hasattr(optimizer[0], "update")):
         msg = f"optimizer: expected a pair (tx, state) of optax, got {type(optimizer).__name__}"
         raise TypeError(msg)
-    losses = losses_of(apply, loss, per_position=per_position)
+    moving, losses = losses_of_leaves(apply, loss, params, per_position=per_position)
     for name, batch in (("validation", validation), ("training", training)):
         check_batch(name, batch)
         check_targets(*batch)
-    moving, restored = moving_leaves(params)
+    share = 0.5 if at == "midpoint" else 1.0
 
-    def of(values: list[jax.Array], batch: Batch) -> jax.Array:
-        return losses(restored(values), *batch)
-
-    point = moving
-    if optimizer is not None:
-        direction = _optimizer_direction(
-            lambda values: of(values, validation),
-            lambda values: of(values, training),
-            moving,
-            restored,
-            optimizer,
-            reduction,
-            share=0.5 if at == "midpoint" else 1.0,
-        )
-        rate = 1.0 if learning_rate is None else learning_rate
-        return -directional_derivatives(of, moving, training, direction)[1] / rate
-    if at == "midpoint":
-        step = jax.grad(lambda values: _reduced(of(values, training), reduction))(moving)
-        point = [value - (0.5 * learning_rate) * part for value, part in zip(moving, step, strict=True)]
-    direction = jax.grad(lambda values: of(values, validation).sum())(point)
-    return directional_derivatives(of, moving, training, direction)[1]
-
-
-def _reduced(losses: jax.Array, reduction: str) -> jax.Array:
-    return losses.sum() / (losses.shape[0] if reduction == "mean" else 1)
-
-
-def _optimizer_direction(
-    validation: Callable[[list[jax.Array]], jax.Array],
-    training: Callable[[list[jax.Array]], jax.Array],
-    moving: list[jax.Array],
-    restored: Callable[[list[Any]], Any],
-    optimizer: tuple[Any, Any],
-    reduction: str,
-    *,
-    share: float,
-) -> list[jax.Array]:
-    """Return the validation gradient after a step on a share of the gradient, taken back through it."""
-    tx, state = optimizer
-    gradient = jax.grad(lambda values: share * _reduced(training(values), reduction))(moving)
+    def trained(values: list[jax.Array]) -> jax.Array:
+        found = losses(values, training)
+        return share * found.sum() / (found.shape[0] if reduction == "mean" else 1)
 
     def stepped(gradients: list[jax.Array]) -> list[jax.Array]:
-        updates, _ = tx.update(restored(gradients), state, restored(moving))
-        return [value + update for value, update in zip(moving, moving_leaves(updates)[0], strict=True)]
+        if optimizer is None:
+            return [value - learning_rate * part for value, part in zip(moving, gradients, strict=True)]
+        (tx, state), restored = optimizer, moving_leaves(params)[1]
+        updates = moving_leaves(tx.update(restored(gradients), state, params)[0])[0]
+        return [value + update for value, update in zip(moving, updates, strict=True)]
 
-    after, vjp = jax.vjp(stepped, gradient)
-    target = jax.grad(lambda values: validation(values).sum())(after)
-    return vjp(target)[0]
+    point = moving
+    if at == "midpoint" or optimizer is not None:
+        point, vjp = jax.vjp(stepped, jax.grad(trained)(moving))
+    direction = jax.grad(lambda values: losses(values, validation).sum())(point)
+    if optimizer is None:
+        return directional_derivatives(losses, moving, training, direction)[1]
+    (direction,) = vjp(direction)  # of the validation loss after the step, taken back through it
+    rate = 1.0 if learning_rate is None else learning_rate
+    return -directional_derivatives(losses, moving, training, direction)[1] / rate

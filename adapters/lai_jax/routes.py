@@ -7,7 +7,8 @@ import jax
 
 from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
-from lai_jax._program.cost import arrays_of, forward_cost
+from lai_jax._program.cost import forward_cost
+from lai_jax._program.losses import arrays_of
 from lai_jax.trace import trace
 
 

@@ -13,7 +13,7 @@ from lai_jax._curation.options import EstimatorName
 from lai_jax._exact.directional import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import losses_of
+from lai_jax._program.losses import losses_of_leaves
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
@@ -78,7 +78,11 @@ def selfcheck(
         reference = sum(gradients[name] @ gradients[name].T for name in names)
         layers["+".join(names)] = relative_error(lai.ghost_kernel(part, part), reference, rounding)
     ghost = relative_error(lai.ghost_kernel(traced, traced), expected)
-    scores = _exact_scores(apply, params, loss, (inputs, targets), list(gradients.values()))
+    # along the batch's own summed gradient, by the method that is chosen without running anything
+    moving, losses = losses_of_leaves(apply, loss, params)
+    summed = [own.sum(0).reshape(leaf.shape) for own, leaf in zip(gradients.values(), moving, strict=True)]
+    given = losses, moving, (inputs, targets)
+    scores = method_for(*given)(*given, summed)[1]
     error = relative_error(scores, expected.sum(0), rounding, terms=expected)
     agreed = None if float32 is None else _agreements(apply, params, loss, (inputs, targets), float32, last)
     return SelfCheck(ghost, layers, error, agreed)
@@ -126,19 +130,6 @@ def check_per_sample_gradients(
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in moving_leaves(params)[0])
     check_agreement(found, eps, "please report the model")
     return found
-
-
-def _exact_scores(
-    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Any, gradients: list[jax.Array]
-) -> jax.Array:
-    """Score a batch along its own summed gradient, by the method that is chosen without running anything."""
-    moving, restored = moving_leaves(params)
-
-    def losses(values: list[jax.Array], batch: Any) -> jax.Array:
-        return losses_of(apply, loss)(restored(values), *batch)
-
-    direction = [own.sum(0).reshape(leaf.shape) for own, leaf in zip(gradients, moving, strict=True)]
-    return method_for(losses, moving, batch)(losses, moving, batch, direction)[1]
 
 
 def _agreements(

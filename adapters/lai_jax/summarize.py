@@ -111,35 +111,23 @@ def summarize(
 
     def run(params: Any, inputs: Any, targets: Any) -> Validation:
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
-        return _summarized(problem, batch, options, estimator, calibration, chunk, parts)
+
+        def side_of(part: Any, counted: Any) -> Any:
+            return estimator_of(estimator).side(problem, part, counted, options)
+
+        if parts is not None:
+            side = _in_parts(side_of, batch, parts)
+        elif chunk is None or chunk >= batch_size(inputs):
+            side = side_of(batch, True)
+        else:
+            side = _in_chunks(side_of, batch, chunk)
+        weights, read = None, side.positions if isinstance(side, lai.ValidationSummary) else positions
+        if find_estimator(estimator).fits_weights:
+            weights = fitted_weights(problem, batch, positions=str(read), size=calibration)
+        return Validation(side, sketch, weights, read if isinstance(side, lai.Trace) else None, parts)
 
     given = params, inputs, targets
     return run(*given) if lies is None else automatic(run, given, lies, PartitionSpec())
-
-
-def _summarized(
-    problem: Problem,
-    batch: tuple[Any, Any],
-    options: SideOptions,
-    estimator: str,
-    calibration: int,
-    chunk: int | None,
-    parts: int | None,
-) -> Validation:
-    """Sum a validation set up at once, in chunks, or in parts."""
-    side_of, positions, sketch = estimator_of(estimator).side, options.positions, options.sketch
-    side: Any
-    if parts is not None:
-        side = _in_parts(lambda part, counted: side_of(problem, part, counted, options), batch, parts)
-    elif chunk is None or chunk >= batch_size(batch[0]):
-        side = side_of(problem, batch, True, options)
-    else:
-        side = _in_chunks(lambda part, counted: side_of(problem, part, counted, options), batch, chunk)
-    positions = side.positions if isinstance(side, lai.ValidationSummary) else positions
-    weights = None
-    if find_estimator(estimator).fits_weights:
-        weights = fitted_weights(problem, batch, positions=str(positions), size=calibration)
-    return Validation(side, sketch, weights, positions if isinstance(side, lai.Trace) else None, parts)
 
 
 def _in_parts(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], parts: int) -> Any:

@@ -52,15 +52,17 @@ def test_a_whole_run_that_is_resumed_is_the_same_to_the_bit_and_logs_finite_numb
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def lines_of(*program):
+    """Return the lines that a program prints."""
+    options = {"cwd": EXAMPLES.parent, "capture_output": True, "text": True, "check": False, "timeout": 600}
+    done = subprocess.run([sys.executable, *map(str, program)], **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.mark.slow
 def test_a_corpus_is_scored_alike_by_one_process_and_two():
-    command = [
-        sys.executable,
-        str(EXAMPLES / "score_corpus.py"),
-    ]  # it forks, which JAX's threads do not outlive
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    harmful, alike = done.stdout.splitlines()
+    harmful, alike = lines_of(EXAMPLES / "score_corpus.py")  # it forks, which JAX's threads do not outlive
     assert alike == "scores of 1 and 2 processes are the same"
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
@@ -68,25 +70,15 @@ def test_a_corpus_is_scored_alike_by_one_process_and_two():
 @pytest.mark.slow
 def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     """Nothing is lost, nothing is there twice, and every number is that of one process."""
-    command = [sys.executable, "-m", "tests.examples.killed_actor", str(tmp_path)]
-    root = EXAMPLES.parent
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
+    harmful, alike = lines_of("-m", "tests.examples.killed_actor", tmp_path)[-2:]
     assert len(list(tmp_path.iterdir())) == 1  # the actor that was killed
-    harmful, alike = done.stdout.splitlines()[-2:]
     assert alike == "tables of 1 process and 2 actors are the same"
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
 def on_two_processes(*program):
     """Return the lines that two processes print."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    root = EXAMPLES.parent
-    done = subprocess.run(
-        [*command, *map(str, program)], cwd=root, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return lines_of("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program)
 
 
 @pytest.mark.slow

@@ -9,15 +9,9 @@ import optax
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn, squares
-from tests.lai_jax.support import classified, cross_entropy
+from tests.lai_jax.support import SGD, classified, cross_entropy, dense, drawn, squares, vectors, weights
 
-TX, BATCH, SIX = optax.sgd(0.1), classified(4), (drawn(6, 4), drawn(6))
-PARAMS = {"w": drawn(4, 5), "o": drawn(5, 3)}
-
-
-def dense(params, inputs):
-    return jnp.tanh(inputs @ params["w"]) @ params["o"]
+BATCH, SIX, PARAMS = classified(4), vectors(6), weights(w=(4, 5), o=(5, 3))
 
 
 def computed(params, inputs):
@@ -28,13 +22,13 @@ GIVEN = dense, PARAMS, cross_entropy
 summarized = partial(lai_jax.summarize, *GIVEN)
 
 
-def updated(side=None, *, state=None, tx=TX, loss=cross_entropy, batch=BATCH, more=(), **options):
+def updated(side=None, *, state=None, tx=SGD, loss=cross_entropy, batch=BATCH, more=(), **options):
     """Trace a step against what holds the validation side."""
 
     def run(params, batch):
-        summary = side(params) if callable(side) else lai_jax.summarize(dense, params, cross_entropy, *BATCH)
+        summary = (side or of())(params)
         update = lai_jax.curated_update(dense, loss, tx, **options)
-        return update(params, TX.init(params) if state is None else state, summary, *batch, *more)
+        return update(params, SGD.init(params) if state is None else state, summary, *batch, *more)
 
     return jax.eval_shape(run, PARAMS, batch)
 
@@ -251,7 +245,7 @@ TRACES = {
     "ValueError: reduction: expected one of 'mean', 'sum'": lambda: exact(reduction="max"),
     "ValueError: learning_rate: at='midpoint' needs an optimizer, or": lambda: exact(at="midpoint"),
     "ValueError: learning_rate: scores at the start are per unit": lambda: exact(learning_rate=0.1),
-    "TypeError: optimizer: expected a pair (tx, state) of optax": lambda: exact(optimizer=TX),
+    "TypeError: optimizer: expected a pair (tx, state) of optax": lambda: exact(optimizer=SGD),
     "TypeError: validation: expected a pair (inputs, targets)": lambda: exact(SIX[0]),
     "TypeError: batch: expected a pair (inputs, targets)": [
         partial(call, *GIVEN, BATCH[0])

@@ -1,25 +1,56 @@
-"""What tests of the JAX adapter are built on: a loss, batches, and calls that compile once."""
+"""What tests of the JAX adapter are built on: a model, losses, batches, an oracle, calls without compiling.
+
+A program of these tests runs once, on a few numbers, and XLA takes longer to compile it than all else takes:
+`computed` and what stands on it trace a function, and run it operation by operation in numpy.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
 import optax
 
-from tests.lai_jax.oracle import Batch, drawn, labels
+import lai_core as lai
 from tests.support.fixtures import HALF
+from tests.support.jax_programs import losses as squares
+from tests.support.jax_programs import relative
+from workloads.jax_by_numpy import by_numpy, traced
+from workloads.jax_oracle import Batch, call, one
 
-__all__ = ["HALF", "classified", "compiled", "cross_entropy", "vectors"]
+__all__ = [
+    "HALF",
+    "SGD",
+    "by_numpy",
+    "classified",
+    "computed",
+    "cross_entropy",
+    "dense",
+    "drawn",
+    "explained",
+]
+__all__ += ["ghost_error", "gradients", "kernel_error", "labels", "squares", "stepped", "vectors", "weights"]
+
+SGD = optax.sgd(0.1)
+Model = tuple[Callable[..., Any], Any, Callable[..., Any]]
+"""A function, its parameters and a loss."""
 
 
-def compiled(function: Callable[..., Any], apply: Any, params: Any, *others: Any, **options: Any) -> Any:
-    """Call a function of the adapter as one program; on its own, each of its operations would be one."""
-    return jax.jit(lambda params: function(apply, params, *others, **options))(params)
+def drawn(*shape: int, seed: int = 0) -> jax.Array:
+    """Draw standard normal numbers."""
+    return jnp.asarray(np.random.default_rng([seed, *shape]).standard_normal(shape))
 
 
-def cross_entropy(outputs: Any, targets: Any) -> jax.Array:
-    """Cross-entropy of each sample."""
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
+def labels(samples: int, classes: int = 3, seed: int = 0) -> jax.Array:
+    """Draw class labels."""
+    return jnp.asarray(np.random.default_rng([seed, samples]).integers(0, classes, samples))
+
+
+def weights(**shapes: tuple[int, ...]) -> dict[str, jax.Array]:
+    """Draw parameters of these shapes."""
+    return {name: drawn(*shape) for name, shape in shapes.items()}
 
 
 def vectors(samples: int, seed: int = 0) -> Batch:
@@ -30,3 +61,69 @@ def vectors(samples: int, seed: int = 0) -> Batch:
 def classified(samples: int, seed: int = 0) -> Batch:
     """Draw vectors of four, each with one of three classes."""
     return drawn(samples, 4, seed=seed), labels(samples, seed=seed)
+
+
+def dense(params: Any, inputs: Any) -> Any:
+    """Apply two layers, the first with a bias where there is one."""
+    return jnp.tanh(inputs @ params["w"] + params.get("b", 0.0)) @ params["o"]
+
+
+def cross_entropy(outputs: Any, targets: Any) -> jax.Array:
+    """Cross-entropy of each sample."""
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
+
+
+def computed(function: Callable[..., Any], apply: Any, params: Any, *others: Any, **options: Any) -> Any:
+    """Call a function of the adapter on parameters that are traced, and compute what it returns in numpy."""
+    return by_numpy(lambda params: function(apply, params, *others, **options), params)
+
+
+def stepped(model: Model, validation: Any, batch: Batch, *moment: Any, **how: Any) -> Any:
+    """Take a curated step against a validation set, or its summary: new parameters, their state, a report.
+
+    Of the options, `side` are those of the summary alone, and `tx` is the optimizer.
+    """
+    (apply, params, loss), side, tx = model, how.pop("side", {}), how.pop("tx", SGD)
+    side = {name: how[name] for name in ("estimator", "last", "valid") if name in how} | side
+    update = lai_jax.curated_update(apply, loss, tx, **how)
+
+    def run(params: Any) -> Any:
+        summary = validation
+        if isinstance(validation, tuple):
+            summary = lai_jax.summarize(apply, params, loss, *validation, **side)
+        return update(params, tx.init(params), summary, *batch, *moment)
+
+    return by_numpy(run, params)
+
+
+def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> np.ndarray:
+    """Return each sample's gradient of all floating-point parameters, `(n, size)`, by batches of one."""
+
+    def single(params: Any, inputs: Any, targets: Any) -> jax.Array:
+        return loss(call(apply, params, inputs), targets)[0]
+
+    gradient = traced(jax.grad(single, allow_int=True), params, *one(batch, 0))
+    rows = []
+    for index in range(len(jax.tree.leaves(batch[1])[0])):
+        parts = jax.tree.leaves(gradient(params, *one(batch, index)))
+        rows.append(
+            np.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
+        )
+    return np.stack(rows)
+
+
+def kernel_error(trace: lai.Trace, rows: np.ndarray) -> float:
+    """Return the largest error of Ghost's kernel of a trace with itself, over the largest exact entry."""
+    return relative(np.asarray(lai.ghost_kernel(trace, trace)), rows @ rows.T)
+
+
+def ghost_error(apply: Any, params: Any, loss: Any, batch: Batch) -> float:
+    """Return the largest error of Ghost's kernel of a batch, over the largest exact inner product."""
+    trace = computed(lai_jax.trace, apply, params, loss, *batch, gradients="all")
+    return kernel_error(trace, gradients(apply, params, loss, batch))
+
+
+def explained(apply: Any, params: Any, loss: Any, batch: Batch) -> list[str]:
+    """Return the names of the layers that LAI reads; nothing is computed."""
+    trace = jax.eval_shape(lambda params: lai_jax.trace(apply, params, loss, *batch), params)
+    return [layer.name for layer in trace.layers]

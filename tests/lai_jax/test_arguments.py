@@ -1,19 +1,11 @@
 """What a curated JAX step is given wrong is named by it, before anything changes; nothing is compiled."""
 
-import jax.numpy as jnp
 import lai_jax
-import optax
 import pytest
 
-from tests.lai_jax.oracle import drawn
-from tests.lai_jax.support import classified, cross_entropy
+from tests.lai_jax.support import SGD, classified, cross_entropy, dense, weights
 
-PARAMS, TX = {"w": drawn(4, 5), "o": drawn(5, 3)}, optax.sgd(0.1)
-BATCH = classified(4)
-
-
-def dense(params, inputs):
-    return jnp.tanh(inputs @ params["w"]) @ params["o"]
+PARAMS, BATCH = weights(w=(4, 5), o=(5, 3)), classified(4)
 
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact")
@@ -36,7 +28,7 @@ def test_an_option_that_an_estimator_has_no_use_for_is_refused(option, estimator
     """By each call that takes it, before anything is read."""
     given = {"estimator": estimator, option: USES[option][0]}
     calls = [
-        lambda: lai_jax.curated_update(dense, cross_entropy, TX, **given),
+        lambda: lai_jax.curated_update(dense, cross_entropy, SGD, **given),
         lambda: lai_jax.score(dense, PARAMS, cross_entropy, None, *BATCH, **given),
     ]
     if option in (*OF_SUMMARIES, *OF_BOTH):

@@ -2,22 +2,18 @@
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
-import optax
 import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn, gradients
 from tests.lai_jax.support import classified as data
-from tests.lai_jax.support import compiled
+from tests.lai_jax.support import computed, drawn, gradients, stepped, weights
 from tests.lai_jax.support import cross_entropy as loss
 
-TX = optax.sgd(0.1)
-summarize = partial(compiled, lai_jax.summarize)
+summarize = partial(computed, lai_jax.summarize)
 
 
 def apply(params, inputs):
@@ -27,10 +23,8 @@ def apply(params, inputs):
 
 
 LAYERS = ("ap", "b", "cq")
-
-
-def parameters():
-    return {"a": drawn(4, 8), "p": drawn(8), "b": drawn(8, 6), "c": drawn(6, 3), "q": drawn(3)}
+PARAMS = weights(a=(4, 8), p=(8,), b=(8, 6), c=(6, 3), q=(3,))
+VALIDATION, BATCH = data(10, seed=1), data(5)
 
 
 def inputs_of_layers(params, inputs):
@@ -57,7 +51,7 @@ def ghost_part(function, params, loss, batch, names):
     """Products of each sample's gradients of some parameters, by one backward pass a sample."""
     rest = {name: value for name, value in params.items() if name not in names}
     moving = {name: params[name] for name in names}
-    rows = np.asarray(gradients(lambda own, inputs: function(own | rest, inputs), moving, loss, batch))
+    rows = gradients(lambda own, inputs: function(own | rest, inputs), moving, loss, batch)
     return rows @ rows.T
 
 
@@ -76,45 +70,34 @@ def fitted(params, batch):
 
 
 def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set():
-    params, validation, batch = parameters(), data(10, seed=1), data(5)
-    at = jax.jit(
-        lambda params: lai_jax.summarize(
-            apply, params, loss, *validation, estimator="calibrated_lai", calibration=4
-        )
-    )
-    update = lai_jax.curated_update(apply, loss, TX, estimator="calibrated_lai")
-    state = TX.init(params)
+    params, rows = PARAMS, np.array([0, 2, 5, 7])  # four of the ten, at equal distances
     for _ in range(2):
-        given = at(params)
-        rows = jnp.array([0, 2, 5, 7])  # four of the ten, at equal distances
-        weights = fitted(params, (validation[0][rows], validation[1][rows]))
-        np.testing.assert_allclose(given.layer_weights, weights, rtol=1e-9)
-        assert weights[-1] == pytest.approx(1.0)
-        assert (np.abs(weights[:-1] - 1.0) > 0.05).all()
-        expected = sum(
-            w * part.sum(0) for w, part in zip(weights, lai_parts(params, validation, batch), strict=True)
-        )
-        params, state, report = update(params, state, given, *batch)
+        given = summarize(apply, params, loss, *VALIDATION, estimator="calibrated_lai", calibration=4)
+        own = fitted(params, (VALIDATION[0][rows], VALIDATION[1][rows]))
+        np.testing.assert_allclose(given.layer_weights, own, rtol=1e-9)
+        assert own[-1] == pytest.approx(1.0)
+        assert (np.abs(own[:-1] - 1.0) > 0.05).all()
+        parts = lai_parts(params, VALIDATION, BATCH)
+        expected = sum(w * part.sum(0) for w, part in zip(own, parts, strict=True))
+        params, _, report = stepped((apply, params, loss), given, BATCH, estimator="calibrated_lai")
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-12)
-    assert at._cache_size() == update._cache_size() == 1
 
 
 def test_layer_weights_of_ones_own_make_the_step_use_them():
-    params, validation, batch = parameters(), data(6, seed=1), data(5)
-    summary = lai.summarize(compiled(lai_jax.trace, apply, params, loss, *validation), "lai")
+    summary = lai.summarize(computed(lai_jax.trace, apply, PARAMS, loss, *VALIDATION), "lai")
     given = lai_jax.Validation(summary, layer_weights=jnp.array([0.25, 0.5, 1.0]))
-    parts = [part.sum(0) for part in lai_parts(params, validation, batch)]
-    report = lai_jax.curated_update(apply, loss, TX)(params, TX.init(params), given, *batch)[2]
+    parts = [part.sum(0) for part in lai_parts(PARAMS, VALIDATION, BATCH)]
+    report = stepped((apply, PARAMS, loss), given, BATCH)[2]
     np.testing.assert_allclose(report.scores, 0.25 * parts[0] + 0.5 * parts[1] + parts[2], rtol=1e-9)
 
 
 def test_samples_that_are_not_finite_are_not_calibrated_on():
-    params, (inputs, targets) = parameters(), data(6)
-    expected = fitted(params, (inputs[1:], targets[1:]))
+    inputs, targets = data(6)
+    expected = fitted(PARAMS, (inputs[1:], targets[1:]))
     broken = inputs.at[0].set(jnp.nan)
-    found = summarize(apply, params, loss, broken, targets, estimator="calibrated_lai")
+    found = summarize(apply, PARAMS, loss, broken, targets, estimator="calibrated_lai")
     np.testing.assert_allclose(found.layer_weights, expected, rtol=1e-9)
-    assert all(bool(jnp.isfinite(total).all()) for total in found.side.totals[0])
+    assert all(np.isfinite(total).all() for total in found.side.totals[0])
 
 
 def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part_or_none():
@@ -137,7 +120,7 @@ def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part
     parts = [(means @ means.T + 1) * beta, (hidden @ hidden.T) * beta]
     ghost = [ghost_part(model, params, loss, batch, names) for names in ("kb", "o")]
     found = summarize(model, params, loss, *batch, estimator="calibrated_lai")
-    first, frozen, final = np.asarray(found.layer_weights)
+    first, frozen, final = found.layer_weights
     np.testing.assert_allclose([first, final], slopes(parts, ghost), rtol=1e-9)
     assert frozen == 0.0
     assert found.side.positions == "mean"

@@ -1,38 +1,20 @@
-"""Exact scores of samples that see one another are refused, in a jitted step too; of others they are not."""
+"""Models in which samples see one another are refused by traces and by exact scores; others are not."""
 
 import jax
 import jax.numpy as jnp
 import lai_jax
-import numpy as np
-import optax
 import pytest
 from jax import lax
 
-from tests.lai_jax.support import cross_entropy as entropy
+from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, squares, vectors, weights
 
 N = 6
+PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
+BATCH = drawn(N, 4), jnp.arange(N) % 3
 
 
-def draw(*shape):
-    return jnp.asarray(np.random.default_rng(len(shape)).standard_normal(shape))
-
-
-PARAMS = {"w": draw(4, 5), "head": draw(5, 3)}
-BATCH = draw(N, 4), jnp.arange(N) % 3
-
-
-def plain(params, inputs):
-    return jnp.tanh(inputs @ params["w"]) @ params["head"]
-
-
-def normalised(params, inputs):
-    hidden = inputs @ params["w"]
-    return jnp.tanh((hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)) @ params["head"]
-
-
-def contrastive(outputs, targets):
-    similar = outputs @ outputs.T
-    return optax.losses.softmax_cross_entropy_with_integer_labels(similar, jnp.arange(len(outputs)))
+def between(function):
+    return lambda params, inputs: jnp.tanh(function(inputs @ params["w"])) @ params["o"]
 
 
 @jax.custom_vjp
@@ -43,59 +25,117 @@ def centred_gradient(hidden):
 centred_gradient.defvjp(lambda h: (h, None), lambda _, g: (g - g.mean(0),))
 
 
-def sorted_within(params, inputs):
-    """Send rows through in another order and back: no rule follows it, and nothing is coupled."""
-    order = jnp.argsort(inputs[:, 0])
-    hidden = jnp.tanh(inputs[order] @ params["w"]) @ params["head"]
-    return hidden[jnp.argsort(order)]
+@jax.custom_vjp
+def damped(values):
+    return jnp.tanh(values)
 
 
+damped.defvjp(lambda v: (jnp.tanh(v), None), lambda _, g: (g / (1 + jnp.abs(g).sum()),))
+
+
+def contrastive(outputs, targets):
+    return cross_entropy(outputs @ outputs.T, jnp.arange(len(outputs)))
+
+
+def normalised(params, inputs):
+    hidden = inputs @ params["w"]
+    return jnp.tanh((hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)) @ params["o"]
+
+
+REDUCES, RULE = (
+    r"reduce_sum .*reduces over the samples",
+    "the derivative rule of {} could not be followed: .*",
+)
 COUPLED = {
-    "a centred loss": (plain, lambda o, t: entropy(o - o.mean(0), t)),
-    "batch normalisation": (normalised, entropy),
-    "a softmax over the batch": (plain, lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0]),
-    "contrasts": (plain, contrastive),
-    "pairs": (plain, lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1)),
-    "a mean loss": (plain, lambda o, t: entropy(o, t) + 0.1 * (o**2).mean()),
-    "a centred gradient": (lambda p, x: centred_gradient(plain(p, x)), entropy),
+    "batch normalisation": (normalised, cross_entropy, REDUCES),
+    "against each other": (
+        between(lambda h: h @ h.T @ h),
+        cross_entropy,
+        r"dot_general .*multiplies every sample with every other",
+    ),
+    "sorted": (between(lambda h: jnp.sort(h, axis=0)), cross_entropy, r"sort .*runs along the samples"),
+    "shifted": (between(lambda h: jnp.roll(h, 1, axis=0)), cross_entropy, "takes some samples of the batch"),
+    "shuffled": (
+        lambda p, x: between(lambda h: h[jnp.argsort(x[:, 0])])(p, x),
+        cross_entropy,
+        "runs along the samples",
+    ),
+    "picked": (
+        between(lambda h: h[jnp.array([1, 0, 2, 3, 4, 5])]),
+        cross_entropy,
+        r"gather .*picks samples of the batch by index",
+    ),
+    "written": (
+        between(lambda h: h.at[jnp.array([1, 0, 2, 3, 4, 5])].add(1.0 * h)),
+        cross_entropy,
+        "writes to samples of the batch by index",
+    ),
+    "branched": (
+        between(lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h)),
+        cross_entropy,
+        REDUCES,
+    ),
+    "a centred loss": (dense, lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
+    "a share of the loss": (dense, lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
+    "a softmax over the batch": (
+        dense,
+        lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0],
+        "reduces over the samples",
+    ),
+    "contrasts": (dense, contrastive, "multiplies every sample with every other"),
+    "pairs": (dense, lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
+    "a mean loss": (dense, lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
+    "a centred gradient": (between(centred_gradient), cross_entropy, RULE.format("centred_gradient")),
+    "a damped gradient": (between(damped), cross_entropy, RULE.format("damped") + "reduces over the samples"),
 }
+QUICK = ["a centred loss", "a centred gradient"]
 
 
-QUICK = {"a centred loss", "a centred gradient"}
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(COUPLED)]
+@pytest.mark.parametrize("gradients", ["output", "all"])
+@pytest.mark.parametrize("name", COUPLED)
+def test_coupled_samples_have_no_trace(name, gradients):
+    apply, loss, message = COUPLED[name]
+
+    def traced(params):
+        return lai_jax.trace(apply, params, loss, *BATCH, gradients=gradients, partial=True)
+
+    for call in (lambda: traced(PARAMS), lambda: jax.eval_shape(traced, PARAMS)):
+        with pytest.raises(ValueError, match=message) as refusal:
+            call()
+        assert "test_coupled.py" in str(refusal.value)
+        assert "evaluation mode" in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in COUPLED]
+)
 def test_coupled_samples_have_no_exact_scores(name):
-    apply, loss = COUPLED[name]
+    apply, loss, _ = COUPLED[name]
     with pytest.raises(ValueError, match=r"samples are coupled|contradict each other"):
         lai_jax.exact_scores(apply, PARAMS, loss, BATCH, BATCH)
 
 
-@pytest.mark.parametrize("name", sorted(COUPLED))
-def test_nor_have_they_in_a_jitted_step(name):
-    apply, loss = COUPLED[name]
-    tx = optax.sgd(0.1)
-    update = lai_jax.curated_update(apply, loss, tx, estimator="exact")
-    summary = lai_jax.summarize(plain, PARAMS, entropy, *BATCH, estimator="exact")
-    with pytest.raises(ValueError, match="samples are coupled"):
-        jax.eval_shape(update, PARAMS, tx.init(PARAMS), summary, *BATCH)
+@pytest.mark.parametrize("name", [name for name in COUPLED if name != "a damped gradient"])  # linear rules
+def test_nor_have_they_in_a_jitted_step_nor_a_validation_set_of_such_samples_a_gradient(name):
+    apply, loss, _ = COUPLED[name]
 
+    def summarized(params, apply=dense, loss=cross_entropy):
+        return lai_jax.summarize(apply, params, loss, *BATCH, estimator="exact")
 
-@pytest.mark.parametrize("name", sorted(QUICK))
-def test_nor_has_a_validation_set_of_such_samples_a_gradient(name):
-    def summarized(params):
-        return lai_jax.summarize(*COUPLED[name][:1], params, COUPLED[name][1], *BATCH, estimator="exact")
+    def stepped(params):
+        update = lai_jax.curated_update(apply, loss, SGD, estimator="exact")
+        return update(params, SGD.init(params), summarized(params), *BATCH)
 
-    with pytest.raises(ValueError, match="samples are coupled"):
-        jax.eval_shape(summarized, PARAMS)
+    for call in (stepped, *([lambda params: summarized(params, apply, loss)] if name in QUICK else [])):
+        with pytest.raises(ValueError, match="samples are coupled"):
+            jax.eval_shape(call, PARAMS)
 
 
 def halved_together(params, inputs):
     """Halve until all samples are small: how often that is depends on the largest, if not all are large."""
     bounded = lax.stop_gradient(jnp.tanh(10 * inputs))
     small = lax.while_loop(lambda h: jnp.abs(h).max() > 0.1, lambda h: h / 2, bounded)
-    return jnp.tanh(inputs @ params["w"]) @ params["head"] + small[:, :3]
+    return dense(params, inputs) + small[:, :3]
 
 
 def beside_its_neighbour(params, inputs):
@@ -103,7 +143,7 @@ def beside_its_neighbour(params, inputs):
     ring = [(i, (i + 1) % N) for i in range(N)]
 
     def one(row):
-        return jnp.tanh((row + lax.ppermute(row, "samples", ring)) @ params["w"]) @ params["head"]
+        return dense(params, row + lax.ppermute(row, "samples", ring))
 
     return jax.vmap(one, axis_name="samples")(inputs)
 
@@ -113,23 +153,21 @@ def crowded(params, inputs):
     hidden = jnp.tanh(inputs @ params["w"])
     places = jax.nn.one_hot(jnp.argmax(hidden[:, :2], -1), 2)
     taken = (jnp.cumsum(places, 0) * places).sum(-1) > 2 * len(inputs) / 3
-    return jnp.where(taken[:, None], 0, hidden) @ params["head"]
+    return jnp.where(taken[:, None], 0, hidden) @ params["o"]
 
 
 def balanced(outputs, targets):
     """Weigh classes by how often they are in the batch."""
-    return entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
+    return cross_entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
 
 
-@pytest.mark.parametrize("given", [(crowded, entropy), (plain, balanced)])
-def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(given):
-    apply, loss = given
+@pytest.mark.parametrize(("apply", "loss"), [(crowded, cross_entropy), (dense, balanced)])
+def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(apply, loss):
+    def scores(params, *batch):
+        return lai_jax.exact_scores(apply, params, loss, batch, batch)
 
-    def scores(params, inputs, targets):
-        return lai_jax.exact_scores(apply, params, loss, (inputs, targets), (inputs, targets))
-
-    def traced(params, inputs, targets):
-        return lai_jax.trace(apply, params, loss, inputs, targets)
+    def traced(params, *batch):
+        return lai_jax.trace(apply, params, loss, *batch)
 
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
@@ -142,7 +180,7 @@ def test_what_a_model_holds_and_is_traced_hides_no_coupling(estimator):
         def apply(params, inputs):
             return normalised({**params, "w": params["w"] * held}, inputs)
 
-        return lai_jax.summarize(apply, params, entropy, *BATCH, estimator=estimator)
+        return lai_jax.summarize(apply, params, cross_entropy, *BATCH, estimator=estimator)
 
     with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
         jax.eval_shape(summarized, 1.0, PARAMS)
@@ -151,17 +189,63 @@ def test_what_a_model_holds_and_is_traced_hides_no_coupling(estimator):
 @pytest.mark.parametrize("apply", [halved_together, beside_its_neighbour])
 def test_traced_samples_are_tried_at_several_scales_and_alone(apply):
     def traced(params, inputs):
-        return lai_jax.trace(apply, params, entropy, inputs, BATCH[1], gradients="all")
+        return lai_jax.trace(apply, params, cross_entropy, inputs, BATCH[1], gradients="all")
 
     with pytest.raises(ValueError, match="depends on other samples"):
         jax.eval_shape(traced, PARAMS, BATCH[0])
 
 
-@pytest.mark.parametrize("jitted", [False, True])
-def test_what_no_rule_follows_is_tried(jitted):
-    def scores(params):
-        return lai_jax.exact_scores(sorted_within, params, entropy, BATCH, BATCH)
+def while_loop(params, inputs):
+    return lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] @ params["w"][:, :4]), (0, inputs))[1]
 
-    expected = lai_jax.exact_scores(plain, PARAMS, entropy, BATCH, BATCH)
-    found = (jax.jit(scores) if jitted else scores)(PARAMS)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+def entry_a_sample(params, inputs):
+    return dense(params, inputs + params["rows"])
+
+
+def kernel_from_samples(params, inputs):
+    maps = lax.conv_general_dilated(params["w"][None, None], inputs[:, None, :1, None], (1, 1), "SAME")
+    return maps.reshape(N, -1)[:, :5] @ params["o"]
+
+
+UNFOLLOWED = {
+    kernel_from_samples: "a convolution of a parameter with a kernel that depends on the sample",
+    while_loop: r"while .*parameters enter a while loop; use lax.scan",
+    entry_a_sample: r"add .*one entry for each sample of the batch",
+}
+
+
+@pytest.mark.parametrize("apply", UNFOLLOWED, ids=lambda apply: apply.__name__)
+def test_what_cannot_be_followed_is_refused_by_name(apply):
+    with pytest.raises(ValueError, match=UNFOLLOWED[apply] + ".*exact_scores works"):
+        lai_jax.trace(apply, PARAMS, cross_entropy, *BATCH)
+
+
+@pytest.mark.parametrize(("apply", "left_out"), [(while_loop, "w"), (entry_a_sample, "rows")])
+def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply, left_out):
+    def headed(params, inputs):
+        return (
+            apply(params, inputs) if apply is entry_a_sample else apply(params, inputs) @ params["rows"][:4]
+        )
+
+    def traced(params):
+        return lai_jax.trace(headed, params, cross_entropy, *BATCH, gradients="all", partial=True)
+
+    last = "o" if apply is entry_a_sample else "rows"
+    assert jax.eval_shape(traced, PARAMS).layers[-1].name == last
+    found = lai_jax.coverage(headed, PARAMS, cross_entropy, *BATCH)
+    assert set(found.unexplained) == {left_out}
+    missing = PARAMS[left_out].size
+    assert found.share == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
+
+
+def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
+    monkeypatch.setattr("lai_jax._recording.plan.GRADIENT_BUDGET", 100)
+
+    def apply(params, inputs):
+        return inputs @ (2 * params["o"])
+
+    params, given = weights(o=(4, 2)), (squares, *vectors(N))
+    with pytest.raises(ValueError, match=r"the gradient of 'o' has no factors .* 6 x 8 numbers"):
+        lai_jax.trace(apply, params, *given, gradients="all")
+    assert lai_jax.coverage(apply, params, *given).share == 0.0

@@ -1,6 +1,5 @@
 """A table of a data set's scores: those of the core, with honest errors, taken up where it stopped."""
 
-import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from lai_storage.tables import read_scores
 
 import lai_core as lai
+from tests.lai_jax.support import computed, stepped
 
 
 def apply(params, inputs):
@@ -38,14 +38,17 @@ def scored(folder, params=None, **options):
     return (read_scores(folder) if table is None else table).to_pydict()
 
 
+def kernel_of(estimator):
+    """Return an estimator's kernel, and the traces of both sides."""
+    model = apply, weights(), loss
+    traces = [computed(lai_jax.trace, *model, *side, gradients="all") for side in (VALIDATION, DATA)]
+    return getattr(lai, f"{estimator}_kernel"), *traces
+
+
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
 def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path, estimator):
-    traced = [
-        lai_jax.trace(apply, weights(), loss, *map(jnp.asarray, side), gradients="all")
-        for side in (VALIDATION, DATA)
-    ]
-    kernel = getattr(lai, f"{estimator}_kernel")
-    pairs = np.asarray(kernel(*traced))
+    kernel, *traced = kernel_of(estimator)
+    pairs = kernel(*traced)
     table = scored(tmp_path, estimator=estimator, parts=6)
     np.testing.assert_allclose(table["score"], pairs.sum(0), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(table["standard_error"], np.sqrt(6 * pairs.var(0, ddof=1)))
@@ -55,25 +58,10 @@ def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path,
 
 @pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
 def test_other_estimators_score_as_a_step_does(tmp_path, estimator):
-    params, (inputs, targets) = weights(), DATA
-    side = lai_jax.summarize(apply, params, loss, *VALIDATION, estimator=estimator)
-    optimizer = lai_jax.curated_update(apply, loss, _Nothing, estimator=estimator)
-    report = optimizer(params, (), side, inputs, targets)[2]
+    report = stepped((apply, weights(), loss), VALIDATION, DATA, estimator=estimator)[2]
     table = scored(tmp_path, estimator=estimator, parts=None)
     np.testing.assert_allclose(table["score"], report.scores, rtol=1e-9)
     assert np.isnan(table["standard_error"]).all()
-
-
-class _Nothing:
-    """An optimizer that moves nothing."""
-
-    @staticmethod
-    def init(params):
-        return ()
-
-    @staticmethod
-    def update(gradients, state, params=None):
-        return jax.tree.map(jnp.zeros_like, gradients), state
 
 
 def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
@@ -101,15 +89,11 @@ def test_what_depends_on_a_training_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("estimator", "relative"), [("lai", False), ("ghost", False), ("lai", True)])
 def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
-    sides = [
-        lai_jax.trace(apply, weights(), loss, *map(jnp.asarray, side), gradients="all")
-        for side in (VALIDATION, DATA)
-    ]
-    kernel = getattr(lai, f"{estimator}_kernel")
+    kernel, *sides = kernel_of(estimator)
     lengths = np.sqrt(np.diag(kernel(sides[1], sides[1]))) if relative else 1.0
     options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 4, "progress": False}
     found = lai_jax.top_samples(apply, weights(), loss, DATA, VALIDATION, **options).to_pylist()
-    for row, scores in enumerate(np.asarray(kernel(*sides)) / lengths):
+    for row, scores in enumerate(kernel(*sides) / lengths):
         order = np.argsort(scores)
         expected = [each for each in order[:-3:-1] if scores[each] > 0]
         expected += [each for each in order[:2] if scores[each] < 0]

@@ -12,58 +12,25 @@ import numpy as np
 import optax
 import pytest
 
-from tests.lai_jax.oracle import drawn, gradients, squares
-from tests.lai_jax.support import compiled
+from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
+from workloads.jax_by_numpy import traced
 
-exact_scores = partial(compiled, lai_jax.exact_scores)
-
-
-def dense(params, inputs):
-    return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
+exact_scores = partial(computed, lai_jax.exact_scores)
+PARAMS, VALIDATION, TRAINING = weights(w=(4, 5), b=(5,), o=(5, 3)), vectors(3, seed=1), vectors(6, seed=2)
+SIDES = VALIDATION, TRAINING
 
 
-PARAMS = {"w": drawn(4, 5), "b": drawn(5), "o": drawn(5, 3)}
-VALIDATION, TRAINING = (drawn(3, 4, seed=1), drawn(3, seed=1)), (drawn(6, 4, seed=2), drawn(6, seed=2))
+def inner_products(apply, params=PARAMS):
+    left, right = (gradients(apply, params, squares, batch) for batch in SIDES)
+    return left.sum(0) @ right.T
 
 
-def test_scores_are_inner_products_of_gradients():
-    left, right = (gradients(dense, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
-    scores = jax.jit(lambda p: lai_jax.exact_scores(dense, p, squares, VALIDATION, TRAINING))(PARAMS)
-    np.testing.assert_allclose(scores, left.sum(0) @ right.T, rtol=1e-12)
-
-
-def test_loops_need_no_layers_to_be_found():
-    params, validation = {"w": drawn(4, 4) / 2}, (drawn(2, 4, seed=3), drawn(2))
-
-    def unrolled(params, inputs):
-        return jnp.tanh(jnp.tanh(inputs @ params["w"]) @ params["w"])
-
-    expected = exact_scores(unrolled, params, squares, validation, TRAINING)
-
-    def fixed(params, inputs):
-        return jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ params["w"]), inputs)
-
-    found = exact_scores(fixed, params, squares, validation, TRAINING)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_a_function_without_forward_mode_is_differentiated_twice_backwards():
-    @jax.custom_vjp
-    def squashed(values):
-        return jnp.tanh(values)
-
-    squashed.defvjp(lambda v: (jnp.tanh(v), jnp.tanh(v)), lambda out, g: (g * (1 - out**2),))
-
-    def apply(params, inputs):
-        return squashed(inputs @ params["w"] + params["b"]) @ params["o"]
-
-    found = exact_scores(apply, PARAMS, squares, VALIDATION, TRAINING)
-    expected = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+def looped(params, inputs):
+    return jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ params["w"][:, :4]), inputs)
 
 
 def ruled(backward):
-    """Return a model whose activation has a backward rule of its own."""
+    """Return a model whose activation has a backward rule of its own, and no forward mode."""
 
     @jax.custom_vjp
     def squashed(values):
@@ -73,20 +40,27 @@ def ruled(backward):
     return lambda params, inputs: squashed(inputs @ params["w"] + params["b"]) @ params["o"]
 
 
-@pytest.mark.parametrize("wrapped", [lambda function: function, jax.jit])
-def test_a_rule_that_clips_gradients_is_scored_by_the_gradients_it_gives(wrapped):
-    clipped = ruled(lambda out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
-    found = wrapped(lambda p: lai_jax.exact_scores(clipped, p, squares, VALIDATION, TRAINING))(PARAMS)
-    left, right = (gradients(clipped, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
-    np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
-    unclipped = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)
-    assert not np.allclose(found, unclipped, rtol=0.1)
+clipping = ruled(lambda out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
+MODELS = {"layers": dense, "a loop": looped, "a rule": ruled(lambda out, g: (g * (1 - out**2),))}
+
+
+@pytest.mark.parametrize("name", [*MODELS, "a rule that clips"])
+def test_scores_are_inner_products_of_the_gradients_that_training_takes(name):
+    apply = MODELS.get(name, clipping)
+    found, expected = exact_scores(apply, PARAMS, squares, *SIDES), inner_products(apply)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.allclose(expected, inner_products(dense), rtol=0.1) == (name in ("layers", "a rule"))
+
+
+def test_outside_of_jit_so_are_those_of_a_rule_that_clips():
+    found = lai_jax.exact_scores(clipping, PARAMS, squares, *SIDES)
+    np.testing.assert_allclose(found, inner_products(clipping), rtol=1e-12)
 
 
 def test_a_rule_that_looks_at_other_samples_is_refused():
     normed = ruled(lambda out, g: (g * (1 - out**2) / jnp.linalg.norm(g),))
     with pytest.raises(ValueError, match="a derivative rule depends on other samples of the batch"):
-        lai_jax.exact_scores(normed, PARAMS, squares, VALIDATION, TRAINING)
+        lai_jax.exact_scores(normed, PARAMS, squares, *SIDES)
 
 
 def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
@@ -98,9 +72,8 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
 
     monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
-    found = lai_jax.exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING)  # by another method
-    left, right = (gradients(dense, PARAMS, squares, batch) for batch in (VALIDATION, TRAINING))
-    np.testing.assert_allclose(found, left.sum(0) @ right.T, rtol=1e-12)
+    found = lai_jax.exact_scores(dense, PARAMS, squares, *SIDES)  # by another method
+    np.testing.assert_allclose(found, inner_products(dense), rtol=1e-12)
 
 
 def shapley(params, rate):
@@ -108,9 +81,11 @@ def shapley(params, rate):
     parts = gradients(dense, params, squares, TRAINING)[:4]
     count = parts.shape[0]
     flat, restored = jax.flatten_util.ravel_pytree(params)
-    utility = jax.jit(lambda step: -squares(dense(restored(flat - step), VALIDATION[0]), VALIDATION[1]).sum())
+    utility = traced(
+        lambda step: -squares(dense(restored(flat - step), VALIDATION[0]), VALIDATION[1]).sum(), flat
+    )
     value = {
-        members: float(utility(rate * sum((parts[j] for j in members), jnp.zeros_like(flat))))
+        members: float(utility(rate * sum((parts[j] for j in members), np.zeros(flat.shape))))
         for size in range(count + 1)
         for members in itertools.combinations(range(count), size)
     }
@@ -132,24 +107,24 @@ def test_the_midpoint_is_the_one_step_shapley_value_to_second_order():
         options = {"at": "midpoint", "learning_rate": rate, "reduction": "sum"}
         middle = exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
         start = exact_scores(dense, PARAMS, squares, VALIDATION, batch)
-        errors.append(np.abs(np.asarray(middle) - exact).max())
-        assert errors[-1] < 0.1 * np.abs(np.asarray(start) - exact).max()
+        errors.append(np.abs(middle - exact).max())
+        assert errors[-1] < 0.1 * np.abs(start - exact).max()
     assert 3.0 < errors[0] / errors[1] < 5.0  # halving the step divides the error by four
+
+
+def after_a_step(apply, params, rate):
+    """Return every training sample's gradient times the validation gradient after a step on their mean."""
+    flat, restored = jax.flatten_util.ravel_pytree(params)
+    parts = gradients(apply, params, squares, TRAINING)
+    return parts @ gradients(apply, restored(flat - rate * parts.mean(0)), squares, VALIDATION).sum(0)
 
 
 def test_the_midpoint_is_exact_for_a_quadratic_loss():
     def apply(params, inputs):
         return inputs @ params
 
-    point, rate = drawn(4, 3), 0.01
-    batch = tuple(side[:3] for side in TRAINING)
-    options = {"at": "midpoint", "learning_rate": rate, "reduction": "mean"}
-    found = exact_scores(apply, point, squares, VALIDATION, batch, **options)
-    parts = gradients(apply, point, squares, batch)
-    middle = point - 0.5 * rate * parts.mean(0).reshape(point.shape)
-    np.testing.assert_allclose(
-        found, parts @ gradients(apply, middle, squares, VALIDATION).sum(0), rtol=1e-12
-    )
+    found = exact_scores(apply, drawn(4, 3), squares, *SIDES, at="midpoint", learning_rate=0.01)
+    np.testing.assert_allclose(found, after_a_step(apply, drawn(4, 3), 0.005), rtol=1e-12)
 
 
 OPTIMIZERS = {
@@ -166,36 +141,29 @@ OPTIMIZERS = {
 )
 def test_any_optimizer_is_scored_by_the_derivative_of_its_own_step(name, at):
     tx = OPTIMIZERS[name]()
-    state = tx.init(PARAMS)
+    gradient = jax.grad(lambda params, own: (squares(dense(params, TRAINING[0]), TRAINING[1]) * own).sum())
 
-    def weighted(params, weights):
-        return (squares(dense(params, TRAINING[0]), TRAINING[1]) * weights).sum()
+    def seen(params):  # a state that has seen something
+        state = tx.init(params)
+        for seed in range(2):
+            _, state = tx.update(gradient(params, drawn(6, seed=seed) ** 2), state, params)
+        return state
 
-    gradient = jax.jit(jax.grad(weighted))
-    for seed in range(2):  # a state that has seen something
-        _, state = jax.jit(tx.update)(gradient(PARAMS, drawn(6, seed=seed) ** 2), state, PARAMS)
+    state = by_numpy(seen, PARAMS)
 
-    @jax.jit
-    def after(weights):
-        updates, _ = tx.update(jax.grad(weighted)(PARAMS, weights), state, PARAMS)
+    def after(own):
+        updates, _ = tx.update(gradient(PARAMS, own), state, PARAMS)
         return squares(dense(optax.apply_updates(PARAMS, updates), VALIDATION[0]), VALIDATION[1]).sum()
 
-    weights, step = jnp.full(6, 1 / 6 if at == "start" else 1 / 12), 1e-5
-    differences = [
-        float(after(weights.at[j].add(-step)) - after(weights.at[j].add(step))) / (2 * step) for j in range(6)
-    ]
-    found = exact_scores(dense, PARAMS, squares, VALIDATION, TRAINING, at=at, optimizer=(tx, state))
+    own, step = np.full(6, 1 / 6 if at == "start" else 1 / 12), 1e-5
+    loss = traced(after, own)
+    differences = [float(loss(own - move) - loss(own + move)) / (2 * step) for move in step * np.eye(6)]
+    found = exact_scores(dense, PARAMS, squares, *SIDES, at=at, optimizer=(tx, state))
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-7 * np.abs(differences).max())
 
 
 def test_plain_sgd_per_unit_learning_rate_is_scored_where_it_arrives():
     tx = optax.sgd(0.1)
-    found = exact_scores(
-        dense, PARAMS, squares, VALIDATION, TRAINING, optimizer=(tx, tx.init(PARAMS)), learning_rate=0.1
-    )
-    parts = gradients(dense, PARAMS, squares, TRAINING)
-    flat, restored = jax.flatten_util.ravel_pytree(PARAMS)
-    arrived = restored(flat - 0.1 * parts.mean(0))
-    np.testing.assert_allclose(
-        found, parts @ gradients(dense, arrived, squares, VALIDATION).sum(0), rtol=1e-10
-    )
+    options = {"optimizer": (tx, tx.init(PARAMS)), "learning_rate": 0.1}
+    found = exact_scores(dense, PARAMS, squares, *SIDES, **options)
+    np.testing.assert_allclose(found, after_a_step(dense, PARAMS, 0.1), rtol=1e-10)

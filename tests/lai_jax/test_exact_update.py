@@ -7,15 +7,10 @@ import numpy as np
 import optax
 import pytest
 
-from tests.lai_jax.oracle import drawn, gradients, squares
-from tests.lai_jax.support import HALF
-from tests.lai_jax.support import vectors as data
+from tests.lai_jax.support import HALF, computed, dense, gradients, squares, stepped, vectors, weights
 
-TX = optax.sgd(1.0)
-
-
-def chain(params, inputs):
-    return jnp.tanh(inputs @ params["w"] + params["b"]) @ params["o"]
+PARAMS = weights(w=(4, 5), b=(5,), o=(5, 3)) | {"steps": jnp.arange(2)}
+VALIDATION, BATCH = vectors(7, seed=1), vectors(6)
 
 
 @jax.custom_vjp
@@ -30,66 +25,48 @@ def ruled(params, inputs):
     return jax.jit(doubled)(inputs @ params["w"]) @ params["o"]
 
 
-def parameters():
-    return {"w": drawn(4, 5), "b": drawn(5), "o": drawn(5, 3), "steps": jnp.arange(2)}
-
-
 @pytest.mark.parametrize("how", [{}, {"rows": 0.5}], ids=str)
-@pytest.mark.parametrize("apply", [chain, ruled])
+@pytest.mark.parametrize("apply", [dense, ruled])
 def test_a_step_scores_by_exact_inner_products_and_follows_the_kept_gradient(apply, how):
-    params, validation, batch = parameters(), data(7, seed=1), data(6)
-    summarize = jax.jit(
-        lambda params, chunk: lai_jax.summarize(
-            apply, params, squares, *validation, estimator="exact", chunk=chunk
-        ),
-        static_argnums=1,
-    )
-    update = lai_jax.curated_update(apply, squares, TX, estimator="exact", policy=HALF, **how)
-    of_validation = gradients(apply, params, squares, validation).sum(0)
-    of_batch = gradients(apply, params, squares, batch)
+    model = apply, PARAMS, squares
+    of_batch = gradients(*model, BATCH)
     for chunk in (None, 3):
-        given = summarize(params, chunk)
-        after, _, report = update(params, TX.init(params), given, *batch)
-        np.testing.assert_allclose(report.scores, of_batch @ of_validation, rtol=1e-9)
+        given = computed(lai_jax.summarize, *model, *VALIDATION, estimator="exact", chunk=chunk)
+        after, _, report = stepped(
+            model, given, BATCH, tx=optax.sgd(1.0), estimator="exact", policy=HALF, **how
+        )
+        expected = of_batch @ gradients(*model, VALIDATION).sum(0)
+        np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
         assert int(given.side.samples) == 7
-    moved = [
-        (old - new).ravel()
-        for old, new in zip(jax.tree.leaves(params), jax.tree.leaves(after), strict=True)
-        if jnp.issubdtype(old.dtype, jnp.floating)
-    ]
-    np.testing.assert_allclose(jnp.concatenate(moved), of_batch.T @ report.weights, rtol=1e-8, atol=1e-9)
-    np.testing.assert_array_equal(after["steps"], params["steps"])
-    np.testing.assert_allclose(report.losses, squares(apply(params, batch[0]), batch[1]), rtol=1e-12)
-    assert update._cache_size() == 1
+    moved = [(PARAMS[name] - after[name]).ravel() for name in "bow"]
+    np.testing.assert_allclose(np.concatenate(moved), of_batch.T @ report.weights, rtol=1e-8, atol=1e-9)
+    np.testing.assert_array_equal(after["steps"], PARAMS["steps"])
+    np.testing.assert_allclose(report.losses, squares(apply(PARAMS, BATCH[0]), BATCH[1]), rtol=1e-12)
 
 
 def test_samples_that_are_not_finite_count_for_nothing_on_both_sides():
-    params, validation, batch = parameters(), data(6, seed=1), data(5)
-    of_validation = gradients(chain, params, squares, tuple(part[1:] for part in validation)).sum(0)
-    of_batch = gradients(chain, params, squares, batch)
-    broken = validation[0].at[0].set(jnp.nan), validation[1]
-    given = lai_jax.summarize(chain, params, squares, *broken, estimator="exact")
-    assert int(given.side.samples) == 5
-    inputs = batch[0].at[2, 1].set(jnp.inf)
-    update = lai_jax.curated_update(chain, squares, TX, estimator="exact")
-    after, _, report = update(params, TX.init(params), given, inputs.at[2, 2].set(jnp.nan), batch[1])
-    expected = np.array(of_batch @ of_validation)
+    model, (inputs, targets) = (dense, PARAMS, squares), BATCH
+    of_validation = gradients(*model, tuple(part[1:] for part in VALIDATION)).sum(0)
+    expected = gradients(*model, BATCH) @ of_validation
     expected[2] = np.nan
+    broken = VALIDATION[0].at[0].set(jnp.nan), VALIDATION[1]
+    given = computed(lai_jax.summarize, *model, *broken, estimator="exact")
+    assert int(given.side.samples) == 6
+    batch = inputs.at[2, 1].set(jnp.inf).at[2, 2].set(jnp.nan), targets
+    after, _, report = stepped(model, given, batch, estimator="exact")
     np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
     assert not report.skipped
     assert float(report.weights[2]) == 0.0
-    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(after))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
 
 
 def test_an_infinite_loss_with_a_finite_gradient_has_no_score():
     def barred(outputs, targets):
         return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
 
-    params, (inputs, targets) = parameters(), data(5)
-    given = lai_jax.summarize(chain, params, barred, inputs, targets, estimator="exact")
-    update = lai_jax.curated_update(chain, barred, TX, estimator="exact")
-    report = update(params, TX.init(params), given, inputs, targets.at[1].set(10.0))[2]
-    np.testing.assert_array_equal(jnp.isnan(report.scores), jnp.arange(5) == 1)
+    batch = BATCH[0], BATCH[1].at[1].set(10.0)
+    report = stepped((dense, PARAMS, barred), VALIDATION, batch, estimator="exact")[2]
+    np.testing.assert_array_equal(np.isnan(report.scores), np.arange(6) == 1)
     assert float(report.weights[1]) == 0.0
 
 
@@ -100,12 +77,9 @@ def solving(params, inputs):
 
 
 def test_what_lai_cannot_read_is_scored():
-    params, validation, batch = {"w": drawn(4, 3)}, data(4, seed=1), data(5)
+    model = solving, weights(w=(4, 3)), squares
     with pytest.raises(ValueError, match="use estimator 'ghost' or 'exact'"):
-        lai_jax.summarize(solving, params, squares, *validation)
-    given = lai_jax.summarize(solving, params, squares, *validation, estimator="exact")
-    report = lai_jax.curated_update(solving, squares, TX, estimator="exact")(
-        params, TX.init(params), given, *batch
-    )[2]
-    of_validation, of_batch = (gradients(solving, params, squares, side) for side in (validation, batch))
-    np.testing.assert_allclose(report.scores, of_batch @ of_validation.sum(0), rtol=1e-9)
+        computed(lai_jax.summarize, *model, *VALIDATION)
+    report = stepped(model, VALIDATION, BATCH, estimator="exact")[2]
+    expected = gradients(*model, BATCH) @ gradients(*model, VALIDATION).sum(0)
+    np.testing.assert_allclose(report.scores, expected, rtol=1e-9)

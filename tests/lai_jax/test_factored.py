@@ -1,12 +1,12 @@
 """Models with many outputs: a summary in chunks stays factors while these are less than their sum."""
 
-import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import pytest
 
 import lai_core as lai
+from tests.lai_jax.support import computed
 
 OUTPUTS, WIDTHS = 1300, (9, 50)
 
@@ -31,15 +31,11 @@ def test_chunks_stay_factors_or_are_summed(samples, chunk, factored):
     params = {name: jnp.array(draws.normal(size=shape)) for name, shape in shapes.items()}
     validation, batch = data(samples, 1), data(4, 2)
     validation = validation[0].at[3, 0].set(jnp.nan), validation[1]
-    side = jax.jit(lambda params: lai_jax.summarize(apply, params, loss, *validation, chunk=chunk))(
-        params
-    ).side
+    side = computed(lai_jax.summarize, apply, params, loss, *validation, chunk=chunk).side
     assert side.factored == factored
     assert int(side.samples) == samples - 1
     finite = np.arange(samples) != 3
-    traces = [
-        lai_jax.trace(apply, params, loss, *pair)
-        for pair in ((validation[0][finite], validation[1][finite]), batch)
-    ]
+    sides = (validation[0][finite], validation[1][finite]), batch
+    traces = [computed(lai_jax.trace, apply, params, loss, *side) for side in sides]
     expected = lai.lai_scores(*traces)
     np.testing.assert_allclose(lai.lai_scores(side, traces[1]), expected, rtol=1e-9, atol=1e-12)

@@ -7,17 +7,13 @@ import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
-import optax
 import pytest
 from jax import lax
 from lai_jax._recording import gates as _gates
 
-import lai_core as lai
-from tests.lai_jax.oracle import drawn, squares
-from tests.lai_jax.support import compiled
+from tests.lai_jax.support import computed, drawn, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
 
-TX = optax.sgd(0.1)
 BIASES = (1.0, 0.0, 1.0, 1.0)
 
 
@@ -28,18 +24,8 @@ def apply(params, inputs):
     return (hidden @ params["c"].T + params["q"]) @ params["d"] + params["r"]
 
 
-def parameters():
-    return {
-        "a": drawn(4, 8),
-        "p": drawn(8),
-        "b": drawn(8, 6),
-        "mean": drawn(6),
-        "gain": 0.5 + drawn(6) ** 2,
-        "c": drawn(5, 6),  # stored the other way round
-        "q": drawn(5),
-        "d": drawn(5, 3),
-        "r": drawn(3),
-    }
+PARAMS = weights(a=(4, 8), p=(8,), b=(8, 6), mean=(6,), gain=(6,), c=(5, 6), q=(5,), d=(5, 3), r=(3,))
+PARAMS["gain"] = 0.5 + PARAMS["gain"] ** 2  # and c is stored the other way round
 
 
 def explicit(params, inputs, targets):
@@ -57,9 +43,9 @@ def explicit(params, inputs, targets):
     return [first, a2, a3, a4], [gate1, gate2, np.ones_like(a4)], g
 
 
-def expected_kernel(params, validation, batch, now=None):
+def expected_kernel(params, validation, batch, now):
     """Write the gate-corrected kernel out, pair by pair and layer by layer; `now` is for the batch."""
-    (a_z, gates_z, g_z), params = explicit(params, *validation), params if now is None else now
+    (a_z, gates_z, g_z), params = explicit(params, *validation), now
     a_j, gates_j, g_j = explicit(params, *batch)
     weights = [np.asarray(params["b"]).T, np.asarray(params["c"]), np.asarray(params["d"]).T]
     kernel = np.zeros((len(g_z), len(g_j)))
@@ -73,38 +59,18 @@ def expected_kernel(params, validation, batch, now=None):
     return kernel
 
 
-def test_gates_and_column_norms_are_those_of_the_chain():
-    params, batch = parameters(), data(3)
-    found = jax.jit(lambda params: lai_jax.trace_gates(apply, params, squares, *batch))(params)
-    activations, gates, g = explicit(params, *batch)
-    for gate, expected in zip(found.gates, gates, strict=True):
-        np.testing.assert_allclose(gate, expected, rtol=1e-9, atol=1e-12)
-    for layer, expected in zip(found.trace.layers, activations, strict=True):
-        np.testing.assert_allclose(layer.activations, expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.trace.layers[-1].output_gradients, g, rtol=1e-9)
-    norms = [(params["b"] ** 2).sum(1), (params["c"] ** 2).sum(0), (params["d"] ** 2).sum(1)]
-    for norm, expected in zip(found.column_norms, norms, strict=True):
-        np.testing.assert_allclose(norm, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
 def test_scores_in_the_step_are_the_kernels_sums(how):
-    params, (inputs, targets), batch = parameters(), data(7, seed=1), data(5)
-    inputs = inputs.at[3].set(jnp.nan)
-    kept = jnp.array([index for index in range(7) if index != 3])
-    summarize = jax.jit(
-        lambda params: lai_jax.summarize(apply, params, squares, inputs, targets, estimator="gate_lai")
-    )
-    update = lai_jax.curated_update(apply, squares, TX, estimator="gate_lai", **how)
-    given, moved = summarize(params), jax.tree.map(lambda leaf: 1.1 * leaf, params)
-    report = update(params, TX.init(params), given, *batch)[2]
-    expected = expected_kernel(params, (inputs[kept], targets[kept]), batch).sum(0)
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
+    (inputs, targets), batch = data(7, seed=1), data(5)
+    inputs, kept = inputs.at[3].set(jnp.nan), np.arange(7) != 3
+    given = computed(lai_jax.summarize, apply, PARAMS, squares, inputs, targets, estimator="gate_lai")
+    assert isinstance(given.side, lai_jax.GateTrace)  # a pytree
+    assert len(jax.tree.leaves(given.side)) == 4 + 1 + 3 + 3
     # the validation side stays what it was; gates and column norms of the batch are as they are now
-    later = update(moved, TX.init(params), given, *batch)[2].scores
-    expected = expected_kernel(params, (inputs[kept], targets[kept]), batch, moved).sum(0)
-    np.testing.assert_allclose(later, expected, rtol=1e-9)
-    assert summarize._cache_size() == update._cache_size() == 1
+    for params in (PARAMS, jax.tree.map(lambda leaf: 1.1 * leaf, PARAMS)):
+        report = stepped((apply, params, squares), given, batch, estimator="gate_lai", **how)[2]
+        expected = expected_kernel(PARAMS, (inputs[kept], targets[kept]), batch, params).sum(0)
+        np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
 def straight(values):
@@ -132,16 +98,12 @@ clipped.defvjp(lambda values: (jnp.tanh(values), values), lambda values, ct: (3.
 )
 @pytest.mark.parametrize("samples", [1, 5])
 def test_any_function_entry_by_entry_is_followed(function, derivative, samples):
-    params = {"w": drawn(4, 5), "o": drawn(5, 3)}
-    inputs, targets = data(samples)
-    found = compiled(
-        lai_jax.trace_gates,
-        lambda params, inputs: function(inputs @ params["w"]) @ params["o"],
-        params,
-        squares,
-        inputs,
-        targets,
-    )
+    params, (inputs, targets) = weights(w=(4, 5), o=(5, 3)), data(samples)
+
+    def chain(params, inputs):
+        return function(inputs @ params["w"]) @ params["o"]
+
+    found = computed(lai_jax.trace_gates, chain, params, squares, inputs, targets)
     outputs = np.asarray(inputs @ params["w"])
     np.testing.assert_allclose(found.gates[0], derivative(outputs), rtol=1e-9)
 
@@ -157,7 +119,7 @@ def test_a_model_that_is_mapped_over_samples_is_a_chain_too():
         return jax.vmap(lambda values: single(eqx.combine(params, static), values))(inputs)
 
     inputs, targets = data(5)
-    found = compiled(lai_jax.trace_gates, mapped, params, squares, inputs, targets)
+    found = computed(lai_jax.trace_gates, mapped, params, squares, inputs, targets)
     first = jax.vmap(layers[0])(inputs)
     second = jax.vmap(layers[1])(jnp.sin(first))
     np.testing.assert_allclose(found.gates[0], jnp.cos(first), rtol=1e-9)
@@ -241,10 +203,8 @@ def convolved(params, x):
     ],
 )
 def test_what_is_no_chain_is_refused_by_name(model, message):
-    params = {"a": drawn(4, 4), "b": drawn(4, 4), "c": drawn(4, 3), "o": drawn(8, 3)}
-    params |= {"pairs": drawn(2, 2), "one": drawn(1, 2), "k": drawn(1, 1, 2), "stack": drawn(2, 2, 2)}
-    if model is looped:
-        params["stack"] = drawn(2, 4, 4)
+    params = weights(a=(4, 4), b=(4, 4), c=(4, 3), o=(8, 3), pairs=(2, 2), one=(1, 2), k=(1, 1, 2))
+    params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))
 
@@ -257,21 +217,8 @@ def test_entries_that_meet_others_by_turning_are_not_taken_for_elementwise():
 
 
 def test_a_shared_matrix_is_refused():
-    params, batch = {"a": drawn(4, 4), "o": drawn(4, 3)}, data(5)
-
     def shared(params, inputs):
         return jnp.tanh(jnp.tanh(inputs @ params["a"]) @ params["a"]) @ params["o"]
 
-    update = lai_jax.curated_update(shared, squares, TX, estimator="gate_lai")
-    given = compiled(lai_jax.summarize, shared, params, squares, *batch, estimator="gate_lai")
     with pytest.raises(ValueError, match=r"\('a'\): expected a matrix of its own"):
-        update(params, TX.init(params), given, *batch)
-
-
-def test_a_gate_trace_is_a_pytree():
-    found = compiled(lai_jax.trace_gates, apply, parameters(), squares, *data(3))
-    leaves, tree = jax.tree.flatten(found)
-    assert len(leaves) == 4 + 1 + 3 + 3
-    again = jax.tree.unflatten(tree, leaves)
-    assert isinstance(again, lai_jax.GateTrace)
-    assert isinstance(again.trace, lai.Trace)
+        stepped((shared, weights(a=(4, 4), o=(4, 3)), squares), data(5), data(5), estimator="gate_lai")

@@ -3,13 +3,11 @@
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
-import optax
 import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn, ghost_error, gradients, labels
-from tests.lai_jax.support import compiled
+from tests.lai_jax.support import computed, drawn, ghost_error, gradients, labels, stepped
 from tests.lai_jax.support import cross_entropy as loss
 
 N = 4
@@ -22,14 +20,8 @@ def pooled(*options, shared=False):
         first, last = (params["a"], params["a"]) if shared else (params["a"], params["b"])
         for kernel, (strides, padding, groups) in zip((first, last), options, strict=True):
             numbers = ("NCH", "OIH", "NCH") if kernel.ndim == 3 else ("NCHW", "OIHW", "NCHW")
-            inputs = lax.conv_general_dilated(
-                jnp.tanh(inputs),
-                kernel,
-                strides,
-                padding,
-                dimension_numbers=numbers,
-                feature_group_count=groups,
-            )
+            own = {"dimension_numbers": numbers, "feature_group_count": groups}
+            inputs = lax.conv_general_dilated(jnp.tanh(inputs), kernel, strides, padding, **own)
         return inputs.reshape((*inputs.shape[:2], -1)).mean(2)
 
     return apply
@@ -37,11 +29,7 @@ def pooled(*options, shared=False):
 
 PLAIN, PLAIN_1D = ((1, 1), "VALID", 1), ((1,), "VALID", 1)
 MODELS = {
-    "1d, 3 channels at 3 positions": (
-        pooled(PLAIN_1D, PLAIN_1D),
-        {"a": (3, 3, 1), "b": (3, 3, 2)},
-        (3, 4),
-    ),
+    "1d, 3 channels at 3 positions": (pooled(PLAIN_1D, PLAIN_1D), {"a": (3, 3, 1), "b": (3, 3, 2)}, (3, 4)),
     "strided": (pooled(PLAIN, ((2, 2), "SAME", 1)), {"a": (4, 1, 3, 3), "b": (3, 4, 3, 3)}, (1, 7, 6)),
     "grouped": (pooled(PLAIN, ((1, 1), "SAME", 3)), {"a": (6, 1, 3, 3), "b": (3, 2, 3, 3)}, (1, 7, 7)),
     "shared": (pooled(PLAIN, PLAIN, shared=True), {"a": (3, 3, 3, 3)}, (3, 7, 7)),
@@ -57,13 +45,13 @@ def built(name, seed=0):
 @pytest.mark.parametrize("name", MODELS)
 def test_ghost_is_exact(name):
     apply, params, batch = built(name)
-    assert ghost_error(apply, params, loss, built(name, seed=1)[2], batch) < 1e-12
+    assert ghost_error(apply, params, loss, batch) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["1d, 3 channels at 3 positions", "strided"])
 def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
     apply, params, batch = built(name)
-    last = lai.Trace(compiled(lai_jax.trace, apply, params, loss, *batch).layers[-1:])
+    last = lai.Trace(computed(lai_jax.trace, apply, params, loss, *batch).layers[-1:])
     own = gradients(lambda free, x: apply({**params, **free}, x), {"b": params["b"]}, loss, batch)
     for kernel in (lai.lai_kernel(last, last), lai.ghost_kernel(last, last)):
         np.testing.assert_allclose(kernel, own @ own.T, rtol=1e-11, atol=1e-13)
@@ -73,10 +61,8 @@ def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
 @pytest.mark.parametrize("rows", [None, 2])
 def test_a_step_scores_as_a_trace_does(name, rows):
     apply, params, batch = built(name)
-    validation = built(name, seed=1)[2]
-    sides = [compiled(lai_jax.trace, apply, params, loss, *side) for side in (validation, batch)]
+    model, validation = (apply, params, loss), built(name, seed=1)[2]
+    sides = [computed(lai_jax.trace, *model, *side) for side in (validation, batch)]
+    report = stepped(model, validation, batch, rows=rows, side={"positions": "mean"})[2]
     expected = lai.lai_scores(*sides, positions="mean")
-    summary = compiled(lai_jax.summarize, apply, params, loss, *validation, positions="mean")
-    update = lai_jax.curated_update(apply, loss, optax.sgd(0.1), rows=rows)
-    report = update(params, optax.sgd(0.1).init(params), summary, *batch)[2]
     np.testing.assert_allclose(report.scores, expected, rtol=1e-10, atol=1e-14)

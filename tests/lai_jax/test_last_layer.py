@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 import lai_core as lai
+from tests.lai_jax.support import computed, explained, gradients, kernel_error
 from tests.lai_jax.support import cross_entropy as loss
 
 N, WIDTH = 5, 6
@@ -115,53 +116,44 @@ BIASED = {
 
 
 def case(head, shape, *, body=(4, WIDTH)):
+    """Return a model that ends in a head, and a batch."""
     draw = np.random.default_rng(0)
     params = {"body": jnp.asarray(draw.standard_normal(body)), "w": jnp.asarray(draw.standard_normal(shape))}
     batch = jnp.asarray(draw.standard_normal((N, 4))), jnp.arange(N) % 3
-    return lambda p, x: head(p, jnp.tanh(x @ p["body"]), x), params, loss, *batch
+    return (lambda p, x: head(p, jnp.tanh(x @ p["body"]), x), params, loss), batch
 
 
-def check_ghost(given):
-    apply, params, _, inputs, targets = given
-    single = jax.grad(lambda p, x, t: loss(apply(p, x[None]), t[None])[0])
-    leaves = jax.tree.leaves(jax.vmap(single, (None, 0, 0))(params, inputs, targets))
-    rows = jnp.concatenate([leaf.reshape(N, -1) for leaf in leaves], 1)
-    trace = jax.jit(lambda p: lai_jax.trace(apply, p, *given[2:], gradients="all"))(params)
-    np.testing.assert_allclose(lai.ghost_kernel(trace, trace), rows @ rows.T, rtol=1e-9, atol=1e-12)
+def check_ghost(model, batch):
+    trace = computed(lai_jax.trace, *model, *batch, gradients="all")
+    assert kernel_error(trace, gradients(*model, batch)) < 1e-12
     return trace
 
 
-@pytest.mark.parametrize("name", sorted(READ))
-def test_products_with_vectors_are_layers(name):
-    given = case(*READ[name])
-    found = jax.jit(lambda p: lai_jax.trace(given[0], p, *given[2:]))(given[1])
-    assert found.layers[-1].name == check_ghost(given).layers[-1].name == "w"
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_no_earlier_layer_is_taken_for_the_last(name):
-    given = case(*REFUSED[name])
-    with pytest.raises(ValueError, match="the losses depend on 'w', whose products with the samples"):
-        jax.eval_shape(lambda p: lai_jax.trace(given[0], p, *given[2:]), given[1])
-
-
-FIRST, *LATER = sorted(REFUSED)
-
-
-@pytest.mark.parametrize("name", [FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in LATER)])
-def test_ghost_needs_none(name):
-    trace = check_ghost(case(*REFUSED[name]))
+def check_unread(trace):
     for kernel in (lai.lai_kernel, lai.lli_kernel):
         with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
             kernel(trace, trace)
 
 
-@pytest.mark.parametrize("name", sorted(BEHIND))
+@pytest.mark.parametrize("name", READ)
+def test_products_with_vectors_are_layers(name):
+    model, batch = case(*READ[name])
+    assert explained(*model, batch)[-1] == check_ghost(model, batch).layers[-1].name == "w"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_earlier_layer_is_taken_for_the_last_and_ghost_needs_none(name):
+    model, batch = case(*REFUSED[name])
+    with pytest.raises(ValueError, match="the losses depend on 'w', whose products with the samples"):
+        explained(*model, batch)
+    check_unread(check_ghost(model, batch))
+
+
+@pytest.mark.parametrize("name", BEHIND)
 def test_gains_and_offsets_behind_the_last_layer_are_none(name):
     function, shape = BEHIND[name]
-    given = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
-    found = jax.eval_shape(lambda p: lai_jax.trace(given[0], p, *given[2:]), given[1])
-    assert found.layers[-1].name == "body"
+    model, batch = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
+    assert explained(*model, batch)[-1] == "body"
 
 
 @pytest.mark.parametrize("name", BIASED)
@@ -169,24 +161,23 @@ def test_a_bias_of_the_last_layer_that_is_used_elsewhere_is_refused(name):
     def apply(p, x):
         return BIASED[name](p, jnp.tanh(x @ p["body"]) @ p["w"] + p["b"])
 
-    _, params, *given = case(None, (WIDTH, 3))
-    params["b"] = jnp.asarray([1.0, 0.5, -2.0])
+    (_, params, _), batch = case(None, (WIDTH, 3))
+    model = apply, params | {"b": jnp.asarray([1.0, 0.5, -2.0])}, loss
     with pytest.raises(
         ValueError, match="expected a parameter 'b' of the last layer 'w' that layers alone use"
     ):
-        lai_jax.trace(apply, params, *given)
-    trace = check_ghost((apply, params, *given))
-    for kernel in (lai.lai_kernel, lai.lli_kernel):
-        with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
-            kernel(trace, trace)
+        explained(*model, batch)
+    check_unread(check_ghost(model, batch))
 
 
 def test_a_product_with_the_inputs_beside_the_last_layer_is_another_last_one():
-    given = case(lambda p, h, x: h + (x * p["w"]).sum(-1, keepdims=True), (4,), body=(4, 3))
+    model, batch = case(lambda p, h, x: h + (x * p["w"]).sum(-1, keepdims=True), (4,), body=(4, 3))
     with pytest.raises(ValueError, match=r"found several: \['body', 'w'\]; pass last=NAME"):
-        lai_jax.trace(*given)
-    check_ghost(given)
-    assert lai_jax.trace(*given, last="body").layers[-1].name == "body"
+        explained(*model, batch)
+    check_ghost(model, batch)
+    with pytest.raises(ValueError, match="last: expected the name of one layer"):
+        lai_jax.trace(*model, *batch, last="c")
+    assert computed(lai_jax.trace, *model, *batch, last="body").layers[-1].name == "body"
 
 
 def test_samples_are_followed_through_stacks():
@@ -194,4 +185,4 @@ def test_samples_are_followed_through_stacks():
         first, second = jnp.unstack(h, axis=1)
         return jnp.stack([first, second, first * second], axis=1) @ p["w"]
 
-    assert check_ghost(case(head, (3, 3), body=(4, 2))).layers[-1].name == "w"
+    assert check_ghost(*case(head, (3, 3), body=(4, 2))).layers[-1].name == "w"

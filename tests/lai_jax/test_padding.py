@@ -2,14 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import lai_jax
-import lai_torch
 import numpy as np
-import optax
 import pytest
-import torch
 
 from tests.lai_jax.support import cross_entropy as loss
+from tests.lai_jax.support import stepped, weights
 
 LENGTH, FURTHER = 5, 9
 
@@ -29,14 +26,7 @@ def apply(params, words, kept):
     return (hidden @ params["outer"] * kept[..., None]).sum(1)
 
 
-PARAMS = {
-    name: jnp.asarray(np.random.default_rng(3).normal(size=shape))
-    for name, shape in {"inner": (4, 6), "outer": (6, 3)}.items()
-}
-
-
-def kept(inputs):
-    return inputs["kept"]
+PARAMS = weights(inner=(4, 6), outer=(6, 3))
 
 
 @pytest.mark.parametrize(
@@ -50,35 +40,11 @@ def kept(inputs):
     ],
 )
 def test_scores_do_not_depend_on_padding(estimator, positions, rows):
-    found = []
-    for length in (LENGTH, FURTHER):
-        options = {"estimator": estimator, "valid": kept}
-        side = lai_jax.summarize(apply, PARAMS, loss, *padded(4, 0, length), positions=positions, **options)
-        tx = optax.sgd(0.1)
-        update = lai_jax.curated_update(apply, loss, tx, rows=rows, recompute=rows is not None, **options)
-        more = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
-        found.append(update(PARAMS, tx.init(PARAMS), side, *padded(6, 1, length), *more)[2].scores)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-10)
-
-
-def test_torch_and_jax_agree_on_a_mask():
-    inputs, targets = padded(6, 1, FURTHER)
-    by_jax = lai_jax.trace(apply, PARAMS, loss, inputs, targets, valid=inputs["kept"])
-
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name, value in PARAMS.items():
-                self.register_parameter(name, torch.nn.Parameter(torch.from_numpy(np.array(value))))
-
-        def forward(self, words, kept):
-            hidden = torch.tanh(words @ self.inner) * kept.unsqueeze(-1)
-            return (hidden @ self.outer * kept.unsqueeze(-1)).sum(1)
-
-    batch = {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}
-    model, labels = Model(), torch.from_numpy(np.array(targets))
-    each = torch.nn.CrossEntropyLoss(reduction="none")
-    by_torch = lai_torch.trace(model, each, batch, labels, valid=batch["kept"])
-    for one, other in zip(by_jax.layers, by_torch.layers, strict=True):
-        np.testing.assert_array_equal(one.valid, other.valid)
-        np.testing.assert_allclose(one.activations, other.activations, rtol=1e-12)
+    more = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
+    how = {"estimator": estimator, "valid": lambda inputs: inputs["kept"], "rows": rows}
+    how |= {"recompute": rows is not None, "side": {"positions": positions}}
+    reports = [
+        stepped((apply, PARAMS, loss), padded(4, 0, length), padded(6, 1, length), *more, **how)[2]
+        for length in (LENGTH, FURTHER)
+    ]
+    np.testing.assert_allclose(*(report.scores for report in reports), rtol=1e-10)

@@ -4,45 +4,28 @@ import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
-import optax
 import pytest
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn
+from tests.lai_jax.support import computed, dense, drawn, squares, stepped, vectors, weights
 
-
-def dense(params, inputs):
-    return jnp.tanh(inputs @ params["w"]) @ params["o"]
-
-
-def squares(outputs, targets):
-    return ((outputs - targets) ** 2).sum(-1)
+MODEL, VALIDATION, BATCH = (dense, weights(w=(4, 6), o=(6, 3)), squares), vectors(11), vectors(5)
 
 
 @pytest.mark.parametrize(("estimator", "rows"), [("lai", None), ("ghost", 3), ("preconditioned_lai", None)])
 def test_scores_of_parts_are_those_against_each_part_alone(estimator, rows):
-    params, tx = {"w": drawn(4, 6), "o": drawn(6, 3)}, optax.sgd(0.1)
-    inputs, targets = drawn(11, 4), drawn(11, 3)
-    batch = drawn(5, 4), drawn(5, 3)
     extra = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
-    state = params, tx.init(params)
-    given = dense, params, squares
 
-    def step(policy, summary):
-        update = lai_jax.curated_update(dense, squares, tx, estimator=estimator, policy=policy, rows=rows)
-        return update(*state, summary, *batch, *extra)[2]
+    def report_on(validation, policy=lai.keep_positive, **side):
+        how = {"estimator": estimator, "policy": policy, "rows": rows, "side": side}
+        return stepped(MODEL, validation, BATCH, *extra, **how)[2]
 
-    cut = jax.jit(lambda x, y: lai_jax.summarize(*given, x, y, estimator=estimator, parts=4))
-    report = step(lai.drop_harmful, cut(inputs, targets))
+    report = report_on(VALIDATION, lai.drop_harmful, parts=4)
     np.testing.assert_array_equal(report.sizes, [2, 3, 3, 3])
-    np.testing.assert_allclose(report.parts.sum(0), report.scores, rtol=1e-6)
-    start = 0
-    for size, scores in zip(report.sizes, report.parts, strict=True):
-        part = slice(start, start := start + int(size))
-        alone = step(
-            lai.keep_positive, lai_jax.summarize(*given, inputs[part], targets[part], estimator=estimator)
-        )
-        np.testing.assert_allclose(scores, alone.scores, rtol=1e-5)
+    np.testing.assert_allclose(report.parts.sum(0), report.scores, rtol=1e-9)
+    for end, size, scores in zip(np.cumsum(report.sizes), report.sizes, report.parts, strict=True):
+        alone = report_on(tuple(side[end - size : end] for side in VALIDATION))
+        np.testing.assert_allclose(scores, alone.scores, rtol=1e-9)
     if rows is None:
         expected = lai.drop_harmful(report.parts, sizes=report.sizes)
         np.testing.assert_allclose(report.weights, expected)
@@ -51,30 +34,22 @@ def test_scores_of_parts_are_those_against_each_part_alone(estimator, rows):
 
 
 def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
-    params, tx, moments = {"w": drawn(4, 6), "o": drawn(6, 3)}, optax.sgd(0.1), None
-    validation, state = (drawn(11, 4), drawn(11, 3)), tx.init(params)
-    given, options = (dense, params, squares), {"estimator": "preconditioned_lai", "exponent": 0.5}
-    update = lai_jax.curated_update(dense, squares, tx, **options, decay=0.5, scale_inputs=True)
-    summary = lai_jax.summarize(*given, *validation, estimator="preconditioned_lai")
-    sums = None
+    how = {"estimator": "preconditioned_lai", "exponent": 0.5, "decay": 0.5, "scale_inputs": True}
+    moments = sums = None
     for draw in range(2):
-        batch = drawn(5, 4) + draw, drawn(5, 3)
-        sides = [lai_jax.trace(*given, *side) for side in (validation, batch)]
+        batch = drawn(5, 4) + draw, drawn(5)
+        sides = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, batch)]
         layers = sides[1].layers
         squared = [layers[-1].output_gradients, *(layer.activations for layer in layers)]
         news = [0.5 * (x**2).mean(0) for x in squared]
         sums = news if sums is None else [0.5 * one + new for one, new in zip(sums, news, strict=True)]
-        report = update(params, state, summary, *batch, moments)[2]
+        report = stepped(MODEL, VALIDATION, batch, moments, **how)[2]
         moments = report.second_moment
         expected = lai.preconditioned_lai_scores(*sides, sums[0], input_second_moments=sums[1:], exponent=0.5)
-        np.testing.assert_allclose(report.scores, expected, rtol=1e-5)
+        np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
 def test_numpy_arrays_are_summarized_in_parts_outside_of_jit():
-    params = {"w": drawn(4, 6), "o": drawn(6, 3)}
-    given = drawn(11, 4), drawn(11, 3)
-    found, expected = (
-        lai_jax.summarize(dense, params, squares, *map(kind, given), parts=4)
-        for kind in (np.asarray, jnp.asarray)
-    )
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    found = lai_jax.summarize(*MODEL, *map(np.asarray, VALIDATION), parts=4)
+    expected = computed(lai_jax.summarize, *MODEL, *VALIDATION, parts=4)
+    jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-12), found, expected)

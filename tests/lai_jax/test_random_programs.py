@@ -1,4 +1,7 @@
-"""Ghost on random programs, judged by `jax.grad` of one sample; `tests.random_jax` tries more of them."""
+"""Ghost, exact scores and steps on random programs, judged by `jax.grad` of one sample.
+
+`tests.random_jax` tries more of them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +16,9 @@ PROGRAMS, GROUPS = 20, 4
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_random_programs_are_exact(group):
     for seed in range(group, PROGRAMS, GROUPS):
-        outcome, word = verdict(seed)
+        outcome, word = verdict(seed, steps=True)
+        if "samples pass through cond" in word:  # no step on some of the rows
+            outcome, word = verdict(seed)
         assert outcome == "exact", (seed, outcome, word, program(seed).made_of)
 
 
@@ -33,7 +38,3 @@ def test_a_gradient_that_is_wrong_is_seen(monkeypatch):
 
     monkeypatch.setattr(jax_programs.lai_jax, "trace", slightly_wrong)
     assert verdict(1)[0] == "wrong"
-
-
-def test_exact_scores_and_steps_are_judged_too():
-    assert verdict(2, steps=True)[0] == "exact"

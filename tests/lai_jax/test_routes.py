@@ -7,9 +7,10 @@ import pytest
 from jax import lax
 from lai_jax._program.cost import forward_cost
 
-from tests.lai_jax.oracle import drawn
+from tests.lai_jax.support import drawn, weights
 
 PLACES, OUTPUTS = 4, 40
+PARAMS = weights(w=(3, 5), b=(5,), o=(5, OUTPUTS))
 ONCE, SCORING = 3 * 5 + 5 * OUTPUTS, OUTPUTS * (3 + 5 + 1)  # a position; one bias
 
 
@@ -18,17 +19,13 @@ def apply(params, inputs, *, flip=False):
     return hidden @ params["o"]
 
 
-def parameters():
-    return {"w": drawn(3, 5), "b": drawn(5), "o": drawn(5, OUTPUTS)}
-
-
 def loss(outputs, targets):
     return ((outputs - targets[:, None, None]) ** 2).sum((1, 2))
 
 
 def test_shapes_alone_have_the_routes_of_arrays():
     """What routes take is held to torch's, in test_torch_agreement."""
-    given = parameters(), {"inputs": drawn(3, PLACES, 3), "flip": True}, drawn(3)
+    given = PARAMS, {"inputs": drawn(3, PLACES, 3), "flip": True}, drawn(3)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (given[0], given[2]))
     inputs = {"inputs": jax.ShapeDtypeStruct((3, PLACES, 3), given[1]["inputs"].dtype), "flip": True}
     flipped = lambda params, inputs, flip: apply(params, inputs, flip=flip)  # noqa: E731
@@ -42,14 +39,15 @@ def test_shapes_alone_have_the_routes_of_arrays():
 
 
 def test_bytes_are_those_of_the_summaries_that_the_options_make():
-    params, batch = parameters(), (drawn(3, PLACES, 3), drawn(3))
+    params, batch = PARAMS, (drawn(3, PLACES, 3), drawn(3))
     for route in lai_jax.routes(apply, params, loss, *batch, sketches=[10]):
         sketch = (
             None if route.sketch is None else lai_jax.draw_sketch(jax.random.key(0), OUTPUTS, route.sketch)
         )
-        made = lai_jax.summarize(apply, params, loss, *batch, positions=route.positions, sketch=sketch)
+        options = {"positions": route.positions, "sketch": sketch}
+        made = jax.eval_shape(lambda p: lai_jax.summarize(apply, p, loss, *batch, **options), params)  # noqa: B023
         held = getattr(made.side, "totals", made.side)
-        assert route.summary_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(held))
+        assert route.summary_bytes == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(held))
 
 
 def scanned(params, inputs):

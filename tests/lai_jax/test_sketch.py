@@ -1,19 +1,15 @@
 """Sketched steps, and what sums a validation set up, against products written out in numpy."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
-import optax
 import pytest
 
 import lai_core as lai
-from tests.lai_jax.oracle import drawn, one
+from tests.lai_jax.support import by_numpy, computed, drawn, gradients, stepped, weights
 
 OUTPUTS, PLACES = 6, 4
-TX = optax.sgd(0.1)
 
 
 def apply(params, inputs):
@@ -25,8 +21,7 @@ def loss(outputs, targets):
     return -scored[..., 0].sum(-1)
 
 
-def parameters():
-    return {"w": drawn(3, 5), "b": drawn(5), "o": drawn(5, OUTPUTS), "c": drawn(OUTPUTS)}
+PARAMS = weights(w=(3, 5), b=(5,), o=(5, OUTPUTS), c=(OUTPUTS,))
 
 
 def data(n, seed=0):
@@ -70,49 +65,32 @@ def matrix_of(sketch):
 
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
 def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
-    params, validation, batch = parameters(), data(7, seed=1), data(5)
+    validation, batch, seen = data(7, seed=1), data(5), []
     summarize = jax.jit(
-        lambda params, sketch: lai_jax.summarize(
-            apply, params, loss, *validation, positions=positions, sketch=sketch
-        )
+        lambda sketch: lai_jax.summarize(apply, PARAMS, loss, *validation, positions=positions, sketch=sketch)
     )
-    update = lai_jax.curated_update(apply, loss, TX, policy=lai.reweight)
-    seen = []
     for key in (0, 1):
         sketch = lai_jax.draw_sketch(jax.random.key(key), OUTPUTS, 2)
-        report = update(params, TX.init(params), summarize(params, sketch), *batch)[2]
-        expected = expected_scores(params, validation, batch, positions, sketch)
+        report = stepped((apply, PARAMS, loss), summarize(sketch), batch, policy=lai.reweight)[2]
+        expected = expected_scores(PARAMS, validation, batch, positions, sketch)
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(report.weights, np.maximum(expected, 0) / np.maximum(expected, 0).sum())
         seen.append(report.scores)
     assert not np.allclose(*seen)
-    assert summarize._cache_size() == update._cache_size() == 1  # redrawn, and not compiled again
-
-
-def test_over_all_signs_the_scores_are_exact_on_average():
-    params, validation, batch = parameters(), data(4, seed=1), data(3)
-    scores = jax.jit(
-        lambda sketch: lai.lai_scores(
-            lai_jax.summarize(apply, params, loss, *validation, sketch=sketch).side,
-            sketch(lai_jax.trace(apply, params, loss, *batch)),
-        )
-    )
-    permutation = jnp.arange(OUTPUTS)[::-1]
-    every = [
-        scores(lai_jax.Sketch(jnp.asarray(signs), permutation, 2))
-        for signs in itertools.product((-1, 1), repeat=OUTPUTS)
-    ]
-    np.testing.assert_allclose(np.mean(every, 0), expected_scores(params, validation, batch), rtol=1e-10)
+    assert summarize._cache_size() == 1  # redrawn, and not compiled again
 
 
 @pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
 def test_a_summary_put_together_by_hand_does_the_same(how):
-    params, validation, batch = parameters(), data(7, seed=1), data(5)
+    validation, batch = data(7, seed=1), data(5)
     sketch = lai_jax.draw_sketch(jax.random.key(3), OUTPUTS, 4)
-    trace = lai_jax.trace(apply, params, loss, *validation)
-    by_hand = lai_jax.Validation(lai.summarize(sketch(trace), "lai"), sketch)
-    report = lai_jax.curated_update(apply, loss, TX, **how)(params, TX.init(params), by_hand, *batch)[2]
-    expected = expected_scores(params, validation, batch, sketch=sketch)
+
+    def by_hand(params):
+        trace = lai_jax.trace(apply, params, loss, *validation)
+        return lai_jax.Validation(lai.summarize(sketch(trace), "lai"), sketch)
+
+    report = stepped((apply, PARAMS, loss), by_numpy(by_hand, PARAMS), batch, **how)[2]
+    expected = expected_scores(PARAMS, validation, batch, sketch=sketch)
     np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
@@ -127,45 +105,34 @@ def test_a_sketch_is_what_its_key_says():
 
 
 def test_a_summary_holds_the_summed_gradients_whatever_the_chunks():
-    params, (inputs, targets) = parameters(), data(7)
-    inputs = inputs.at[2, 1, 0].set(jnp.nan)
-    finite = [index for index in range(7) if index != 2]
-    (first, hidden), g = explicit(params, inputs[jnp.array(finite)], targets[jnp.array(finite)])
-    gradient = sum_of_gradients(params, (inputs, targets), finite)
+    inputs, targets = data(7)
+    inputs, finite, model = inputs.at[2, 1, 0].set(jnp.nan), np.arange(7) != 2, (apply, PARAMS, loss)
+    (first, hidden), g = explicit(PARAMS, inputs[finite], targets[finite])
     for chunk in (None, 1, 3, 7, 20):
-        found = jax.jit(
-            lambda params, chunk=chunk: lai_jax.summarize(
-                apply, params, loss, inputs, targets, estimator="lai", positions="mean", chunk=chunk
-            )
-        )(params)
+        found = computed(lai_jax.summarize, *model, inputs, targets, positions="mean", chunk=chunk)
         (blocks,) = found.side.totals
         for block, a in zip(blocks, (first, hidden), strict=False):
             np.testing.assert_allclose(block, g.mean(1).T @ a.mean(1), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(blocks[-1], g.mean(1).sum(0), rtol=1e-9, atol=1e-12)
         assert int(found.side.samples) == 6
+    summed = gradients(*model, (inputs[finite], targets[finite])).sum(0)
+    lengths = np.cumsum([PARAMS[name].size for name in "bco"])
+    own = {
+        name: part.reshape(PARAMS[name].shape)
+        for name, part in zip("bcow", np.split(summed, lengths), strict=True)
+    }
     for estimator, names in (("ghost", "wboc"), ("lli", "oc")):
-        found = lai_jax.summarize(apply, params, loss, inputs, targets, estimator=estimator, chunk=3)
-        expected = [np.asarray(gradient[name]).T for name in names]
-        for (total,), own in zip(found.side.totals, expected, strict=True):
-            np.testing.assert_allclose(total, own, rtol=1e-9, atol=1e-12)
-
-
-def sum_of_gradients(params, batch, rows):
-    """Add up the gradients of single samples."""
-    gradients = [
-        jax.grad(lambda p, i=i: loss(apply(p, one(batch, i)[0]), one(batch, i)[1])[0])(params) for i in rows
-    ]
-    return jax.tree.map(lambda *parts: sum(parts), *gradients)
+        found = computed(lai_jax.summarize, *model, inputs, targets, estimator=estimator, chunk=3)
+        for (total,), name in zip(found.side.totals, names, strict=True):
+            np.testing.assert_allclose(total, own[name].T, rtol=1e-9, atol=1e-12)
 
 
 def test_positions_are_tokens_where_they_fit_and_else_means():
-    params, batch = parameters(), data(4)
-    assert lai_jax.summarize(apply, params, loss, *batch).side.positions == "tokens"
-
     def pooled(params, inputs):
         return jnp.tanh(inputs @ params["w"]).mean(1) @ params["o"]
 
     def single(outputs, targets):
         return (outputs**2).sum(-1)
 
-    assert lai_jax.summarize(pooled, params, single, *batch).side.positions == "mean"
+    assert computed(lai_jax.summarize, apply, PARAMS, loss, *data(4)).side.positions == "tokens"
+    assert computed(lai_jax.summarize, pooled, PARAMS, single, *data(4)).side.positions == "mean"

@@ -2,19 +2,16 @@
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import lai_jax
 import lai_torch
 import numpy as np
-import optax
 import pytest
 import torch
 
+from tests.lai_jax.support import by_numpy, stepped
 from workloads import agreement
 from workloads.pairs import PAIRS
-
-TX = optax.sgd(0.1)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -77,9 +74,9 @@ def test_curated_steps_agree(name, estimator, options):
     )
     if estimator == "calibrated_lai":
         summarize = functools.partial(summarize, calibration=len(batch[1]))  # as the curator calibrates
-    given = jax.jit(summarize)(*map(jnp.asarray, validation))
-    update = lai_jax.curated_update(pair.apply, pair.jax_loss, TX, estimator=estimator)
-    by_jax = update(pair.params, TX.init(pair.params), given, *map(jnp.asarray, batch))[2]
+    given = by_numpy(summarize, *map(jnp.asarray, validation))
+    model = pair.apply, pair.params, pair.jax_loss
+    by_jax = stepped(model, given, tuple(map(jnp.asarray, batch)), estimator=estimator)[2]
     np.testing.assert_allclose(by_jax.scores, by_torch.scores.numpy(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(by_jax.weights, weights.numpy(), rtol=1e-12)
     if estimator == "calibrated_lai":

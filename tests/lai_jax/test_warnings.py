@@ -8,8 +8,7 @@ import lai_jax
 import pytest
 from jax import lax
 
-from tests.lai_jax.oracle import drawn
-from tests.lai_jax.support import classified, cross_entropy
+from tests.lai_jax.support import classified, cross_entropy, drawn
 
 FROZEN = {"w": drawn(4, 4), "v": drawn(4, 4)}
 TOKENS = drawn(3, 5, 4), classified(3)[1]

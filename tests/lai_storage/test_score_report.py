@@ -29,10 +29,16 @@ def table(**changed):
     return pa.table(columns | changed)
 
 
+def reported(given, folder, write=write_report, **options):
+    """Return the page of a report, and its words."""
+    write(given, folder / "page.html", **options)
+    page = (folder / "page.html").read_text()
+    plain = re.sub("<[^>]*>", " ", re.sub("<svg.*</svg>", "", page, flags=re.DOTALL))
+    return page, " ".join(plain.split())
+
+
 def test_the_page_counts_lists_and_groups(tmp_path):
-    write_report(table(), tmp_path / "page.html", title="Nine & more", worst=2)
-    page = (tmp_path / "page.html").read_text()
-    words = " ".join(re.sub("<[^>]*>", " ", re.sub("<svg.*</svg>", "", page, flags=re.DOTALL)).split())
+    page, words = reported(table(), tmp_path, title="Nine & more", worst=2)
     assert "Nine &amp; more" in page
     assert "4 samples: 2 with a negative score (66.7%), 1 of them by more than two standard errors" in words
     assert "Lowest scores id score standard_error loss gradient_norm group rank &lt;b&gt; -4 1 0.5" in words
@@ -46,11 +52,9 @@ def test_the_page_counts_lists_and_groups(tmp_path):
 
 def test_a_column_of_ones_own_is_drawn_and_listed(tmp_path):
     own = table().append_column('nearest "5"', pa.array([0.1, 0.9, 0.5, 0.2]))
-    write_report(own, tmp_path / "page.html", worst=1)
-    page = (tmp_path / "page.html").read_text()
+    page, words = reported(own, tmp_path, worst=1)
     assert "Largest nearest &#34;5&#34;" in page
     assert "nearest &#34;5&#34;; and scores against losses" in page
-    words = " ".join(re.sub("<[^>]*>", " ", page).split())
     assert "rank nearest &#34;5&#34; two -1 1 3 2 0 2 0.9" in words
 
 
@@ -79,11 +83,8 @@ def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
 
     score_parts(tmp_path / "scores", {}, score, samples=3, rows=2, progress=False)
     own = read_scores(tmp_path / "scores")
-    pages = set()
-    for given in (tmp_path / "scores", str(tmp_path / "scores"), own, own.to_pandas()):
-        write_report(given, tmp_path / "page.html")
-        pages.add((tmp_path / "page.html").read_text())
-    assert len(pages) == 1
+    given = tmp_path / "scores", str(tmp_path / "scores"), own, own.to_pandas()
+    assert len({reported(each, tmp_path)[0] for each in given}) == 1
     with pytest.raises(TypeError, match=r"table: expected what read_scores returned, .* got list"):
         write_report([1, 2], tmp_path / "page.html")
 
@@ -94,8 +95,7 @@ def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
     Image.fromarray(pixels).save(tmp_path / "three.bmp")
     told = {"<b>": "a <i>text</i>", "two": pixels, "three": tmp_path / "three.bmp", "four": None}
     for kinds in (told, told | {"two": Image.fromarray(pixels)}):
-        write_report(table(), tmp_path / "page.html", show=kinds.get, worst=3)
-        page = (tmp_path / "page.html").read_text()
+        page, _ = reported(table(), tmp_path, show=kinds.get, worst=3)
         assert page.count("a &lt;i&gt;text&lt;/i&gt;") == 2  # by score, and by loss
         images = re.findall(r'<img alt="" src="data:image/(png|bmp);base64,([^"]*)">', page)
         assert sorted(kind for kind, _ in images) == ["bmp", "bmp", "png", "png"]
@@ -133,11 +133,10 @@ def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_pa
 
 def test_a_number_that_no_sample_has_is_not_drawn_and_one_that_some_have_is(tmp_path, drawn):
     some = {"gradient_norm": [math.nan] * 4, "standard_error": [math.nan, 1.0, 1.0, math.nan]}
-    write_report(table(**some), tmp_path / "page.html")
+    page, _ = reported(table(**some), tmp_path)
     assert [axis.get_xlabel() for axis in drawn[0].axes[:2]] == ["score: positive helps", "own loss"]
     assert drawn[0].axes[2].get_xlabel() == "standard error of the score"
     assert len(drawn[0].axes) == 4
-    page = (tmp_path / "page.html").read_text()
     assert 'aria-label="Distributions: score, loss, standard error; and scores against losses"' in page
     assert page.count("<svg") == 1
     assert "<?xml" not in page
@@ -153,9 +152,7 @@ def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path, dra
             "gradient_norm": [1.0] * 30,
         }
     )
-    write_report(many, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    words = " ".join(re.sub("<[^>]*>", " ", page).split())
+    page, words = reported(many, tmp_path)
     assert "30 samples: 27 with a negative score (93.1%), 7 of them by more than two standard errors" in words
     assert "errors; 1 whose score is not a number" in words
     lowest, losses = (
@@ -170,9 +167,7 @@ def test_no_harmful_sample_is_none(tmp_path, drawn):
     good = pa.table(
         {name: [1.0] for name in ("score", "standard_error", "loss", "gradient_norm")} | {"id": [0]}
     )
-    write_report(good, tmp_path / "page.html")
-    words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
-    assert "1 samples: 0 with a negative score (0.0%), 0 of them by more" in words
+    assert "1 samples: 0 with a negative score (0.0%), 0 of them by more" in reported(good, tmp_path)[1]
 
 
 def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
@@ -182,8 +177,7 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
             0.5 * (mean != -1) if mean else math.inf for mean in means
         ]  # a source that was not observed
         mixture.step(np.array(means), np.array(errors))
-    write_mixture(mixture.history, tmp_path / "page.html", names=["good", "<bad>"])
-    words = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text()).split())
+    _, words = reported(mixture.history, tmp_path, write_mixture, names=["good", "<bad>"])
     first, last = mixture.history[0].weights, mixture.weights
     assert f"3 updates; now good {last[0]:.1%}, &lt;bad&gt; {last[1]:.1%}." in words
     assert f"1 {first[0]:.4g} 2 0.5 {first[1]:.4g} -2 0.5 2" in words

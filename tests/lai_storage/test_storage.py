@@ -203,19 +203,6 @@ def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, mon
     assert path.read_bytes() == whole
 
 
-KIND_NOT_IMPORTED = """
-import sys, pytest
-import lai_storage
-with pytest.raises(ValueError, match="got a lai_jax.Sketch: import 'lai_jax' first"):
-    lai_storage.load(sys.argv[1])
-"""
-
-
-def test_a_kind_whose_package_is_not_imported_is_named(tmp_path):
-    lai_storage.save(tmp_path / "kept", lai_jax.draw_sketch(jax.random.key(0), 3, 2))
-    subprocess.run([sys.executable, "-c", KIND_NOT_IMPORTED, str(tmp_path / "kept")], check=True)
-
-
 def test_a_kind_of_a_package_that_is_not_imported_is_named():
     message = "here: expected kinds that are imported, got a elsewhere.own.Kind: import 'elsewhere' first"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

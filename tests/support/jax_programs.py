@@ -27,6 +27,30 @@ Weight = Callable[[Any], Any]
 Block = Callable[[Any, Any], Any]
 
 
+Way = tuple[Callable[[Shape], list[Shape]], int, Callable[..., Any]]
+"""Of a weight's shape those of leaves; a number of choices; what is made of shape, choice and leaves."""
+LEAF: Way = (lambda shape: [shape], 1, lambda _, __, leaf: leaf)
+ANY: list[Way] = [
+    LEAF,
+    LEAF,
+    (lambda shape: [(2, *shape)], 2, lambda _, row, leaf: leaf[row]),
+    (lambda shape: [shape, ()], 1, lambda _, __, leaf, scale: jnp.tanh(leaf) * (1 + scale)),
+    (lambda shape: [(int(np.prod(shape)),)], 1, lambda shape, _, leaf: leaf.reshape(shape)),
+    (lambda shape: [shape], 1, lambda _, __, leaf: lax.stop_gradient(leaf)),
+]
+SLICED: Way = (
+    lambda shape: [(shape[0] + 2, *shape[1:])],
+    3,
+    lambda shape, start, leaf: leaf[start : start + shape[0]],
+)
+TURNED: Way = (lambda shape: [shape[::-1]], 1, lambda _, __, leaf: leaf.T)
+MATRICES = [
+    TURNED,
+    TURNED,
+    (lambda shape: [(shape[0], 1), (1, shape[1])], 1, lambda _, __, one, two: one @ two),
+]
+
+
 @dataclass
 class Store:
     """Parameters, and ways to take weights from them."""
@@ -50,49 +74,15 @@ class Store:
 
     def weight(self, *shape: int) -> Weight:
         """Return how to take a weight of a shape from the parameters."""
-        ways = [self._leaf, self._leaf, self._row, self._computed, self._reshaped, self._frozen]
-        ways.append(self._captured)
-        if shape:
-            ways.append(self._slice)
-        if len(shape) == 2:
-            ways += [self._transposed, self._transposed, self._product]
-        return ways[self.draw.integers(len(ways))](*shape)
-
-    def _leaf(self, *shape: int) -> Weight:
-        name = self.old(*shape)
-        return lambda p: p[name]
-
-    def _slice(self, *shape: int) -> Weight:
-        name, start = self.old(shape[0] + 2, *shape[1:]), int(self.draw.integers(3))
-        return lambda p: p[name][start : start + shape[0]]
-
-    def _row(self, *shape: int) -> Weight:
-        name, row = self.old(2, *shape), int(self.draw.integers(2))
-        return lambda p: p[name][row]
-
-    def _computed(self, *shape: int) -> Weight:
-        name, scale = self.old(*shape), self.old()
-        return lambda p: jnp.tanh(p[name]) * (1 + p[scale])
-
-    def _reshaped(self, *shape: int) -> Weight:
-        name = self.old(int(np.prod(shape)))
-        return lambda p: p[name].reshape(shape)
-
-    def _frozen(self, *shape: int) -> Weight:
-        name = self.old(*shape)
-        return lambda p: lax.stop_gradient(p[name])
-
-    def _captured(self, *shape: int) -> Weight:
-        value = jnp.asarray(0.5 * self.draw.standard_normal(shape))
-        return lambda p: value
-
-    def _transposed(self, *shape: int) -> Weight:
-        name = self.old(*shape[::-1])
-        return lambda p: p[name].T
-
-    def _product(self, *shape: int) -> Weight:
-        left, right = self.old(shape[0], 1), self.old(1, shape[1])
-        return lambda p: p[left] @ p[right]
+        ways = [*ANY, None, *([SLICED] if shape else []), *(MATRICES if len(shape) == 2 else [])]
+        way = ways[self.draw.integers(len(ways))]
+        if way is None:  # one that the function captures
+            value = jnp.asarray(0.5 * self.draw.standard_normal(shape))
+            return lambda p: value
+        shapes, choices, made = way
+        names = [self.old(*own) for own in shapes(shape)]
+        choice = int(self.draw.integers(choices)) if choices > 1 else 0
+        return lambda p: made(shape, choice, *(p[name] for name in names))
 
 
 @jax.custom_jvp
@@ -424,7 +414,7 @@ def _kernel_error(drawn: Program) -> float:
 
     trace, gradients = by_numpy(both, drawn.params, drawn.inputs, drawn.targets)
     trace, gradients = jax.tree.map(np.asarray, (trace, gradients))
-    return _relative(lai.ghost_kernel(trace, trace), gradients @ gradients.T)
+    return relative(lai.ghost_kernel(trace, trace), gradients @ gradients.T)
 
 
 def _step_errors(drawn: Program) -> tuple[float, float]:
@@ -444,8 +434,9 @@ def _step_errors(drawn: Program) -> tuple[float, float]:
 
     scores, moved, weights, gradients = jax.tree.map(np.asarray, by_numpy(run, drawn.params, *batch))
     exact = gradients @ gradients.sum(0)
-    return _relative(scores, exact), _relative(moved, weights @ gradients)
+    return relative(scores, exact), relative(moved, weights @ gradients)
 
 
-def _relative(found: Any, expected: Any) -> float:
+def relative(found: Any, expected: Any) -> float:
+    """Return the largest difference over the largest entry."""
     return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-300))

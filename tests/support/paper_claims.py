@@ -18,27 +18,13 @@ FINETUNE, SCORES, COST = TABLES["finetune"], TABLES["classification"], TABLES["c
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence about a table.
+    """A sentence about a table."""
 
-    Attributes
-    ----------
-    said
-        The paper's words; in parentheses, what a table says without words.
-    place
-        Where it says them.
-    found
-        Computes the figures that the table gives, in the sentence's own unit.
-    holds
-        Whether those figures agree with the words.
-    remark
-        What else a reader should know.
-    """
-
-    said: str
-    place: str
-    found: Callable[[], Sequence[float]]
-    holds: Callable[[Sequence[float]], bool]
-    remark: str = ""
+    said: str  # the paper's words; in parentheses, what a table says without words
+    place: str  # where it says them
+    found: Callable[[], Sequence[float]]  # the figures that the table gives, in the sentence's own unit
+    holds: Callable[[Sequence[float]], bool]  # whether those figures agree with the words
+    remark: str = ""  # what else a reader should know
     digits: int = 1
 
     @property

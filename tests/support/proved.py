@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import ledger
+from tests.support.kernel import claims
 
 EVERY_SIZE = re.compile(r"any depth|any number of layers")
 _WORD = re.compile(r"\w+")
 _THEOREM = re.compile(r"^Theorem (\w+)\b(.*?)\bQed\.", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+)")
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def proofs(root: Path = ledger.ROOT) -> list[Proof]:
 def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
     """Name, for each slug, the theorems that a proof assistant checked: ``Implements Gap.v, lli_gap``."""
     found: dict[str, list[str]] = {}
-    for path in sorted((root / "kernel" / "Statements").glob("*.v")):
-        for relation, slugs, name in _LINK.findall(path.read_text(encoding="utf-8")):
-            for slug in slugs.split(","):
-                found.setdefault(slug.strip(), []).append(f"{relation} {path.name}, {name}")
+    for claim in claims(root):
+        for relation, slugs in (("Implements", claim.implements), ("Refutes", claim.refutes)):
+            for slug in slugs:
+                found.setdefault(slug, []).append(f"{relation} {claim.chapter}.v, {claim.name}")
     return found
 
 
@@ -53,14 +53,9 @@ def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in sorted((root / "proofs").glob("prove_*.py")):
         _used_in_file(path, root, found)
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((root / "kernel").glob("*.v"))}
-    about = {
-        name: [slug.strip() for slug in slugs.split(",")]
-        for path in sorted((root / "kernel" / "Statements").glob("*.v"))
-        for _, slugs, name in _LINK.findall(path.read_text(encoding="utf-8"))
-    }
-    for text in texts.values():
-        for name, body in _THEOREM.findall(text):
+    about = {claim.name: (*claim.implements, *claim.refutes) for claim in claims(root)}
+    for path in sorted((root / "kernel").glob("*.v")):
+        for name, body in _THEOREM.findall(path.read_text(encoding="utf-8")):
             used = {slug for other in set(_WORD.findall(body)) & set(about) - {name} for slug in about[other]}
             for slug in about.get(name, ()):
                 found.setdefault(slug, set()).update(used - {slug})

@@ -1,119 +1,80 @@
 """Functions with gradients by hand, as custom autograd functions have them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Rule = Callable[..., Any]
 
 
-class Custom(torch.autograd.Function):
-    """Twice its input; `backward` multiplies by what it is told, which need not be two."""
+def ruled(function: Callable[..., Tensor], backward: Rule, saved: int = 0) -> type[torch.autograd.Function]:
+    """Return a function whose gradient is a rule of context and cotangent; its first inputs are saved."""
 
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return hidden * 2
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        ctx.save_for_backward(*given[:saved])
+        ctx.others = given[1:]
+        return function(*given)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return gradient * ctx.factor, None
-
-
-class Centred(torch.autograd.Function):
-    """Its gradient is centred over the batch."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor) -> Tensor:
-        return hidden.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient - gradient.mean(0)
-
-
-class Forgetful(Custom):
-    """The same by numpy: there is no second derivative, and no word of it."""
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return torch.from_numpy(gradient.detach().numpy() * ctx.factor), None
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type("Ruled", (torch.autograd.Function,), members)
 
 
 class Signed(torch.autograd.Function):
     """The sign, passed straight through backwards; its forward mode is the true one, zero."""
 
-    @staticmethod
-    def forward(hidden: Tensor) -> Tensor:
-        return hidden.sign()
+    forward = staticmethod(lambda hidden: hidden.sign())
+    backward = staticmethod(lambda ctx, gradient: gradient)
+    jvp = staticmethod(lambda ctx, tangent: torch.zeros_like(tangent))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         pass
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
 
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return torch.zeros_like(tangent)
+def _of_a_product(ctx: Any, gradient: Tensor) -> Any:
+    hidden, matrix = ctx.saved_tensors
+    return gradient @ matrix.T, torch.einsum("ntd,nte->de", hidden, gradient)
 
 
-class Product(torch.autograd.Function):
-    """A product with a matrix that comes as an argument, its gradient by hand."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, matrix: Tensor) -> Tensor:
-        ctx.save_for_backward(hidden, matrix)
-        return hidden @ matrix
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        hidden, matrix = ctx.saved_tensors
-        return gradient @ matrix.T, torch.einsum("ntd,nte->de", hidden, gradient)
+def _twice(hidden: Tensor, factor: float) -> Tensor:
+    return hidden * 2
 
 
-class ClosedOver(Product):
-    """The same, which can be differentiated once."""
-
-    backward = staticmethod(torch.autograd.function.once_differentiable(Product.backward))
-
-
-class Reversible(torch.autograd.Function):
-    """A function that is run again backwards, by a backward pass of its own that writes `.grad`."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, function: Any) -> Tensor:
-        ctx.save_for_backward(hidden)
-        ctx.function = function
-        with torch.no_grad():
-            return function(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        (hidden,) = ctx.saved_tensors
-        with torch.enable_grad():
-            again = hidden.detach().requires_grad_()
-            ctx.function(again).backward(gradient)
-        return again.grad, None
+# Twice its input; backwards it multiplies by what it is told, which need not be two.
+Custom = ruled(_twice, lambda ctx, gradient: (gradient * ctx.others[0], None))
+# The same by numpy: there is no second derivative, and no word of it.
+Forgetful = ruled(
+    _twice, lambda ctx, gradient: (torch.from_numpy(gradient.detach().numpy() * ctx.others[0]), None)
+)
+# Its gradient is centred over the batch.
+Centred = ruled(lambda hidden: hidden.clone(), lambda ctx, gradient: gradient - gradient.mean(0))
+# A product with a matrix that comes as an argument, its gradient by hand, or such that it can be taken once.
+Product = ruled(lambda hidden, matrix: hidden @ matrix, _of_a_product, saved=2)
+ClosedOver = ruled(lambda hidden, matrix: hidden @ matrix, once_differentiable(_of_a_product), saved=2)
 
 
-class Accumulating(torch.autograd.Function):
-    """The same by gradients that are asked for, and added to `.grad` by hand."""
+def _run_again(ctx: Any, gradient: Tensor) -> Any:
+    (hidden,) = ctx.saved_tensors
+    with torch.enable_grad():
+        again = hidden.detach().requires_grad_()
+        ctx.others[0](again).backward(gradient)
+    return again.grad, None
 
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, function: Any, *parameters: Tensor) -> Tensor:
-        ctx.save_for_backward(hidden)
-        ctx.function, ctx.parameters = function, parameters
-        with torch.no_grad():
-            return function(hidden)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        (hidden,) = ctx.saved_tensors
-        with torch.enable_grad():
-            again = hidden.detach().requires_grad_()
-            found = torch.autograd.grad(ctx.function(again), [again, *ctx.parameters], gradient)
-        for parameter, own in zip(ctx.parameters, found[1:], strict=True):
-            parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
-        return found[0], None, *(None for _ in ctx.parameters)
+def _added_by_hand(ctx: Any, gradient: Tensor) -> Any:
+    (hidden,), (function, *parameters) = ctx.saved_tensors, ctx.others
+    with torch.enable_grad():
+        again = hidden.detach().requires_grad_()
+        found = torch.autograd.grad(function(again), [again, *parameters], gradient)
+    for parameter, own in zip(parameters, found[1:], strict=True):
+        parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
+    return found[0], None, *(None for _ in parameters)
+
+
+# A function that is run again backwards, by a backward pass of its own that writes `.grad`.
+Reversible = ruled(lambda hidden, function: function(hidden), _run_again, saved=1)
+# The same by gradients that are asked for, and added to `.grad` by hand.
+Accumulating = ruled(lambda hidden, function, *parameters: function(hidden), _added_by_hand, saved=1)

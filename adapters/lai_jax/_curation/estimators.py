@@ -1,7 +1,7 @@
 """Every estimator in a step: its validation side, the passes it takes, and how it scores a batch."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,21 +30,13 @@ from lai_jax.validation import Sketch, Validation
 
 @dataclass(frozen=True)
 class Scored:
-    """What scoring a batch gives.
+    """What scoring a batch gives."""
 
-    Parameters
-    ----------
-    losses, scores
-        `(n,)` each.
-    second_moment
-        For preconditioned LAI the next one.
-    parts, sizes
-        The scores against each part of the validation set, and the parts' numbers of samples.
-    """
-
+    # `losses`, `scores`: `(n,)` each
     losses: jax.Array
     scores: jax.Array
-    second_moment: Any = None
+    second_moment: Any = None  # for preconditioned LAI the next one
+    # `parts`, `sizes`: the scores against each part of the validation set, and the parts' numbers of samples
     parts: jax.Array | None = None
     sizes: jax.Array | None = None
 
@@ -57,25 +49,12 @@ class SideOptions:
     sketch: Sketch | None = None
 
 
-class Estimator(Protocol):
-    """One estimator."""
-
-    @property
-    def sides(self) -> tuple[type, ...]:
-        """What a validation side may be."""
-
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return what validation samples are scored against, those not `counted` left out."""
-
-    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
-        """Return the passes that a step makes which runs back on so many rows, on all of them where None."""
-
-    def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-        """Score a batch."""
-
-
 class _Traced:
-    """Scores by a trace of the batch."""
+    """Scores by a trace of the batch.
+
+    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out;
+    `sides` are its types; and `choose_pass` says which passes a step makes that runs back on so many rows.
+    """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
     recorder: Recorder = TraceRecorder()
@@ -101,23 +80,32 @@ class _Traced:
         return ThriftyPass(problem, self.recorder, rows)
 
 
-class Ghost(_Traced):
+class _Gradients(_Traced):
+    """Inner products of gradients: of the validation set's, summed, with each sample's."""
+
+    name = "ghost"
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+        """Return the summed gradients."""
+        trace, counted = self.traced(problem, batch, counted)
+        return replace(lai.summarize(trace, self.name), samples=counted.sum())
+
+    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
+        """Score by the exact inner products."""
+        scores = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[self.name]
+        return Scored(recorded.losses, scores(validation.side, recorded.trace))
+
+
+class Ghost(_Gradients):
     """All traced parameters."""
 
     recorder = TraceRecorder(everything=True)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed gradients of all parameters."""
-        trace, counted = self.traced(problem, batch, counted)
-        return replace(lai.summarize(trace, "ghost"), samples=counted.sum())
 
-    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score by the exact inner products."""
-        return Scored(recorded.losses, lai.ghost_scores(validation.side, recorded.trace))
-
-
-class LLI(_Traced):
+class LLI(_Gradients):
     """The last layer alone."""
+
+    name = "lli"
 
     def check(self, model: Model, plan: Plan) -> None:
         """Raise where that layer is frozen."""
@@ -128,15 +116,6 @@ class LLI(_Traced):
                 "'ghost' and 'exact' score the parameters that train"
             )
             raise ValueError(msg)
-
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed gradient of the last layer."""
-        trace, counted = self.traced(problem, batch, counted)
-        return replace(lai.summarize(trace, "lli"), samples=counted.sum())
-
-    def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score by the exact inner products of the last layer."""
-        return Scored(recorded.losses, lai.lli_scores(validation.side, recorded.trace))
 
 
 class LAI(_Traced):
@@ -205,7 +184,7 @@ class CalibratedLAI(LAI):
 class GateLAI(_Traced):
     """LAI with output gradients carried down a chain by its gates."""
 
-    sides = (GateTrace,)
+    sides: tuple[type, ...] = (GateTrace,)
     recorder = GateRecorder()
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
@@ -223,7 +202,7 @@ class GateLAI(_Traced):
 class Exact:
     """All parameters of any architecture, by derivatives along the validation gradient."""
 
-    sides = (ValidationGradient,)
+    sides: tuple[type, ...] = (ValidationGradient,)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the summed validation gradient."""
@@ -238,6 +217,7 @@ class Exact:
         return Scored(*recorded(validation.side.gradient))
 
 
+Estimator = Ghost | LLI | LAI | GateLAI | Exact
 ESTIMATORS: dict[str, Estimator] = {
     "ghost": Ghost(),
     "lai": LAI(),

@@ -18,13 +18,9 @@ class Spread:
 
     Without a constraint XLA puts rows that were chosen by their scores on every device, and each does
     the work of all.
-
-    Parameters
-    ----------
-    sharding
-        Of a batch, of which the first axis counts; None: rows are left where XLA puts them.
     """
 
+    # of a batch, of which the first axis counts; None: rows are left where XLA puts them
     sharding: NamedSharding | None = None
 
     def __call__(self, array: jax.Array, axis: int = 0) -> jax.Array:

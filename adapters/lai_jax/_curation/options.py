@@ -28,33 +28,25 @@ def estimator_of(name: str) -> Estimator:
 class OfScores(Protocol):
     """From scores `(n,)`, positive helps, to weights `(n,)`."""
 
-    def __call__(self, scores: jax.Array, /) -> jax.Array:
-        """Return the weights `(n,)`."""
-        ...
+    def __call__(self, scores: jax.Array, /) -> jax.Array: ...
 
 
 class OfLosses(Protocol):
     """Sees each sample's loss, too."""
 
-    def __call__(self, scores: jax.Array, /, *, losses: jax.Array) -> jax.Array:
-        """Return the weights `(n,)`."""
-        ...
+    def __call__(self, scores: jax.Array, /, *, losses: jax.Array) -> jax.Array: ...
 
 
 class OfParts(Protocol):
     """From scores `(parts, n)` and the parts' sizes to weights `(n,)`."""
 
-    def __call__(self, scores: jax.Array, /, *, sizes: Any) -> jax.Array:
-        """Return the weights `(n,)`."""
-        ...
+    def __call__(self, scores: jax.Array, /, *, sizes: Any) -> jax.Array: ...
 
 
 class OfPartsAndLosses(Protocol):
     """Sees parts and losses."""
 
-    def __call__(self, scores: jax.Array, /, *, sizes: Any, losses: jax.Array) -> jax.Array:
-        """Return the weights `(n,)`."""
-        ...
+    def __call__(self, scores: jax.Array, /, *, sizes: Any, losses: jax.Array) -> jax.Array: ...
 
 
 Policy = OfScores | OfLosses | OfParts | OfPartsAndLosses
@@ -85,6 +77,15 @@ def check_taken(estimator: str, **options: Any) -> None:
             expected = ", ".join(map(repr, able))
             msg = f"{option}: expected the estimator to be one of {expected}, got {estimator!r}"
             raise ValueError(msg)
+
+
+def scorer_of(estimator: str, policy: Any, valid: Any, **options: Any) -> Estimator:
+    """Return how a step scores, if its policy, its mask and its options are sound."""
+    found = estimator_of(estimator)
+    check_policy(policy)
+    check_valid(estimator, valid)
+    check_taken(estimator, **options)
+    return found
 
 
 def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:

@@ -1,11 +1,12 @@
 """Which passes a step makes: one forward pass for scoring and training, or one for each.
 
 Every pass has one shape: `forward(batch)` returns what is scored, and after it `backward(weights)` the
-gradient of the weighted losses of the same batch.
+gradient of `sum_j weights_j loss_j` of the same batch with respect to the trainable leaves. `best` are the
+rows to run back on, without which all weights are 0; None: all rows.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,8 @@ from lai_jax._curation.rows import count_of, weighted, with_stand_ins
 from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weighted_rows
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.leaves import all_finite, moving_leaves
-from lai_jax._program.losses import check_targets, is_batched, take
+from lai_jax._program.leaves import all_finite
+from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
 from lai_jax._program.tail import last_part, tail_of
 from lai_jax._recording.assemble import Measured, measure
 from lai_jax._recording.plan import Plan
@@ -25,46 +26,15 @@ from lai_jax._recording.recorders import Recorder
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a forward pass gives to be scored.
+    """What a forward pass gives to be scored."""
 
-    Parameters
-    ----------
-    losses
-        `(n,)`.
-    trace
-        What the recorder made of the batch.
-    plan
-        Which parameters the trace explains, and as what.
-    """
-
-    losses: jax.Array
-    trace: Any
-    plan: Plan
-
-
-class Pass(Protocol):
-    """Runs one batch forward, and back once its samples have weights."""
-
-    def forward(self, batch: Batch) -> Any:
-        """Return what is scored."""
-
-    def backward(self, weights: jax.Array, best: jax.Array | None) -> list[jax.Array]:
-        """Return the gradient of `sum_j weights_j loss_j` with respect to the trainable leaves.
-
-        `best` are the rows to run back on, without which all weights are 0; None: all rows.
-        """
+    losses: jax.Array  # `(n,)`
+    trace: Any  # what the recorder made of the batch
+    plan: Plan  # which parameters the trace explains, and as what
 
 
 class SharedPass:
-    """One forward pass for scoring and training.
-
-    Parameters
-    ----------
-    problem
-        What is trained.
-    recorder
-        What of the batch is scored.
-    """
+    """One forward pass for scoring, by what a recorder keeps, and training."""
 
     def __init__(self, problem: Problem, recorder: Recorder) -> None:
         self.problem, self.recorder = problem, recorder
@@ -140,13 +110,7 @@ class SharedPass:
 
 
 class SeparatePass:
-    """One forward pass for scoring, another one for training on the rows that are kept.
-
-    Parameters
-    ----------
-    problem, recorder
-        As for `SharedPass`.
-    """
+    """One forward pass for scoring, another one for training on the rows that are kept."""
 
     def __init__(self, problem: Problem, recorder: Recorder) -> None:
         self.problem, self.recorder = problem, recorder
@@ -164,15 +128,7 @@ class SeparatePass:
 
 
 class ThriftyPass:
-    """One forward pass if what it leaves takes no more memory than the gradient will, otherwise two.
-
-    Parameters
-    ----------
-    problem, recorder
-        As for `SharedPass`.
-    rows
-        How many rows are run back, a number or a share.
-    """
+    """One forward pass if what it leaves takes no more memory than the gradient will, otherwise two."""
 
     def __init__(self, problem: Problem, recorder: Recorder, rows: int | float) -> None:
         self.problem, self.recorder, self.rows = problem, recorder, rows
@@ -181,7 +137,7 @@ class ThriftyPass:
         """Run forward, and record."""
         shared = SharedPass(self.problem, self.recorder)
         recorded = shared.forward(batch)
-        self.chosen: Pass = shared
+        self.chosen: SharedPass | SeparatePass = shared
         if not shared.leaves_little(count_of(self.rows, recorded.losses.shape[0])):
             self.chosen = SeparatePass(self.problem, self.recorder)
             recorded = self.chosen.forward(batch)
@@ -193,13 +149,7 @@ class ThriftyPass:
 
 
 class DirectionalPass(SeparatePass):
-    """Scores by derivatives along a direction: no trace, any architecture.
-
-    Parameters
-    ----------
-    problem
-        As for `SharedPass`.
-    """
+    """Scores by derivatives along a direction: no trace, any architecture."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -208,12 +158,11 @@ class DirectionalPass(SeparatePass):
         """Return the function from a direction to every loss, and its derivative along the direction."""
         check_targets(*batch)
         self.batch = batch
-        moving, restored = moving_leaves(self.problem.params)
-
-        def losses(values: list[jax.Array], batch: Batch) -> jax.Array:
-            return self.problem.losses(restored(values), batch)
-
+        moving, losses = losses_of_leaves(self.problem.apply, self.problem.loss, self.problem.params)
         return lambda direction: directional_derivatives(losses, moving, batch, direction)
+
+
+Pass = SharedPass | SeparatePass | ThriftyPass
 
 
 def weighted_gradient(
@@ -226,10 +175,10 @@ def weighted_gradient(
         chosen, own = weighted(weights, best, best.shape[0])
         spread = problem.spread
         rows = jax.tree.map(lambda leaf: spread(leaf) if is_batched(leaf) else leaf, take(batch, chosen))
-    moving, restored = moving_leaves(problem.params)
+    moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
 
     def total(values: list[jax.Array]) -> jax.Array:
-        losses = problem.losses(restored(values), rows)
-        return jnp.sum(own.astype(losses.dtype) * losses)
+        found = losses(values, rows)
+        return jnp.sum(own.astype(found.dtype) * found)
 
     return jax.grad(total)(moving)

@@ -4,11 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-
 import lai_core as lai
 from lai_jax._curation.meshes import Spread
-from lai_jax._program.losses import losses_of
 from lai_jax._program.model import Model, read
 from lai_jax._recording.masks import Valid, masked
 from lai_jax._recording.plan import Plan, make_plan
@@ -18,34 +15,19 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, its parameters and its loss.
+    """A model, its parameters and its loss."""
 
-    Parameters
-    ----------
-    apply, loss, last
-        As `trace` takes them.
-    params
-        The parameters.
-    valid
-        From a batch's inputs to the positions that count; None: all do.
-    spread
-        Over which devices chosen rows lie.
-    """
-
+    # `apply`, `loss`, `last`: as `trace` takes them
     apply: Callable[..., Any]
-    params: Any
+    params: Any  # the parameters
     loss: Callable[..., Any]
     last: str | None = None
-    valid: Valid | None = None
-    spread: Spread = field(default_factory=Spread)
+    valid: Valid | None = None  # from a batch's inputs to the positions that count; None: all do
+    spread: Spread = field(default_factory=Spread)  # over which devices chosen rows lie
 
     def masked(self, recorded: Any, batch: Batch) -> Any:
         """Return a batch's trace with the positions that count; a chain with gates has none."""
         return masked(recorded, self.valid, batch[0]) if isinstance(recorded, lai.Trace) else recorded
-
-    def losses(self, params: Any, batch: Batch) -> jax.Array:
-        """Return each sample's loss, at other parameters."""
-        return losses_of(self.apply, self.loss)(params, *batch)
 
     def read(self, batch: Batch) -> Model:
         """Read the losses of a batch as a program."""

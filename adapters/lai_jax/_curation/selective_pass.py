@@ -15,11 +15,11 @@ import numpy as np
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import run
+from lai_jax._program.leaves import replaced
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Value
 from lai_jax._program.sample_axis import SampleAxis
 
-LEFT = Spread()
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 
 
@@ -33,14 +33,9 @@ def value_of_leaves(
 ) -> tuple[jax.Array, tuple[jax.Array, dict[int, Any], dict[int, Any]]]:
     """Run the model on other parameters and data.
 
-    Returns
-    -------
-    tuple
-        The value at slot `end`; and the losses, the `wanted` inputs of layers, and the values to `keep`.
+    Return the value at slot `end`; and the losses, the `wanted` inputs of layers, and the values to `keep`.
     """
-    values = list(model.parameters)
-    for leaf, value in zip(model.trainable, moving, strict=True):
-        values[leaf] = value
+    values = replaced(model.parameters, model.trainable, moving)
     slots: dict[int, Any] = {}
     (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
     return slots[end], (losses, records, {slot: slots[slot] for slot in keep})
@@ -54,21 +49,10 @@ def weighted_rows(gradients: jax.Array, axis: SampleAxis, weights: jax.Array) ->
 
 
 class WayBack:
-    """The way back through a forward pass, for some of its rows.
+    """The way back through a forward pass from the value at slot `end`, for some of its rows.
 
-    Parameters
-    ----------
-    model, small
-        The model read on the whole batch, and on as many rows as are chosen.
-    moving
-        The parameters.
-    end
-        Slot of the value from which the way back begins.
-
-    Raises
-    ------
-    UnexplainedError
-        If the model computes something else for fewer samples, or a residual's samples cannot be found.
+    The model is read on the whole batch, and as `small` on as many rows as are chosen. It is an error if it
+    computes something else for fewer samples, or if a residual's samples cannot be found.
     """
 
     def __init__(self, model: Model, small: Model, moving: Sequence[jax.Array], end: int) -> None:
@@ -92,20 +76,12 @@ class WayBack:
         gradients: jax.Array,
         chosen: jax.Array,
         weights: jax.Array,
-        spread: Spread = LEFT,
+        spread: Spread,
     ) -> list[jax.Array]:
         """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
 
-        Parameters
-        ----------
-        vjp
-            The backward pass of the whole batch from the value at `end`, as `jax.vjp` returned it.
-        gradients
-            Of each sample's loss with respect to that value, of the whole batch.
-        chosen, weights
-            Which rows, and their weights.
-        spread
-            Over which devices they lie.
+        `vjp` is the backward pass of the whole batch from the value at `end`, `gradients` are those of each
+        sample's loss with respect to that value.
         """
         model, small = self.model, self.small
         axes = [self.residuals.values[slot].sample_axis for slot in self.residuals.outputs]

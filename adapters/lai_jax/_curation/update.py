@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from lai_jax._curation.estimators import Scored
 from lai_jax._curation.meshes import laid_like
 from lai_jax._curation.rows import best, count_of
-from lai_jax._program.leaves import all_finite, floating, real_leaves
+from lai_jax._program.leaves import all_finite, floating, real_leaves, replaced
 
 
 def weigh(
@@ -68,8 +68,13 @@ def takes(policy: Callable[..., Any], name: str) -> bool:
     return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 
 
-def check_state(tx: Any, params: Any, opt_state: Any) -> None:
-    """Raise unless the state is one of the transformation for these parameters."""
+def stepped(
+    tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], kept: jax.Array
+) -> tuple[Any, Any, jax.Array]:
+    """Update, unless no sample was kept or the gradient is not finite."""
+    leaves, restored = real_leaves(params)
+    trainable = floating(leaves)
+    given = replaced([jnp.zeros_like(leaf) for leaf in leaves], trainable, gradients)
     expected: Any = jax.tree.structure(jax.eval_shape(tx.init, params))
     if expected != jax.tree.structure(opt_state):
         msg = (
@@ -77,18 +82,6 @@ def check_state(tx: Any, params: Any, opt_state: Any) -> None:
             "transformation or of other parameters"
         )
         raise TypeError(msg)
-
-
-def stepped(
-    tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], kept: jax.Array
-) -> tuple[Any, Any, jax.Array]:
-    """Update, unless no sample was kept or the gradient is not finite."""
-    leaves, restored = real_leaves(params)
-    trainable = floating(leaves)
-    given = [jnp.zeros_like(leaf) for leaf in leaves]
-    for leaf, gradient in zip(trainable, gradients, strict=True):
-        given[leaf] = gradient
-    check_state(tx, params, opt_state)
     try:
         updates, new_state = tx.update(restored(given), opt_state, params)
     except TypeError as error:

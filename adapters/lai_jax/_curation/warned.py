@@ -1,5 +1,6 @@
 """What LAI reads too much of, where most of a model is frozen, and what it leaves out: said in warnings."""
 
+import math
 import warnings
 
 from lai_jax._program.model import Model
@@ -27,11 +28,7 @@ def _width(use: Use) -> int:
     shape, params = use.eqn.invars[use.data].aval.shape, use.eqn.params
     if use.kind == "convolution":
         return int(shape[params["dimension_numbers"].lhs_spec[1]])
-    width = 1
-    for axes in params["dimension_numbers"]:
-        for axis in axes[use.data]:
-            width *= shape[axis]
-    return width
+    return math.prod(shape[axis] for axes in params["dimension_numbers"] for axis in axes[use.data])
 
 
 def warn_of_unread(model: Model, plan: Plan) -> None:
@@ -61,12 +58,8 @@ def _is_matrix(use: Use, adding: str) -> bool:
     if sum(size > 1 and axis not in operand.flat for axis, size in enumerate(operand.shape)) < 2:
         return False
     name = use.eqn.primitive.name
-    if name == "triangular_solve" or name not in (
-        *RULES,
-        "scan",
-        "cond",
-    ):  # a function, or what no rule follows
-        return True
+    if name == "triangular_solve" or name not in (*RULES, "scan", "cond"):
+        return True  # a function, or what no rule follows
     if name in ("dot_general", "select_n"):  # a matrix for each sample, or one chosen by it
         return adding == "dot_general"
     # A gain has one entry for each that it meets; for a matrix what it meets is repeated along its outputs.

@@ -5,7 +5,7 @@ copies of others: nothing of those that stay may move, neither their losses nor 
 `jax.jit` there are no values to try this on, and random ones of the same shapes stand for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._exact.methods import Batch, Leaves, Losses, Method
-from lai_jax._program.cost import arrays_of
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.losses import batch_size, is_array, take
+from lai_jax._program.losses import arrays_of, batch_size, take
 from lai_jax._program.model import datum, parameter, reader_of
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.trial import is_traced, numeric, on_numbers, tried
@@ -27,16 +26,17 @@ _SPLITS = 3
 
 def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> None:
     """Raise if a sample's loss, or its derivative, moves with the other samples of the batch."""
-    if batch_size(batch[0]) < 2 or _followed(losses, at, batch):
+    if batch_size(batch[0]) < 2:
         return
-    (inputs, whole_inputs), (targets, whole_targets) = (arrays_of(side) for side in batch)
-    arrays = inputs, targets
+    arrays, restored = arrays_of(batch)
 
-    def own(at: Leaves, arrays: Batch) -> jax.Array:
-        return losses(at, (whole_inputs(arrays[0]), whole_targets(arrays[1])))
+    def own(at: Leaves, arrays: Leaves) -> jax.Array:
+        return losses(at, restored(arrays))
 
+    if _followed(own, at, arrays):
+        return
     traced = is_traced(lambda at, arrays, _: own(at, arrays), at, arrays, direction)
-    given = numeric(own) if traced else own
+    given: Any = numeric(own) if traced else own
     both = jax.jit(lambda at, arrays, along: (given(at, arrays), method(given, at, arrays, along)[1]))
     moved, known = None, not traced
     with on_numbers(traced):
@@ -60,19 +60,10 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
         raise UnexplainedError(msg)
 
 
-def _followed(losses: Losses, at: Leaves, batch: Batch) -> bool:
+def _followed(losses: Callable[[Leaves, Leaves], jax.Array], at: Leaves, arrays: Leaves) -> bool:
     """Whether the program shows that every sample's loss is its own."""
-    leaves, tree = jax.tree.flatten(batch)
-    places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
-
-    def flat(values: Leaves, arrays: list[Any]) -> jax.Array:
-        given = list(leaves)
-        for i, array in zip(places, arrays, strict=True):
-            given[i] = array
-        return losses(values, jax.tree.unflatten(tree, given))
-
-    closed = jax.make_jaxpr(flat)(at, [leaves[i] for i in places])
-    own = SampleAxis(0, batch_size(batch[0]))
+    closed = jax.make_jaxpr(losses)(at, arrays)
+    own = SampleAxis(0, batch_size(arrays))
     variables = closed.jaxpr.invars
     known = [parameter(i, variable.aval, trainable=True) for i, variable in enumerate(variables[: len(at)])]
     known += [datum(variable.aval, own.samples) for variable in variables[len(at) :]]
@@ -83,7 +74,7 @@ def _followed(losses: Losses, at: Leaves, batch: Batch) -> bool:
     return program.values[program.outputs[0]].sample_axis in (None, own)
 
 
-def _moved(both: Any, at: Leaves, batch: Batch, direction: Leaves) -> tuple[Any, int | None]:
+def _moved(both: Any, at: Leaves, batch: Leaves, direction: Leaves) -> tuple[Any, int | None]:
     """Return the losses, and a sample that moves with others; None if none does."""
     found = both(at, batch, direction)
     values = np.asarray(found[0], np.float64)

@@ -39,12 +39,7 @@ def directional_derivatives(
     """Return every loss, and its derivative along a direction of the parameters: of samples, or of positions.
 
     Where values are concrete the adjoint identity is checked, and a method that fails it gives way to one
-    gradient a sample.
-
-    Raises
-    ------
-    UnexplainedError
-        If samples are coupled, or, where values are concrete, no method meets the identity.
+    gradient a sample. It is an error if samples are coupled, or if no method meets the identity.
     """
     method = method_for(losses, at, batch)
 

@@ -70,7 +70,7 @@ def _with_programs(eqn: Any) -> Any:
     def changed(param: Any) -> Any:
         if isinstance(param, tuple):  # the branches of a choice
             return tuple(map(changed, param))
-        if not _is_program(param):
+        if not hasattr(getattr(param, "jaxpr", param), "eqns"):
             return param
         own = closed_of(param)
         shapes = [atom.aval for atom in own.jaxpr.invars]
@@ -78,10 +78,6 @@ def _with_programs(eqn: Any) -> Any:
         return closed if isinstance(param, jex.ClosedJaxpr) else closed.jaxpr
 
     return eqn.replace(params={name: changed(param) for name, param in eqn.params.items()})
-
-
-def _is_program(param: Any) -> bool:
-    return hasattr(getattr(param, "jaxpr", param), "eqns")
 
 
 def _read(eqn: Any, data: Any, indices: Any) -> Any:

@@ -11,26 +11,17 @@ from lai_storage import storable
 
 from lai_jax._exact.coupling import check_uncoupled
 from lai_jax._exact.directional import method_for
-from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import losses_of, take
+from lai_jax._program.losses import losses_of_leaves, take
 
 
 @storable
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
 @dataclass(frozen=True)
 class ValidationGradient:
-    """The gradient of the summed validation loss, along which exact scores are taken; a pytree.
+    """The gradient of the summed validation loss, along which exact scores are taken; a pytree."""
 
-    Attributes
-    ----------
-    gradient
-        With respect to the floating-point leaves of the parameters, in their order.
-    samples
-        How many validation samples went in.
-    """
-
-    gradient: list[jax.Array]
-    samples: jax.Array
+    gradient: list[jax.Array]  # with respect to the floating-point leaves of the parameters, in their order
+    samples: jax.Array  # how many validation samples went in
 
     def __add__(self, other: "ValidationGradient") -> "ValidationGradient":
         """Return the gradient of both sets together."""
@@ -42,24 +33,16 @@ def validation_gradient(
 ) -> ValidationGradient:
     """Return the gradient of the summed loss of the samples that count and have a finite one.
 
-    Raises
-    ------
-    UnexplainedError
-        If samples are coupled: the others' losses then depend on more than the others.
+    It is an error if samples are coupled: the others' losses then depend on more than the others.
     """
-    losses = losses_of(apply, loss)
-    moving, restored = moving_leaves(params)
-
-    def of(values: list[jax.Array], batch: tuple[Any, Any]) -> jax.Array:
-        return losses(restored(values), *batch)
-
-    check_uncoupled(method_for(of, moving, batch), of, moving, batch, moving)
-    counted = counted & jnp.isfinite(losses(params, *batch))
+    moving, losses = losses_of_leaves(apply, loss, params)
+    check_uncoupled(method_for(losses, moving, batch), losses, moving, batch, moving)
+    counted = counted & jnp.isfinite(losses(moving, batch))
     # 0 times a gradient that is not finite is no 0: run another sample in the place of these
     index = jnp.where(counted, jnp.arange(counted.shape[0]), jnp.argmax(counted))
-    inputs, targets = take(batch, index)
+    rows = take(batch, index)
 
     def total(values: list[jax.Array]) -> jax.Array:
-        return jnp.sum(jnp.where(counted, of(values, (inputs, targets)), 0.0))
+        return jnp.sum(jnp.where(counted, losses(values, rows), 0.0))
 
     return ValidationGradient(jax.grad(total)(moving), counted.sum())

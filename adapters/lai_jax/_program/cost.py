@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from lai_jax._program.losses import call, is_array
+from lai_jax._program.losses import arrays_of, call
 from lai_jax._program.program import needed, programs_of
 
 
@@ -19,20 +19,6 @@ def forward_cost(apply: Callable[..., Any], params: Any, inputs: Any) -> int:
     arrays, restored = arrays_of(inputs)
     closed = jax.make_jaxpr(lambda params, arrays: call(apply, params, restored(arrays)))(params, arrays)
     return multiply_adds(closed.jaxpr)
-
-
-def arrays_of(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """Return the arrays of a batch, and how to put others in their place; settings stay as they are."""
-    leaves, structure = jax.tree.flatten(tree)
-    moving = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
-
-    def restored(arrays: list[Any]) -> Any:
-        given = list(leaves)
-        for place, array in zip(moving, arrays, strict=True):
-            given[place] = array
-        return jax.tree.unflatten(structure, given)
-
-    return [leaves[place] for place in moving], restored
 
 
 def multiply_adds(jaxpr: Any) -> int:

@@ -24,16 +24,10 @@ def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
     """Run one equation on other arguments."""
     if hasattr(eqn, "run"):  # a `MappedEquation`
         return list(eqn.run(*arguments))
-    functions, params = _bindings(eqn)
+    params = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = params if isinstance(params, tuple) else ((), params)
     result = eqn.primitive.bind(*functions, *arguments, **params)
     return list(result) if eqn.primitive.multiple_results else [result]
-
-
-def _bindings(eqn: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    params = eqn.primitive.get_bind_params(eqn.params)
-    if isinstance(params, tuple):
-        return tuple(params[0]), dict(params[1])
-    return (), params
 
 
 def run(
@@ -43,27 +37,10 @@ def run(
     wanted: Numbers,
     slots: dict[int, Any] | None = None,
 ) -> tuple[list[Any], Records]:
-    """Run a program.
+    """Run a program on its inputs; return the outputs, and the batched inputs of `wanted` uses.
 
-    Parameters
-    ----------
-    program
-        What to run.
-    arguments
-        Its inputs.
-    perturbations
-        What to add to the outputs of uses: zeros, whose gradients are the uses' output gradients.
-    wanted
-        The uses whose batched inputs to record.
-    slots
-        Filled with every value of the program, by slot.
-
-    Returns
-    -------
-    list
-        The outputs.
-    dict
-        The recorded inputs; those of uses inside loops stacked along new first axes.
+    Perturbations are added to the outputs of uses: zeros, whose gradients are the uses' output gradients.
+    Inputs of uses inside loops are stacked along new first axes. `slots` is filled with every value.
     """
     slots = {} if slots is None else slots
     slots.update(program.constants)

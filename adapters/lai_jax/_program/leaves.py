@@ -50,14 +50,16 @@ def moving_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], A
     """Return the floating-point leaves, and how to put others in their place."""
     leaves, whole = real_leaves(params)
     places = floating(leaves)
+    moving = [jnp.asarray(leaves[place]) for place in places]
+    return moving, lambda values: whole(replaced(leaves, places, values))
 
-    def restored(values: list[Any]) -> Any:
-        given = list(leaves)
-        for place, value in zip(places, values, strict=True):
-            given[place] = value
-        return whole(given)
 
-    return [jnp.asarray(leaves[place]) for place in places], restored
+def replaced(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """Return leaves with other values at some places."""
+    given = list(leaves)
+    for place, value in zip(places, values, strict=True):
+        given[place] = value
+    return given
 
 
 def all_finite(leaves: Sequence[jax.Array]) -> jax.Array:

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_jax._program.leaves import moving_leaves, replaced
+
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
     """Apply a model: an array, a tuple (as separate arguments), or a mapping (as named ones)."""
@@ -17,15 +19,7 @@ def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
 
 
 def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[..., jax.Array]:
-    """Return the function from parameters, inputs and targets to one loss a sample, or one a position.
-
-    Raises
-    ------
-    TypeError
-        If `apply` or `loss` cannot be called.
-    ValueError
-        If the loss is not one number a sample.
-    """
+    """Return the function from parameters, inputs and targets to one loss a sample, or one a position."""
     for name, function in (("apply", apply), ("loss", loss)):
         if not callable(function):
             msg = f"{name}: expected a function, got {type(function).__name__}"
@@ -66,6 +60,24 @@ def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[
         return values
 
     return losses
+
+
+def losses_of_leaves(
+    apply: Any, loss: Any, params: Any, *, per_position: bool = False
+) -> tuple[list[jax.Array], Callable[[list[jax.Array], Any], jax.Array]]:
+    """Return the floating-point leaves of the parameters, and a batch's losses as a function of such ones."""
+    losses = losses_of(apply, loss, per_position=per_position)
+    moving, restored = moving_leaves(params)
+    return moving, lambda values, batch: losses(restored(values), *batch)
+
+
+def arrays_of(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the arrays of a batch, and how to put others in their place; settings stay as they are."""
+    leaves, structure = jax.tree.flatten(tree)
+    moving = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
+    return [leaves[place] for place in moving], lambda arrays: jax.tree.unflatten(
+        structure, replaced(leaves, moving, arrays)
+    )
 
 
 def is_array(leaf: Any) -> bool:

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
-from lai_jax._program.losses import batch_size, check_targets, is_array, is_batched, losses_of, take
+from lai_jax._program.losses import arrays_of, batch_size, check_targets, is_batched, losses_of, take
 from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
 from lai_jax._program.readers import control_flow as _control
@@ -22,42 +23,21 @@ from lai_jax._program.views import View
 
 @dataclass(eq=False)
 class Model:
-    """The losses of one batch as a program of the parameters.
+    """The losses of one batch as a program of the parameters."""
 
-    Parameters
-    ----------
-    program
-        Computes the losses; its inputs are the leaves of the parameters, the inputs and the targets.
-    arguments
-        What it is to be run on.
-    names
-        Of the parameter leaves.
-    trainable
-        Which leaves are parameters: those of floating-point numbers.
-    samples
-        How many samples the program was read for.
-    real
-        How many samples the batch has: 1 where the program was read for two copies of it.
-    left_out
-        Leaves that cannot be explained, and why.
-    losses
-        The losses of other leaves of the parameters and other arrays of the data.
-    mapped
-        Whether the program is that of one sample, mapped over the samples: the batch's own is not followed.
-    summed
-        Uses whose products with the samples are added up, and by which operation: layers that LAI does
-        not read.
-    """
-
+    # computes the losses; its inputs are the leaves of the parameters, the inputs and the targets
     program: Program
-    arguments: list[Any]
-    names: list[str]
-    trainable: list[int]
-    samples: int
-    real: int
-    left_out: dict[int, str]
+    arguments: list[Any]  # what it is to be run on
+    names: list[str]  # of the parameter leaves
+    trainable: list[int]  # which leaves are parameters: those of floating-point numbers
+    samples: int  # how many samples the program was read for
+    real: int  # how many samples the batch has: 1 where the program was read for two copies of it
+    left_out: dict[int, str]  # leaves that cannot be explained, and why
+    # the losses of other leaves of the parameters and other arrays of the data
     losses: Callable[[Sequence[Any], Sequence[Any]], jax.Array]
+    # whether the program is that of one sample, mapped over the samples: the batch's own is not followed
     mapped: bool = False
+    # uses whose products with the samples are added up, and by which operation: layers that LAI does not read
     summed: frozenset[tuple[Use, str]] = frozenset()
 
     @property
@@ -80,44 +60,23 @@ def read(
     *,
     partial: bool = False,
 ) -> Model:
-    """Read the losses of one batch as a program.
+    """Read the losses of one batch as a program; arguments and errors are those of `trace`.
 
     Where the batch's program is not followed, that of one sample is read and mapped over the samples, if
-    trying it shows that they keep apart.
-
-    Parameters
-    ----------
-    apply, params, loss, inputs, targets
-        As for `trace`.
-    partial
-        Leave out parameters that cannot be followed, where samples do not keep apart.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of a wrong kind, or no parameter is a floating-point array.
-    ValueError
-        If inputs, targets and losses do not fit each other.
-    UnexplainedError
-        If the program mixes samples, or cannot be followed.
+    trying it shows that they keep apart. Where they do not, and `partial`, parameters are left out.
     """
     losses = losses_of(apply, loss)
     check_targets(inputs, targets)
     real = batch_size(inputs)
     if real == 1:  # with two copies no axis of size 1 can be mistaken for the samples'
-        inputs, targets = (jax.tree.map(_doubled, tree) for tree in (inputs, targets))
+        inputs, targets = take((inputs, targets), np.zeros(2, int))
     leaves, restored = real_leaves(params)
     names = leaf_names(params)
-    data, data_tree = jax.tree.flatten((inputs, targets))
-    moving = [i for i, leaf in enumerate(data) if is_array(leaf)]
+    arrays, whole = arrays_of((inputs, targets))
 
     def flat(values: Sequence[Any], arrays: Sequence[Any]) -> jax.Array:
-        given = list(data)
-        for i, array in zip(moving, arrays, strict=True):
-            given[i] = array
-        return losses(restored(list(values)), *jax.tree.unflatten(data_tree, given))
+        return losses(restored(list(values)), *whole(list(arrays)))
 
-    arrays = [data[i] for i in moving]
     closed = jax.make_jaxpr(flat)(leaves, arrays)
     trainable = floating(leaves)
     if not trainable:
@@ -136,7 +95,11 @@ def read(
     def model(reader: Reader, closed: Any, values: Sequence[Value], *, mapped: bool = False) -> Model:
         reader.reading.shapes = shapes
         program = reader.whole(closed, values)
-        _check_losses(program)
+        if not program.values[program.outputs[0]].batched:
+            msg = (
+                "loss: expected losses that depend on inputs or targets, got the same numbers for every batch"
+            )
+            raise ValueError(msg)
         left_out, summed = reader.reading.left_out, frozenset(reader.reading.summed)
         given = program, [*leaves, *arrays], names, trainable, samples, real, left_out, flat, mapped, summed
         return Model(*given)
@@ -147,7 +110,7 @@ def read(
         refusal = error
     single = _of_one(flat, leaves, arrays)
     if single is not None and keep_apart(flat, trainable, leaves, arrays):
-        return model(SampleReader(reading_of(), samples), single, known, mapped=True)
+        return model(SampleReader(reader_of().reading, samples), single, known, mapped=True)
     if partial:
         return model(reader_of(partial=True), closed, known)
     raise refusal
@@ -168,16 +131,7 @@ def _of_one(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
     """Return a reader of programs that knows loops, branches and custom derivative rules."""
-    return Reader(reading_of(differentiated=differentiated, partial=partial))
-
-
-def reading_of(*, differentiated: bool = True, partial: bool = False) -> Reading:
-    """Return a reading that knows loops, branches and custom derivative rules."""
-    return Reading({**_control.READERS, **_custom.READERS}, differentiated, partial)
-
-
-def _doubled(leaf: Any) -> Any:
-    return jnp.concatenate([leaf, leaf]) if is_batched(leaf) else leaf
+    return Reader(Reading({**_control.READERS, **_custom.READERS}, differentiated, partial))
 
 
 def parameter(leaf: int, aval: Any, trainable: bool) -> Value:
@@ -192,13 +146,6 @@ def datum(aval: Any, samples: int) -> Value:
     """Return what is known of an array of the inputs or the targets."""
     shape = tuple(aval.shape)
     return Value(shape, aval.dtype, sample_axis=SampleAxis(0, samples) if shape else None)
-
-
-def _check_losses(program: Program) -> None:
-    value = program.values[program.outputs[0]]
-    if not value.batched:
-        msg = "loss: expected losses that depend on inputs or targets, got the same numbers for every batch"
-        raise ValueError(msg)
 
 
 def final_layers(program: Program) -> list[Use]:

@@ -15,26 +15,13 @@ from lai_jax._program.views import View, same_view
 
 @dataclass(frozen=True)
 class Scaled:
-    """A parameter of whose entries a batched value's entries are, or with which they are multiplied.
+    """A parameter of whose entries a batched value's entries are, or with which they are multiplied."""
 
-    Parameters
-    ----------
-    use
-        Where the parameter met the samples.
-    axes
-        Along which these entries may differ.
-    own
-        Whether they are not multiplied yet with anything that depends on the sample.
-    part
-        Whether they may be other entries than those at the use, or in another order.
-    row
-        Whether they are a row of a matrix that was added, or compared, and all that came of it.
-    """
-
-    use: "Use"
-    axes: frozenset[int]
-    own: bool = False
-    part: bool = False
+    use: "Use"  # where the parameter met the samples
+    axes: frozenset[int]  # along which these entries may differ
+    own: bool = False  # whether they are not multiplied yet with anything that depends on the sample
+    part: bool = False  # whether they may be other entries than those at the use, or in another order
+    # whether they are a row of a matrix that was added, or compared, and all that came of it
     row: bool = False
 
 
@@ -44,38 +31,21 @@ class Value:
 
     A value is *batched* if it depends on the inputs or targets (`sample_axis` is set), otherwise *of the
     parameters* if it depends on them (`leaves` is not empty), otherwise *constant*.
-
-    Parameters
-    ----------
-    shape, dtype
-        Of the array.
-    sample_axis
-        Where the samples are in a batched value.
-    leaves
-        The parameter leaves that a value of the parameters depends on.
-    view
-        How it is a rearrangement of one leaf (of a parameter, or of a captured array).
-    flat
-        Axes along which it is known to repeat one entry.
-    known
-        Its numbers, where they are integers known before the program runs.
-    columns
-        Per entry of its last axis the known numbers, or None.
-    layers
-        The layers that a batched value went through last.
-    scaled
-        Parameters that a batched value's entries are products with, or entries of.
     """
 
+    # `shape`, `dtype`: of the array
     shape: tuple[int, ...]
     dtype: Any
-    sample_axis: SampleAxis | None = None
-    leaves: frozenset[int] = frozenset()
-    view: View | None = None
-    flat: frozenset[int] = frozenset()
+    sample_axis: SampleAxis | None = None  # where the samples are in a batched value
+    leaves: frozenset[int] = frozenset()  # the parameter leaves that a value of the parameters depends on
+    view: View | None = None  # how it is a rearrangement of one leaf (of a parameter, or of a captured array)
+    flat: frozenset[int] = frozenset()  # axes along which it is known to repeat one entry
+    # its numbers, where they are integers known before the program runs
     known: np.ndarray[Any, Any] | None = None
+    # per entry of its last axis the known numbers, or None
     columns: tuple[np.ndarray[Any, Any] | None, ...] | None = None
-    layers: frozenset["Use"] = frozenset()
+    layers: frozenset["Use"] = frozenset()  # the layers that a batched value went through last
+    # parameters that a batched value's entries are products with, or entries of
     scaled: frozenset[Scaled] = frozenset()
 
     @property
@@ -112,48 +82,26 @@ class Value:
 
 @dataclass(eq=False)
 class Use:
-    """One place where the program uses parameters (or captured weights) on samples.
+    """One place where the program uses parameters (or captured weights) on samples."""
 
-    Parameters
-    ----------
-    number
-        Of the uses of one program, in the order in which they were met: what is recorded at a use is
-        kept under its number.
-    kind
-        `dense`, `convolution`, `gather`; `copy` for a value of the parameters that meets samples in any
-        other operation: it is copied, one copy a sample.
-    eqn
-        The operation.
-    operand
-        What is known of the value of the parameters.
-    samples_in
-        Where the samples are in the batched input; for per-sample copies, in these.
-    samples_out
-        Where the samples are in the operation's output.
-    output
-        Shape and type of what the output gradient is of.
-    parameter, data
-        Which of the operation's inputs is the weight, and of a product which is batched.
-    frozen
-        Whether the weight is not a parameter.
-    loops
-        Length of each enclosing loop, and whether it runs backwards, outermost first.
-    followed
-        Whether another layer reads, however indirectly, what this one puts out.
-    """
-
+    # of the uses of one program, in the order in which they were met: what is recorded at a use is kept under
+    # its number
     number: int
+    # `dense`, `convolution`, `gather`; `copy` for a value of the parameters that meets samples in any other
+    # operation: it is copied, one copy a sample
     kind: str
-    eqn: Any
-    operand: Value
-    samples_in: SampleAxis
-    samples_out: SampleAxis
-    output: jax.ShapeDtypeStruct
+    eqn: Any  # the operation
+    operand: Value  # what is known of the value of the parameters
+    samples_in: SampleAxis  # where the samples are in the batched input; for per-sample copies, in these
+    samples_out: SampleAxis  # where the samples are in the operation's output
+    output: jax.ShapeDtypeStruct  # shape and type of what the output gradient is of
+    # `parameter`, `data`: which of the operation's inputs is the weight, and of a product which is batched
     parameter: int = -1
     data: int = -1
-    frozen: bool = False
+    frozen: bool = False  # whether the weight is not a parameter
+    # length of each enclosing loop, and whether it runs backwards, outermost first
     loops: tuple[tuple[int, bool], ...] = ()
-    followed: bool = False
+    followed: bool = False  # whether another layer reads, however indirectly, what this one puts out
 
     @property
     def is_layer(self) -> bool:

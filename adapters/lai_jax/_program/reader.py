@@ -30,18 +30,7 @@ EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
 
 
 class Reading:
-    """What one reading shares between the programs nested in one another.
-
-    Parameters
-    ----------
-    readers
-        How to read loops, branches and functions with a derivative rule of their own, by primitive. They
-        need the reader themselves, so they are handed in: `model.reader` knows them all.
-    differentiated
-        Whether derivative rules matter: not where a program is itself a derivative.
-    partial
-        Whether to leave out parameters that cannot be followed, rather than raise.
-    """
+    """What one reading shares between the programs nested in one another."""
 
     def __init__(
         self,
@@ -49,10 +38,12 @@ class Reading:
         differentiated: bool = True,
         partial: bool = False,
     ) -> None:
+        # By primitive, how to read loops, branches and functions with a derivative rule of their own. They
+        # need the reader themselves, so they are handed in: `model.reader_of` knows them all.
         self.readers = readers
-        self.partial = partial
+        self.partial = partial  # leave out parameters that cannot be followed, rather than raise
         self.left_out: dict[int, str] = {}
-        self.differentiated = differentiated
+        self.differentiated = differentiated  # derivative rules matter: not where a program is a derivative
         self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
@@ -154,16 +145,11 @@ class Reader:
                 raise error.located(eqn) from None
             self.reading.left_out |= dict.fromkeys(leaves, str(error))
             constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
-            return self.followed(
-                eqn, [self.known_as(s, v) for s, v in zip(slots, constants, strict=True)], constants, True
-            )
+            for slot, value in zip(slots, constants, strict=True):
+                self.program.values[slot] = value
+            return self.followed(eqn, slots, constants, True)
         finally:
             self.path = self.path[:-1]
-
-    def known_as(self, slot: int, value: Value) -> int:
-        """Change what is known of a slot from here on."""
-        self.program.values[slot] = value
-        return slot
 
     def followed(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
         """Read one equation by what it does."""

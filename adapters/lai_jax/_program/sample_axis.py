@@ -11,21 +11,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SampleAxis:
-    """The samples lie along one axis, of size `outer * samples * inner`: sample b at `(o, b, i)`.
+    """The samples lie along one axis, of size `outer * samples * inner`: sample b at `(o, b, i)`."""
 
-    Parameters
-    ----------
-    axis
-        The axis.
-    samples
-        How many samples there are.
-    inner
-        How many entries of the axis follow one another before the next sample: t after `(n, t)` was
-        merged into one axis.
-    """
-
-    axis: int
-    samples: int
+    axis: int  # the axis
+    samples: int  # how many samples there are
+    # how many entries of the axis follow one another before the next sample: t after `(n, t)` was merged into
+    # one axis
     inner: int = 1
 
     def moved(self, axis: int) -> "SampleAxis":

@@ -13,35 +13,20 @@ from lai_jax._program.program import Operation, Program, Use
 
 @dataclass(frozen=True)
 class Tail:
-    """The part of a program between one value and another, further on.
+    """The part of a program between one value and another, further on."""
 
-    Parameters
-    ----------
-    start
-        Slot of the value with which it begins.
-    operations
-        What depends on that value, in order.
-    needed
-        Every other slot that these read.
-    end
-        Slot of the value at which it ends; that of the losses, or one before.
-    """
-
-    start: int
-    operations: tuple[Operation, ...]
-    needed: tuple[int, ...]
-    end: int
+    start: int  # slot of the value with which it begins
+    operations: tuple[Operation, ...]  # what depends on that value, in order
+    needed: tuple[int, ...]  # every other slot that these read
+    end: int  # slot of the value at which it ends; that of the losses, or one before
 
     @property
     def slots(self) -> tuple[int, ...]:
         """Every slot whose value `pulled_back` takes."""
         return (self.start, *self.needed)
 
-    def pulled_back(self, values: Mapping[int, Any], gradients: jax.Array | None = None) -> jax.Array:
-        """Return the gradients at the start from those at the end, by the values of `slots`.
-
-        None: each loss's own, which are ones.
-        """
+    def vjp(self, values: Mapping[int, Any]) -> tuple[jax.Array, Any]:
+        """Return the value at the end and the way back from it, by the values of `slots`."""
 
         def end(start: jax.Array) -> jax.Array:
             own = {slot: values[slot] for slot in self.needed} | {self.start: start}
@@ -49,7 +34,11 @@ class Tail:
                 perform(operation, own, {}, frozenset())
             return own[self.end]
 
-        found, vjp = jax.vjp(end, values[self.start])
+        return jax.vjp(end, values[self.start])
+
+    def pulled_back(self, values: Mapping[int, Any], gradients: jax.Array | None = None) -> jax.Array:
+        """Return the gradients at the start from those at the end; None: each loss's own, which are ones."""
+        found, vjp = self.vjp(values)
         return vjp(jnp.ones_like(found) if gradients is None else gradients)[0]
 
     def ended(self, end: int) -> "Tail":
@@ -60,7 +49,7 @@ class Tail:
 def tail_of(program: Program, use: Use) -> Tail | None:
     """Return what follows a layer; None if it is inside a loop, a branch or a recomputation."""
     layer = next((operation for operation in program.operations if operation.use is use), None)
-    return None if layer is None else _tail(program, layer.outputs[0])
+    return None if layer is None else tail_from(program, layer.outputs[0])
 
 
 def last_part(program: Program, tail: Tail, trainable: Iterable[int]) -> Tail | None:
@@ -77,13 +66,14 @@ def last_part(program: Program, tail: Tail, trainable: Iterable[int]) -> Tail | 
     later = (slot for operation in tail.operations for slot in operation.outputs if slot != tail.end)
     for start in (tail.start, *later):
         if start in moving and jnp.issubdtype(program.values[start].dtype, jnp.inexact):
-            part = _tail(program, start)
+            part = tail_from(program, start)
             if moving.isdisjoint(part.needed):
                 return part
     return None
 
 
-def _tail(program: Program, start: int) -> Tail:
+def tail_from(program: Program, start: int) -> Tail:
+    """Return what follows a value, up to the losses."""
     following = []
     reached = {start}
     for operation in program.operations:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from lai_core._adapters import Block, sums_agree
+from lai_jax._program.leaves import replaced
 from lai_jax._program.losses import is_batched
 from lai_jax._program.program import coarsest
 
@@ -71,17 +72,7 @@ def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any], data: Sequence[Any]) -> bool:
-    """Whether a batch's losses and gradient are those of its samples, each as a batch of one.
-
-    Parameters
-    ----------
-    losses
-        Of a batch of any size.
-    moving
-        Which leaves of the parameters have a gradient.
-    parameters, data
-        The leaves, and the arrays of one batch.
-    """
+    """Whether a batch's losses, and their gradient, are those of its samples, each as a batch of one."""
     parameters, data = list(parameters), list(data)
     traced = is_traced(losses, parameters, data)
     trial = _Trial(numeric(losses) if traced else losses, moving)
@@ -104,63 +95,55 @@ class _Trial:
 
     def __init__(self, losses: Losses, moving: Sequence[int]) -> None:
         self.losses, self.moving = losses, moving
-        self.together, self.alone = jax.jit(losses), jax.jit(self._alone)
-        self.gradient, self.sum_of_gradients = jax.jit(self._gradient), jax.jit(self._sum_of_gradients)
+        self.together, self.alone = jax.jit(self._together), jax.jit(self._alone)
 
     def apart(self, values: list[Any], arrays: list[Any]) -> bool | None:
         """Whether samples keep apart on these numbers; None where no loss is a number."""
-        together = self.together(values, arrays)
-        alone = self.alone(values, arrays)
-        moving = [jnp.asarray(values[leaf]) for leaf in self.moving]
-        precision = max(float(jnp.finfo(one.dtype).eps) for one in (together, *moving)) ** _DIGITS
-        if not _equal(together, alone, precision):
+        draw, samples = np.random.default_rng(0), len(_numbers(arrays))
+        # the check's own weights: nothing that is computed depends on them
+        weights = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
+        losses, gradient = self.together(values, arrays, weights)
+        alone, summed = self.alone(values, arrays, weights)
+        precision = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient)) ** _DIGITS
+        if not _equal(losses, alone, precision):
             return False
-        finite = jnp.isfinite(alone)
+        finite = np.isfinite(alone)
         if not finite.any():
             return None
-        draw = np.random.default_rng(0)  # the check's own weights: nothing that is computed depends on them
-        drawn = draw.uniform(0.5, 1.5, finite.shape) * draw.choice([-1.0, 1.0], finite.shape)
-        weights = jnp.where(finite, jnp.asarray(drawn, alone.dtype), 0)
-        both = self.gradient(values, arrays, weights), self.sum_of_gradients(values, arrays, weights)
         eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-        return _same_sums(*both, eps, count=float((drawn**2).sum(where=np.asarray(finite))))
+        return _same_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite)))
 
-    def _gradient(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> list[jax.Array]:
-        def weighted(moved: list[jax.Array]) -> jax.Array:
-            losses = self.losses(_with(values, self.moving, moved), arrays)
-            return jnp.sum(jnp.where(weights != 0, weights * losses, 0))
+    def _together(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
+        def total(moved: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
+            losses = self._losses(values, moved, arrays)
+            return jnp.sum(jnp.where(jnp.isfinite(losses), weights.astype(losses.dtype) * losses, 0)), losses
 
-        return jax.grad(weighted)([jnp.asarray(values[leaf]) for leaf in self.moving])
+        gradient, losses = jax.grad(total, has_aux=True)(self._point(values))
+        return losses, gradient
 
-    def _alone(self, values: list[Any], arrays: list[Any]) -> jax.Array:
-        return lax.map(lambda index: self._one(values, arrays, index), _numbers(arrays))
+    def _alone(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
+        point = self._point(values)
 
-    def _sum_of_gradients(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> list[jax.Array]:
-        point = [jnp.asarray(values[leaf]) for leaf in self.moving]
+        def added(total: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+            single = [
+                lax.dynamic_slice_in_dim(array, index, 1) if is_batched(array) else array for array in arrays
+            ]
+            loss, each = jax.value_and_grad(lambda own: self._losses(values, own, single)[0])(point)
+            kept = [jnp.where(jnp.isfinite(loss), weights[index] * one, 0).astype(one.dtype) for one in each]
+            return jax.tree.map(jnp.add, total, kept), loss
 
-        def added(total: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
-            each = jax.grad(lambda own: self._one(_with(values, self.moving, own), arrays, index))(point)
-            kept = [jnp.where(weights[index] != 0, weights[index] * one, 0).astype(one.dtype) for one in each]
-            return jax.tree.map(jnp.add, total, kept), None
+        summed, losses = lax.scan(added, jax.tree.map(jnp.zeros_like, point), _numbers(arrays))
+        return losses, summed
 
-        return lax.scan(added, jax.tree.map(jnp.zeros_like, point), _numbers(arrays))[0]
+    def _losses(self, values: list[Any], moved: list[jax.Array], arrays: list[Any]) -> jax.Array:
+        return self.losses(replaced(values, self.moving, moved), arrays)
 
-    def _one(self, values: list[Any], arrays: list[Any], index: jax.Array) -> jax.Array:
-        single = [
-            lax.dynamic_slice_in_dim(array, index, 1) if is_batched(array) else array for array in arrays
-        ]
-        return self.losses(values, single)[0]
+    def _point(self, values: list[Any]) -> list[jax.Array]:
+        return [jnp.asarray(values[leaf]) for leaf in self.moving]
 
 
 def _numbers(arrays: list[Any]) -> jax.Array:
     return jnp.arange(next(len(array) for array in arrays if is_batched(array)))
-
-
-def _with(values: Sequence[Any], moving: Sequence[int], point: Sequence[Any]) -> list[Any]:
-    given = list(values)
-    for leaf, value in zip(moving, point, strict=True):
-        given[leaf] = value
-    return given
 
 
 def _equal(first: Any, second: Any, within: float) -> bool:

@@ -18,21 +18,12 @@ Axes = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Some entries of one leaf, arranged in an array.
+    """Some entries of one leaf, arranged in an array."""
 
-    Parameters
-    ----------
-    leaf
-        Number of the leaf.
-    cells
-        A numpy view of the leaf's stand-in: one byte an entry, never touched.
-    loops
-        Stride of each enclosing loop whose iterations see different slices, outermost first; 0 where
-        every iteration sees the same.
-    """
-
-    leaf: int
-    cells: np.ndarray[Any, Any]
+    leaf: int  # number of the leaf
+    cells: np.ndarray[Any, Any]  # a numpy view of the leaf's stand-in: one byte an entry, never touched
+    # stride of each enclosing loop whose iterations see different slices, outermost first; 0 where every
+    # iteration sees the same
     loops: tuple[int, ...] = ()
 
     @staticmethod

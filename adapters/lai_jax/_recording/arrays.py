@@ -1,5 +1,6 @@
 """From the operands of a use to samples, positions and features."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +17,14 @@ Matrix = tuple[int, int, Axes, Axes, Axes]
 
 @dataclass(frozen=True)
 class ProductAxes:
-    """What each axis of the operands of a product of arrays is.
+    """What each axis of the operands of a product of arrays is."""
 
-    Parameters
-    ----------
-    groups, inputs, positions
-        Of the batched operand: batch axes, summed axes, and the rest without the samples'.
-    weight_groups, weight_inputs, weight_outputs
-        Of the weight.
-    """
-
+    # `groups`, `inputs`, `positions`: of the batched operand: batch axes, summed axes, and the rest without
+    # the samples'
     groups: tuple[int, ...]
     inputs: tuple[int, ...]
     positions: tuple[int, ...]
+    # `weight_groups`, `weight_inputs`, `weight_outputs`: of the weight
     weight_groups: tuple[int, ...]
     weight_inputs: tuple[int, ...]
     weight_outputs: tuple[int, ...]
@@ -93,18 +89,11 @@ def _flattened(array: jax.Array, blocks: list[tuple[int, ...]]) -> jax.Array:
     """Lay axes out as `(n, positions, features)`; without the middle one where no axis is a position."""
     first, *features = blocks
     named = (*first, *(axis for block in features for axis in block))
-    single = tuple(
-        axis for axis in range(1, array.ndim) if axis not in named
-    )  # what is left of the samples' axis
+    # what is left of the samples' axis
+    single = tuple(axis for axis in range(1, array.ndim) if axis not in named)
     moved = jnp.transpose(array, (0, *single, *named))
-    shape = [array.shape[0]]
-    if first:
-        shape.append(-1)
-    width = 1
-    for block in features:
-        for axis in block:
-            width *= array.shape[axis]
-    return moved.reshape((*shape, width))
+    width = math.prod(array.shape[axis] for block in features for axis in block)
+    return moved.reshape((array.shape[0], *((-1,) if first else ()), width))
 
 
 def dense_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
@@ -142,10 +131,7 @@ def _up(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def number_of_groups(use: Use) -> int:
     """Return how many matrices of one size a dense use multiplies with side by side."""
-    groups = 1
-    for axis in product_axes(use).weight_groups:
-        groups *= use.operand.shape[axis]
-    return groups
+    return math.prod(use.operand.shape[axis] for axis in product_axes(use).weight_groups)
 
 
 def has_positions(use: Use) -> bool:

@@ -21,21 +21,11 @@ from lai_jax._recording.records import TransposedTrace
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run of the program gave.
+    """What one run of the program gave."""
 
-    Parameters
-    ----------
-    losses
-        `(n,)`.
-    records
-        The batched inputs of uses, by number.
-    cotangents
-        The output gradients of uses, by number.
-    """
-
-    losses: jax.Array
-    records: Records
-    cotangents: Records
+    losses: jax.Array  # `(n,)`
+    records: Records  # the batched inputs of uses, by number
+    cotangents: Records  # the output gradients of uses, by number
 
 
 def measure(model: Model, plan: Plan, everything: bool) -> Measured:
@@ -68,10 +58,8 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
     layers = [_record(own, measured) for own in planned]
     if model.mapped:
         layers = [_of_one_row(layer) for layer in layers]
-    if plan.unread is None and isinstance(
-        layers[-1], lai.ConvolutionTrace
-    ):  # LAI reads rows of output gradients
-        layers[-1] = layers[-1].unfolded()
+    if plan.unread is None and isinstance(layers[-1], lai.ConvolutionTrace):
+        layers[-1] = layers[-1].unfolded()  # LAI reads rows of output gradients
     whole: list[Record] = []
     if everything and plan.materialised:
         uses = list(dict.fromkeys(use for own in plan.materialised.values() for use in own))
@@ -85,7 +73,7 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         )
     if model.real == model.samples:
         return found
-    return [_first(record, model.real) for record in found]
+    return [jax.tree.map(lambda array: array[: model.real], record) for record in found]
 
 
 def records_leaves(plan: Plan) -> list[frozenset[int]]:
@@ -107,11 +95,6 @@ def _of_one_row(record: Record) -> Record:
         return array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
 
     return jax.tree.map(row, record)
-
-
-def _first(record: Record, samples: int) -> Record:
-    """Keep the first samples of a record."""
-    return jax.tree.map(lambda array: array[:samples], record)
 
 
 def _record(planned: PlannedRecord, measured: Measured) -> Record:

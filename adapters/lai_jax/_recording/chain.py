@@ -7,6 +7,7 @@ from itertools import pairwise
 from lai_core._adapters import not_a_chain
 from lai_jax._program.model import Model
 from lai_jax._program.program import Operation, Program, Use
+from lai_jax._program.tail import Tail, tail_from
 from lai_jax._recording.arrays import has_positions, product_axes
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
@@ -14,44 +15,17 @@ from lai_jax._recording.planned import PlannedRecord
 
 @dataclass(frozen=True)
 class Link:
-    """What lies between one layer and the next.
+    """What lies between one layer and the next."""
 
-    Parameters
-    ----------
-    before, after
-        The layers.
-    start, end
-        Slots of the output of the one and of the input of the other.
-    weight
-        Slot of the matrix of `after`.
-    operations
-        Those between.
-    needed
-        Other slots that these take.
-    """
-
+    # `before`, `after`: the layers
     before: PlannedRecord
     after: PlannedRecord
-    start: int
-    end: int
-    weight: int
-    operations: tuple[Operation, ...]
-    needed: tuple[int, ...]
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """Every slot that gates and column norms take."""
-        return (self.start, self.weight, *self.needed)
+    between: Tail  # from the output of the one to the input of the other
+    weight: int  # slot of the matrix of `after`
 
 
 def links_of(model: Model, plan: Plan) -> list[Link]:
-    """Return what lies between each layer and the next.
-
-    Raises
-    ------
-    ValueError
-        If the model is no chain of linear layers on `(n, d)`, naming the layer.
-    """
+    """Return what lies between each layer and the next; raise unless all are linear, on `(n, d)`."""
     layers = [planned for planned in plan.records if planned.use.is_layer]
     operations = model.program.operations
     found = {operation.use: operation for operation in operations if operation.use is not None}
@@ -82,17 +56,10 @@ def _link(
         raise not_a_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
     # Between two layers lies what the first one's output leads to (forward) and the second one's input comes
     # from (backward): the operations on every path from `start` to `end`, and no others.
-    reached, forward = {start}, []
-    for operation in program.operations:
-        if reached.intersection(operation.inputs):
-            forward.append(operation)
-            reached.update(operation.outputs)
-    wanted, between = {end}, []
-    for operation in reversed(forward):
+    wanted, between = {end}, list[Operation]()
+    for operation in reversed(tail_from(program, start).operations):
         if wanted.intersection(operation.outputs):
-            between.append(operation)
+            between.insert(0, operation)
             wanted.update(operation.inputs)
-    made = {slot for operation in between for slot in operation.outputs}
-    return Link(
-        before, after, start, end, weight, tuple(between[::-1]), tuple(sorted(wanted - made - {start}))
-    )
+    needed = wanted.difference({start}, *(operation.outputs for operation in between))
+    return Link(before, after, Tail(start, tuple(between), tuple(sorted(needed)), end), weight)

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from lai_core._adapters import not_a_chain
-from lai_jax._program.evaluate import perform
 from lai_jax._program.model import Model
 from lai_jax._program.program import closed_of
 from lai_jax._program.rules.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
@@ -29,21 +28,8 @@ AxisLabels = tuple[str | None, ...]
 
 
 def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    """Return the gates between two layers, `(n, d)`, from the values of the link's slots.
-
-    Raises
-    ------
-    ValueError
-        If what lies between does not work entry by entry.
-    """
-
-    def function(output: Any) -> Any:
-        own = {slot: slots[slot] for slot in link.needed} | {link.start: output}
-        for operation in link.operations:
-            perform(operation, own, {}, frozenset())
-        return own[link.end]
-
-    values, vjp = jax.vjp(function, slots[link.start])
+    """Return the gates between two layers, `(n, d)`, from the values of the link's slots."""
+    values, vjp = link.between.vjp(slots)
     backward = jax.make_jaxpr(lambda cotangent: vjp(cotangent)[0])(values).jaxpr
     try:
         (reached,) = _through(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
@@ -51,7 +37,7 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
         raise not_a_chain(link.after.name, what) from None
     samples = link.before.use.samples_out
-    if reached != _axis_labels(slots[link.start].shape, samples):
+    if reached != _axis_labels(slots[link.between.start].shape, samples):
         what = f"does not come from the output of layer {link.before.name!r} alone"
         raise not_a_chain(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
@@ -77,13 +63,7 @@ def _axis_labels(shape: Sequence[int], samples: SampleAxis) -> AxisLabels:
 
 
 def _through(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabels | None]:
-    """Follow cotangents through a linear program; None is said of what does not depend on them.
-
-    Raises
-    ------
-    _MixesError
-        If an operation on them is not elementwise.
-    """
+    """Follow cotangents through a linear, elementwise program; None is said of what does not hold them."""
     known = dict(zip(jaxpr.invars, entering, strict=True))
 
     def of(atom: Any) -> AxisLabels | None:

@@ -13,13 +13,7 @@ Valid = Callable[[Any], jax.Array | None]
 
 
 def masked(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:
-    """Return a trace with the positions that count, those of a mask or of a function of the inputs.
-
-    Raises
-    ------
-    ValueError
-        If the mask is not of this batch, or fits no layer.
-    """
+    """Return a trace with the positions that count, those of a mask or of a function of the inputs."""
     mask: Any = valid(inputs) if callable(valid) else valid
     if mask is None:
         return trace

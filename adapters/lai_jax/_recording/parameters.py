@@ -8,28 +8,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from lai_jax._program.evaluate import Numbers, Records, apply_equation, shared_part
+from lai_jax._program.leaves import replaced
 from lai_jax._program.model import Model
 from lai_jax._program.program import Operation, Program, Use, loop_parts
 
 
 def operands(program: Program, arguments: Sequence[Any], wanted: Numbers) -> tuple[list[Any], Records]:
-    """Compute the values of the parameters at uses, without anything that depends on samples.
+    """Compute the values of the parameters at `wanted` uses, without anything that depends on samples.
 
-    Parameters
-    ----------
-    program
-        The program.
-    arguments
-        Its inputs; None where batched.
-    wanted
-        The uses.
-
-    Returns
-    -------
-    list
-        The program's outputs; None where batched.
-    dict
-        The value of the parameters at each use; of uses inside loops stacked along new first axes.
+    Arguments are None where batched. Return the program's outputs, None where batched, and the value of the
+    parameters at each use; of uses inside loops stacked along new first axes.
     """
     slots: dict[int, Any] = dict(program.constants)
     slots.update(zip(program.inputs, arguments, strict=True))
@@ -97,28 +85,13 @@ def _mixed_scan(operation: Operation, given: list[Any], wanted: Numbers) -> tupl
 def materialised_gradients(
     model: Model, uses: Sequence[Use], leaves: Sequence[int], records: Records, cotangents: Records
 ) -> dict[int, jax.Array]:
-    """Return the per-sample gradients of whole parameters, `(n, size)` each.
-
-    Parameters
-    ----------
-    model
-        The model.
-    uses
-        Every use of one of the parameters.
-    leaves
-        The parameters.
-    records, cotangents
-        The recorded inputs and the output gradients of the uses.
-    """
+    """Return the per-sample gradients of whole parameters, `(n, size)` each, from all of their uses."""
     values = model.parameters
     wanted = frozenset(use.number for use in uses)
     empty = [None] * len(model.data)
 
     def used(moved: list[Any]) -> Records:
-        given = list(values)
-        for leaf, value in zip(leaves, moved, strict=True):
-            given[leaf] = value
-        return operands(model.program, [*given, *empty], wanted)[1]
+        return operands(model.program, [*replaced(values, leaves, moved), *empty], wanted)[1]
 
     # With w_u(theta) the value of the parameters at use u, a function of theta alone,
     #     d loss_j / d theta = sum_u (d w_u / d theta)^T (d loss_j / d w_u):

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -21,24 +21,13 @@ from lai_jax._recording.planned import Iteration, PlannedRecord
 
 @dataclass
 class Plan:
-    """What a trace of the model consists of.
+    """What a trace of the model consists of."""
 
-    Parameters
-    ----------
-    records
-        The layers' and tables' records in order, the last layer at the end.
-    materialised
-        The leaves whose gradients are materialised sample by sample, and the uses that takes.
-    left_out
-        Leaves that no record explains, and why.
-    unread
-        Why LAI and LLI cannot read the last layer; None where they can.
-    """
-
-    records: list[PlannedRecord]
+    records: list[PlannedRecord]  # the layers' and tables' records in order, the last layer at the end
+    # the leaves whose gradients are materialised sample by sample, and the uses that takes
     materialised: dict[int, list[Use]] = field(default_factory=dict)
-    left_out: dict[int, str] = field(default_factory=dict)
-    unread: str | None = None
+    left_out: dict[int, str] = field(default_factory=dict)  # leaves that no record explains, and why
+    unread: str | None = None  # why LAI and LLI cannot read the last layer; None where they can
 
     @property
     def last(self) -> Use | None:
@@ -141,12 +130,6 @@ def use_name(model: Model, use: Use) -> str:
     return "+".join(model.names[leaf] for leaf in sorted(use.operand.leaves))
 
 
-def iterations(use: Use) -> Iterator[Iteration]:
-    """Run through the iterations of the loops around a use, in the order in which they run."""
-    ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in use.loops]
-    return product(*ranges)
-
-
 def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
     """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
@@ -174,7 +157,10 @@ def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[
 
 def _records(model: Model, use: Use, *, merged: bool) -> list[PlannedRecord]:
     """Return the records of a use: one, or one for each iteration of the loops around it."""
-    every: list[Iteration | None] = [None] if merged else list(iterations(use))
+    ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in use.loops]
+    every: list[Iteration | None] = (
+        [None] if merged else [*product(*ranges)]
+    )  # in the order in which they run
     named = [(iteration, "".join(f"[{k}]" for k in iteration or ())) for iteration in every]
     return [PlannedRecord(use, iteration, use_name(model, use) + suffix) for iteration, suffix in named]
 

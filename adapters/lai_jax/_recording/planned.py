@@ -11,36 +11,16 @@ Iteration = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PlannedRecord:
-    """One record of a trace: a use of a weight, in one iteration of the loops around it.
+    """One record of a trace: a use of a weight, in one iteration of the loops around it."""
 
-    Parameters
-    ----------
-    use
-        Where.
-    iteration
-        Of the loops around it; None where the iterations are positions.
-    name
-        What the record is called.
-    key
-        Name of the matrix if several records share it.
-    transposed
-        Whether it is used the other way round than the shared matrix.
-    biased
-        Whether a bias is added to it.
-    bias
-        The use of that bias, if its gradient is told by this record.
-    materialised
-        Whether the weight's gradient is not made of this record's factors.
-    """
-
-    use: Use
-    iteration: Iteration | None
-    name: str
-    key: str | None = None
-    transposed: bool = False
-    biased: bool = False
-    bias: Use | None = None
-    materialised: bool = False
+    use: Use  # where
+    iteration: Iteration | None  # of the loops around it; None where the iterations are positions
+    name: str  # what the record is called
+    key: str | None = None  # name of the matrix if several records share it
+    transposed: bool = False  # whether it is used the other way round than the shared matrix
+    biased: bool = False  # whether a bias is added to it
+    bias: Use | None = None  # the use of that bias, if its gradient is told by this record
+    materialised: bool = False  # whether the weight's gradient is not made of this record's factors
 
     @property
     def seen_by_lai_alone(self) -> bool:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_jax._program.evaluate import Records, run
+from lai_jax._program.evaluate import run
 from lai_jax._program.model import Model
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure, records_of
@@ -17,33 +17,11 @@ from lai_jax._recording.gates import gates_of, matrix_above
 from lai_jax._recording.plan import Plan
 
 
-class Recorder(Protocol):
-    """Records one batch, by a run of its own or from a run that somebody else makes."""
-
-    @property
-    def everything(self) -> bool:
-        """Whether of every output gradient, which takes a run of its own."""
-
-    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, Any]:
-        """Run the model, and back from the losses; return these and what was recorded."""
-
-    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
-        """Return which values of the program `recorded` takes, by slot."""
-
-    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> Any:
-        """Return what a run that measured the last layer's output gradients gives."""
-
-
 @dataclass(frozen=True)
 class TraceRecorder:
-    """Records a trace.
+    """Records a trace."""
 
-    Parameters
-    ----------
-    everything
-        Whether of every output gradient, what Ghost needs: this takes a backward pass of its own.
-    """
-
+    # whether of every output gradient, what Ghost needs: this takes a backward pass of its own
     everything: bool = False
 
     def run(self, model: Model, plan: Plan) -> tuple[jax.Array, lai.Trace]:
@@ -67,16 +45,18 @@ class GateRecorder:
 
     def run(self, model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
         """Run the chain forward, and back to its last layer's output."""
-        links_of(model, plan)  # that it is a chain, so that its last layer has a tail
+        links_of(model, plan)  # raises unless it is a chain
         values: dict[int, Any] = {}
         wanted = frozenset(use.number for use in model.program.uses() if use.is_layer)
         (losses,), records = run(model.program, model.arguments, {}, wanted, values)
-        measured = Measured(losses, records, last_gradients(model, plan, values))
+        tail = tail_of(model.program, plan.records[-1].use)  # of a chain's last layer there is one
+        cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pulled_back(values)}
+        measured = Measured(losses, records, cotangents)
         return losses[: model.real], self.recorded(model, plan, measured, values)
 
     def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
         """Return the slots of what lies between the layers."""
-        return tuple(slot for link in links_of(model, plan) for slot in link.slots)
+        return tuple(slot for link in links_of(model, plan) for slot in (*link.between.slots, link.weight))
 
     def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> GateTrace:
         """Return the trace with its gates."""
@@ -88,8 +68,5 @@ class GateRecorder:
         )
 
 
-def last_gradients(model: Model, plan: Plan, values: Mapping[int, Any]) -> Records:
-    """Return the last layer's output gradients, where nothing but what follows it has to run back."""
-    use = plan.records[-1].use
-    tail = tail_of(model.program, use)
-    return {} if tail is None else {use.number: tail.pulled_back(values)}
+Recorder = TraceRecorder | GateRecorder
+"""Records one batch, by a run of its own or from a run that somebody else makes."""

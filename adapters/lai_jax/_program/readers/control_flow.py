@@ -164,8 +164,8 @@ def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) 
     tests, consts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     if any(value.of_parameters for value in values):
         raise unknown(eqn, "parameters enter a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
-    carry = [replace(_plain(value), known=None) for value in values[tests + consts :]]
-    fixed = [_plain(value) for value in values]
+    fixed = [replace(value, view=None) for value in values]
+    carry = [replace(value, known=None) for value in fixed[tests + consts :]]
     while True:
         program = reader.nested().whole(eqn.params["body_jaxpr"], [*fixed[tests : tests + consts], *carry])
         results = [program.values[slot] for slot in program.outputs]
@@ -179,10 +179,6 @@ def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) 
     if test.values[test.outputs[0]].batched:
         raise couples(eqn, "ends its loop for all samples by their values")
     return reader.emit(eqn, slots, [_outside(value) for value in carry])
-
-
-def _plain(value: Value) -> Value:
-    return replace(value, view=None)
 
 
 READERS: dict[str, EquationReader] = {

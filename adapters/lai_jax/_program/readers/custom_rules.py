@@ -10,6 +10,7 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, place, unknown
 from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.leaves import replaced
 from lai_jax._program.program import Value, programs_of
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import CUSTOM_RULES
@@ -30,7 +31,8 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
                 "apply the parameters outside it",
             )
         return reader.inlined(closed.jaxpr, closed.consts, slots)
-    outputs = _outputs(reader, eqn, closed, values)
+    program = reader.apart().whole(closed, values)
+    outputs = [program.values[slot] for slot in program.outputs]
     if reader.reading.differentiated:
         _check_rule_keeps_samples_apart(reader, eqn, values, outputs)
     return reader.emit(eqn, slots, outputs)
@@ -40,11 +42,6 @@ def _name(eqn: Any) -> str:
     closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
     info = closed.jaxpr.debug_info
     return str(getattr(info, "func_name", None) or eqn.primitive.name)
-
-
-def _outputs(reader: Reader, eqn: Any, closed: Any, values: Sequence[Value]) -> list[Value]:
-    program = reader.apart().whole(closed, values)
-    return [program.values[slot] for slot in program.outputs]
 
 
 def _check_rule_keeps_samples_apart(
@@ -59,15 +56,8 @@ def _check_rule_keeps_samples_apart(
         return
 
     def gradients(arguments: list[Any], cotangents: list[Any]) -> list[Any]:
-        def called(*moved: Any) -> list[Any]:
-            given = list(arguments)
-            for i, value in zip(moving, moved, strict=True):
-                given[i] = value
-            results = apply_equation(eqn, given)
-            return [results[i] for i in floating]
-
-        _, vjp = jax.vjp(called, *(arguments[i] for i in moving))
-        return list(vjp(cotangents))
+        called = _moved(lambda full: apply_equation(eqn, full), arguments, moving)
+        return list(jax.vjp(called, *_of(arguments, moving))[1](cotangents))
 
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
@@ -153,10 +143,8 @@ def _moved(call: Any, given: Sequence[Any], moving: Sequence[int]) -> Any:
     """Return a call's floating-point results as a function of the arguments that move."""
 
     def function(*moved: Any) -> list[Any]:
-        full = list(given)
-        for i, value in zip(moving, moved, strict=True):
-            full[i] = value
-        return [out for out in call(full) if jnp.issubdtype(out.dtype, jnp.inexact)]
+        results = call(replaced(given, moving, moved))
+        return [out for out in results if jnp.issubdtype(out.dtype, jnp.inexact)]
 
     return function
 

@@ -33,17 +33,7 @@ class _Atom:
 
 
 class MappedEquation:
-    """An equation of one sample, run on all samples along the first axis.
-
-    Parameters
-    ----------
-    eqn
-        The equation.
-    batched
-        Which of its inputs hold one array for each sample.
-    samples
-        How many samples there are.
-    """
+    """An equation of one sample, run on all samples along the first axis of its batched inputs."""
 
     def __init__(self, eqn: Any, batched: Sequence[bool], samples: int) -> None:
         self.eqn, self.batched = eqn, tuple(batched)
@@ -89,15 +79,7 @@ def _atom(atom: Any, samples: int) -> _Atom:
 
 
 class SampleReader(Reader):
-    """Reads the program of one sample, mapped over all of them.
-
-    Parameters
-    ----------
-    reading
-        What the readings of nested programs share.
-    samples
-        How many samples there are.
-    """
+    """Reads the program of one sample, mapped over all of them."""
 
     def __init__(self, reading: Reading, samples: int) -> None:
         super().__init__(reading)

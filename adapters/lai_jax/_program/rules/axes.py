@@ -37,16 +37,15 @@ def _elementwise(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return samples
 
 
-def _shifted(samples: SampleAxis, removed: Sequence[int]) -> SampleAxis:
-    return samples.moved(samples.axis - sum(axis < samples.axis for axis in removed))
+def _removes(parameter: str, how: str = "reduces over the samples") -> Rule:
+    def rule(eqn: Any, values: Sequence[Value]) -> SampleAxis:
+        samples, axes = common_axis(eqn, values), eqn.params[parameter]
+        axes = axes if isinstance(axes, tuple) else (axes,)
+        if samples.axis in axes:
+            raise couples(eqn, how)
+        return samples.moved(samples.axis - sum(axis < samples.axis for axis in axes))
 
-
-def _reduce(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    samples = common_axis(eqn, values)
-    axes = eqn.params["axes"]
-    if samples.axis in axes:
-        raise couples(eqn, "reduces over the samples")
-    return _shifted(samples, axes)
+    return rule
 
 
 def _keeps_off(parameter: str) -> Rule:
@@ -80,20 +79,9 @@ def _transpose(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return samples.moved(tuple(eqn.params["permutation"]).index(samples.axis))
 
 
-def _squeeze(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    return _shifted(common_axis(eqn, values), eqn.params["dimensions"])
-
-
 def _stack(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples = common_axis(eqn, values)
     return samples.moved(samples.axis + (eqn.params["axis"] <= samples.axis))
-
-
-def _unstack(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    samples = common_axis(eqn, values)
-    if samples.axis == eqn.params["axis"]:
-        raise couples(eqn, "takes the samples apart")
-    return _shifted(samples, (eqn.params["axis"],))
 
 
 def _whole_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
@@ -191,7 +179,7 @@ SCATTERS = names("""
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys(_REDUCE, _reduce),
+    **dict.fromkeys(_REDUCE, _removes("axes")),
     **dict.fromkeys(_CUMULATIVE, _keeps_off("axis")),
     **dict.fromkeys(_WINDOWED, _window),
     **dict.fromkeys(_MATRICES, _matrices),
@@ -203,11 +191,11 @@ RULES: dict[str, Rule] = {
     "rev": _keeps_off("dimensions"),
     "top_k": _keeps_off("axis"),
     "stack": _stack,
-    "unstack": _unstack,
+    "unstack": _removes("axis", "takes the samples apart"),
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
     "transpose": _transpose,
-    "squeeze": _squeeze,
+    "squeeze": _removes("dimensions"),
     "fft": _fft,
     "dot_general": dot_general,
     "conv_general_dilated": conv_general_dilated,

@@ -51,14 +51,7 @@ def entries_of(use: Use, value: Value, *, size: int) -> Found:
 def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
     """Return what an operation on batched values makes of the entries of parameters in them.
 
-    Parameters
-    ----------
-    eqn
-        The operation.
-    values
-        What is known of its inputs, copies of parameters for each sample among them.
-    rows
-        Whether a use takes rows of a parameter with more axes.
+    `rows` says whether a use takes rows of a parameter with more axes.
     """
     if not any(value.scaled for value in values):
         return Followed()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.program import Value
+from lai_jax._program.program import Value, programs_of
 from lai_jax._program.rules.axes import RULES
 from lai_jax._program.rules.primitives import ELEMENTWISE
 from lai_jax._program.sample_axis import SampleAxis
@@ -126,7 +126,7 @@ def _folded(eqn: Any, values: Sequence[Value]) -> list[np.ndarray[Any, Any] | No
         return None
     if any(value.known is None for value in values) or eqn.effects:
         return None
-    if sum(math.prod(aval.shape) for aval in outputs) > _FOLD_LIMIT or _has_programs(eqn):
+    if sum(math.prod(aval.shape) for aval in outputs) > _FOLD_LIMIT or any(programs_of(eqn)):
         return None
     with jax.ensure_compile_time_eval():
         result = eqn.primitive.bind(
@@ -140,16 +140,9 @@ def _numeric(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.bool_))
 
 
-def _has_programs(eqn: Any) -> bool:
-    return any("jaxpr" in name or name == "branches" for name in eqn.params)
-
-
 def of_constant(array: Any, view: View | None = None) -> Value:
     """Return what is known of a constant of the program."""
-    shape, dtype = (
-        tuple(jnp.shape(array)),
-        jnp.result_type(array) if not hasattr(array, "dtype") else array.dtype,
-    )
+    shape, dtype = tuple(jnp.shape(array)), getattr(array, "dtype", None) or jnp.result_type(array)
     known = None
     if not isinstance(array, jax.core.Tracer) and _numeric(dtype) and math.prod(shape) <= _FOLD_LIMIT:
         known = np.asarray(array)

@@ -1,0 +1,353 @@
+"""Models written in every way: those that rules follow, and those read off the program of one sample.
+
+Each is a function, its parameters, inputs of `N` samples, and the names of the layers that LAI reads; or why
+it reads none; or None, where that is not judged.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from tests.lai_jax.support import drawn, weights
+
+N = 5
+TWO, VECTORS = weights(w=(4, 4), o=(4, 2)), drawn(N, 4)
+IDS = jnp.array([[0, 2, 7], [5, 9, 1], [3, 3, 3], [8, 6, 4], [1, 0, 2]])
+CHOSEN = VECTORS, jnp.asarray([[0, 2], [3, 1], [1, 0], [2, 0], [1, 3]])
+WO = ["w", "o"]
+RULED: dict[str, tuple[Callable[..., Any], Any, Any, Any]] = {}
+
+
+def ruled(inputs: Any = VECTORS, layers: Any = None, **shapes: tuple[int, ...]) -> Callable[..., Any]:
+    """Add a function to the programs that rules follow, on inputs or on vectors of a shape."""
+
+    def added(apply: Callable[..., Any]) -> Callable[..., Any]:
+        own = drawn(N, *inputs) if isinstance(inputs[0], int) else inputs
+        RULED[apply.__name__] = apply, weights(**shapes or {"w": (4, 4), "o": (4, 2)}), own, layers
+        return apply
+
+    return added
+
+
+def product(spec, shape, weight):
+    def apply(params, inputs):
+        outputs = jnp.einsum(spec, inputs, params["w"])
+        outputs = jnp.moveaxis(outputs, spec.split("->")[1].index("n"), 0)
+        return jnp.tanh(outputs.reshape(outputs.shape[0], -1))
+
+    return apply, {"w": drawn(*weight)}, drawn(N, *shape), None
+
+
+PRODUCTS = {
+    "nd,dk->nk": ((5,), (5, 2)),
+    "nd,kd->nk": ((5,), (2, 5)),
+    "nd,dk->kn": ((5,), (5, 2)),
+    "ntd,dk->ntk": ((4, 5), (5, 2)),
+    "ntd,dhk->nthk": ((4, 5), (5, 2, 3)),
+    "nthk,hkd->ntd": ((4, 2, 3), (2, 3, 5)),
+    "nhd,hdk->nhk": ((3, 5), (3, 5, 2)),
+    "ntd,sd->nst": ((4, 5), (6, 5)),
+    "ntd,st->nsd": ((4, 5), (6, 4)),
+    "nthd,hde->nhte": ((4, 2, 5), (2, 5, 3)),
+}
+RULED |= {spec: product(spec, *shapes) for spec, shapes in PRODUCTS.items()}
+
+
+def convolved_inside(*outer):
+    """Convolve maps whose frames are before or behind the samples, merged into one axis."""
+
+    def apply(params, inputs):  # (n, frames, width, channels)
+        maps, numbers = inputs.transpose(outer).reshape(-1, *inputs.shape[2:]), ("NWC", "WIO", "NWC")
+        maps = lax.conv_general_dilated(maps, params["k"], (1,), [(0, 1)], dimension_numbers=numbers)
+        frames = jnp.tanh(maps).reshape(*(inputs.shape[axis] for axis in outer[:2]), -1).transpose(outer[:3])
+        return frames.reshape(inputs.shape[0], -1) @ params["w"]
+
+    return apply, weights(k=(2, 2, 3), w=(36, 2)), drawn(N, 3, 4, 2), ["k", "w"]
+
+
+RULED |= {"frames before": convolved_inside(0, 1, 2, 3), "frames behind": convolved_inside(1, 0, 2, 3)}
+
+
+@ruled((3,), big=(10, 3), square=(3, 4), last=(3, 2))
+def rearranged(params, inputs):
+    """Use slices, halves, transposes and casts of three leaves, some of them twice."""
+    big = params["big"]
+    hidden = jnp.tanh(inputs @ big[:5].T)
+    hidden = jnp.tanh(hidden @ big[5:].reshape(3, 5).T[:, ::-1])
+    hidden = jnp.tanh(hidden @ params["square"]) @ params["square"].T
+    return hidden @ params["last"].astype(jnp.complex128).real
+
+
+@ruled((3,), v=(3, 4), g=(4,), b=(4,), token=(2,), small=(3, 2), slope=())
+def composed(params, inputs):
+    """Use parameters that are computed from others, repeated, scaled, stacked and merged."""
+    direction = params["v"] / jnp.linalg.norm(params["v"], axis=0)
+    hidden = inputs @ (params["g"] * direction) + params["b"].sum() * params["b"]
+    hidden = jnp.concatenate([hidden, jnp.broadcast_to(params["token"], (inputs.shape[0], 2))], axis=1)
+    hidden = jnp.where(hidden > params["b"][0], hidden, jax.nn.softplus(params["slope"]) * hidden)
+    hidden = hidden.at[:, 0].multiply(2.0) * jnp.exp(params["slope"])
+    return hidden @ jnp.kron(params["small"], params["small"])[:6] + 0.5 * params["slope"] ** 2
+
+
+@ruled(stack=(2, 3, 4, 4), c=(4, 4), s=(4,), k=(4, 4), b=(4,), w=(10, 2))
+def nested(params, inputs):
+    """Run a scan of scans, one of them backwards, with weights sliced, constant and carried along."""
+
+    def outer(carry, layer):
+        state, fixed = carry
+
+        def inner(state, weight):
+            return jnp.tanh(state @ weight + state @ fixed["c"] * fixed["s"]), state.sum(-1)
+
+        state, sums = lax.scan(inner, state, layer, reverse=True)
+        return (jax.checkpoint(lambda s: jnp.tanh(s @ params["k"] + params["b"]))(state), fixed), sums
+
+    (state, _), sums = lax.scan(outer, (inputs, {"c": params["c"], "s": params["s"]}), params["stack"])
+    return jnp.concatenate([state, jnp.moveaxis(sums, 2, 0).reshape(inputs.shape[0], -1)], 1) @ params["w"]
+
+
+@ruled((4, 3), WO, w=(3, 4), a=(4,), o=(4, 2))
+def recurred(params, inputs):
+    """Run a diagonal recurrence in parallel: one decay, repeated for every sample and place."""
+    states = inputs @ params["w"]
+    decays = jnp.broadcast_to(jax.nn.sigmoid(params["a"]), states.shape)
+    joined = lax.associative_scan(lambda x, y: (x[0] * y[0], y[0] * x[1] + y[1]), (decays, states), axis=1)
+    return joined[1][:, -1] @ params["o"]
+
+
+def ending_in_a_parameter(flag):
+    """End a branch that is taken or not, and an iteration, in a parameter."""
+
+    def apply(params, inputs):
+        default = jnp.broadcast_to(params["row"], inputs.shape)
+        hidden = lax.cond(params["flag"] > 0, lambda h: h @ params["w"], lambda _: default, inputs)
+
+        def step(carry, _):
+            state, previous = carry
+            return (jnp.tanh(state + previous @ params["w"]), default), None
+
+        (hidden, previous), _ = lax.scan(step, (hidden, inputs), None, length=3)
+        return (hidden + previous) @ params["o"]
+
+    return apply, TWO | {"row": drawn(4), "flag": jnp.asarray(flag)}, VECTORS, None
+
+
+RULED |= {f"ending in a parameter, {flag}": ending_in_a_parameter(flag) for flag in (0, 1)}
+
+
+@ruled((5, 4), u=(4, 6), v=(3, 6), b=(6,), o=(3, 2))
+def cell(params, inputs):
+    """Run a recurrent cell that starts from zeros."""
+
+    def step(carry, value):
+        state, memory = carry
+        gates = value @ params["u"] + (state @ params["v"] + params["b"])
+        keep, new = jax.nn.sigmoid(gates[:, :3]), jnp.tanh(gates[:, 3:])
+        memory = keep * memory + (1 - keep) * new
+        return (jnp.tanh(memory), memory), None
+
+    zeros = jnp.zeros((inputs.shape[0], 3))
+    return lax.scan(step, (zeros, zeros), jnp.swapaxes(inputs, 0, 1))[0][0] @ params["o"]
+
+
+@ruled(stack=(3, 4, 4), o=(4, 2))
+def counted(params, inputs):
+    return lax.fori_loop(0, 3, lambda i, h: jnp.tanh(h @ params["stack"][i]), inputs) @ params["o"]
+
+
+@ruled(layers="in a scan whose next iteration uses its output")
+def recurrence(params, inputs):
+    return lax.scan(lambda h, _: (jnp.tanh(h @ params["w"]), None), inputs, None, length=2)[0]
+
+
+@ruled((VECTORS, jax.random.split(jax.random.key(N), N)), ["o"])
+def masked_by_keys(params, inputs, keys):
+    masked = jax.vmap(lambda x, key: x * jax.random.bernoulli(key, 0.5, x.shape))(inputs, keys)
+    return masked @ params["o"]
+
+
+@ruled((3, 5, 3), ["up", "k", "line", "o"], up=(2, 2, 3, 4), b=(4,), k=(3, 2, 4, 3), line=(2, 3, 2), o=(8, 2))
+def convolutions(params, inputs):
+    """Convolve with dilations, strides, groups, paddings on one side, and under a map."""
+    options, pad = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}, ((1, 1), (0, 1))
+    maps = lax.conv_general_dilated(inputs, params["up"], (1, 1), pad, lhs_dilation=(2, 1), **options)
+    conv = jax.vmap(lambda m: lax.conv_general_dilated(m, params["k"], (2, 1), "VALID", **options), 1, 1)
+    maps = conv(jnp.tanh(maps + params["b"])[:, None])[:, 0].mean(1)
+    own = {"dimension_numbers": ("NHC", "HIO", "NHC")}
+    line = lax.conv_general_dilated(maps, params["line"], (1,), ((2, 0),), (1,), (2,), **own)
+    return line.reshape(line.shape[0], -1) @ params["o"]
+
+
+@ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
+def read_outside(params, ids):
+    """Read what lies outside of a table as zeros, as the last row, and as the last row without a gradient."""
+    table = params["table"].at[ids]
+    read = table.get(mode="fill", fill_value=0.0) + table.get(mode="clip") + params["table"][ids]
+    return jnp.tanh(read.sum(1)) @ params["o"]
+
+
+@ruled(IDS, ["table"], table=(6, 4))
+def tied(params, ids):
+    return jnp.tanh(params["table"][ids].mean(1)) @ params["table"].T
+
+
+@ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
+def read_inside(params, ids):
+    """Read outside of a table in a branch, recomputed in a loop."""
+
+    def layer(hidden, place):
+        read = lambda table: lax.cond(place > 0, lambda t: t[ids], lambda t: 2 * t[ids], table)  # noqa: E731
+        return jnp.tanh(hidden + jax.checkpoint(read)(params["table"]).mean(1)), None
+
+    return lax.scan(layer, jnp.zeros((len(ids), 4)), jnp.arange(2))[0] @ params["o"]
+
+
+@ruled(CHOSEN, WO)
+def mask_of_the_chosen(params, inputs, ids):
+    """Write a sample's values into zeros, by numbers of rows, as a router does."""
+    hidden, rows = inputs @ params["w"], jnp.arange(len(ids))[:, None]
+    chosen = jnp.take_along_axis(hidden, ids, 1)
+    return jnp.zeros_like(hidden).at[rows, ids].set(jnp.tanh(chosen)) @ params["o"]
+
+
+@ruled(CHOSEN, WO)
+def into_the_batch(params, inputs, ids):
+    hidden = jnp.tanh(inputs @ params["w"])
+    return hidden.at[jnp.arange(len(ids)), ids[:, 0]].multiply(2.0) @ params["o"]
+
+
+@ruled(CHOSEN, WO, w=(4, 4), o=(4, 2), row=(4,))
+def into_parameters(params, inputs, ids):
+    hidden = inputs @ params["w"]
+    rows = jax.vmap(lambda row, places: params["row"].at[places].add(row[:2]))(hidden, ids)
+    return jnp.tanh(rows) @ params["o"]
+
+
+@ruled(CHOSEN, WO, w=(4, 4), o=(4, 2), row=(4,))
+def of_parameters(params, inputs, ids):
+    rows = jax.vmap(lambda row, places: row.at[places].set(params["row"][:2]))(inputs @ params["w"], ids)
+    return jnp.tanh(rows) @ params["o"]
+
+
+@ruled(layers=WO)
+def along_a_window(params, inputs):
+    hidden = jnp.tanh(inputs @ params["w"])
+    return jnp.zeros_like(hidden).at[:, jnp.array([3, 1])].add(hidden[:, :2]) @ params["o"]
+
+
+@ruled(layers=WO)
+def frozen(params, inputs):
+    return jnp.tanh(inputs @ lax.stop_gradient(params["w"])) @ params["o"]
+
+
+@ruled(layers=WO)
+def beside_debugging(params, inputs):
+    """Compute statistics of the batch, which no loss needs."""
+    hidden = inputs @ params["w"]
+    jax.debug.print("mean {}", hidden.mean())
+    return {"logits": jnp.tanh(hidden) @ params["o"], "statistics": hidden.mean(0)}
+
+
+@jax.custom_jvp
+def forwards(weight, values):
+    return jnp.tanh(values @ weight)
+
+
+forwards.defjvp(lambda p, t: (forwards(*p), (1 - forwards(*p) ** 2) * (t[1] @ p[0] + p[1] @ t[0])))
+
+
+def with_rule(function, backward):
+    """Return a function of a weight and values with this rule of weight, values, outputs and cotangents."""
+    own = jax.custom_vjp(function)
+    own.defvjp(lambda w, v: (function(w, v), (w, v, function(w, v))), lambda kept, g: backward(*kept, g))
+    return own
+
+
+def back(weight, values, g):
+    return values.T @ g, g @ weight.T
+
+
+backwards = with_rule(lambda w, v: jnp.tanh(v @ w), lambda w, v, out, g: back(w, v, g * (1 - out**2)))
+rounded = with_rule(lambda w, v: jnp.round(v @ w), lambda w, v, _, g: back(w, v, g))
+clipped = with_rule(lambda w, v: v @ w, lambda w, v, _, g: back(w, v, jnp.clip(g, -1e4, 1e4)))
+sloped = with_rule(lambda w, v: v @ w, lambda w, v, _, g: (2 * v.T @ g, 2 * g @ w.T))
+padded = with_rule(
+    lambda t, ids: t[ids],
+    lambda t, ids, _, g: (jnp.zeros_like(t).at[ids].add(jnp.where((ids == 5)[:, None], 0.0, g)), None),
+)
+looped = with_rule(  # with a rule for reverse mode, which takes no loop
+    lambda w, v: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] @ w), (0, v))[1],
+    lambda w, v, _, g: (v.T @ (g @ w.T) + (v @ w).T @ g, g @ w.T @ w.T),
+)
+passed_through = with_rule(lambda w, v: jnp.round(v), lambda w, v, _, g: (jnp.zeros_like(w), g))
+
+
+@jax.custom_jvp
+def rectified(weight, values):
+    return jnp.maximum(values @ weight, 0)
+
+
+@rectified.defjvp
+def _other_slope_at_zero(given, moved):
+    slope = moved[1] @ given[0] + given[1] @ moved[0]
+    return rectified(*given), jnp.where(given[1] @ given[0] > 0, slope, 0)
+
+
+def through(function, layers, before=lambda x: x, **shapes):
+    """Return a program that goes through a function of the first matrix."""
+    params = weights(**shapes) if shapes else TWO
+    return lambda params, inputs: function(params["w"], before(inputs)) @ params["o"], params, VECTORS, layers
+
+
+RULED |= {
+    "forwards": through(forwards, WO),
+    "backwards": through(backwards, WO),
+    "passed through": through(lambda w, x: passed_through(0.0, 3 * x @ w), WO),
+}
+"""Programs that rules follow."""
+
+
+def sharded(weight, inputs):
+    mesh, spec = jax.make_mesh((1,), ("data",)), PartitionSpec()
+    return jnp.tanh(jax.shard_map(jnp.dot, mesh=mesh, in_specs=(spec, spec), out_specs=spec)(inputs, weight))
+
+
+def ragged(weight, inputs):
+    return lax.ragged_dot(inputs, weight[None], jnp.array([len(inputs)]))
+
+
+def routed(weight, inputs):
+    """Sort samples by expert, multiply each run of them with its expert's matrix, and sort them back."""
+    experts = (inputs[:, 0] > 0).astype(int)
+    order, sizes = jnp.argsort(experts), jnp.bincount(experts, length=2)
+    return lax.ragged_dot(inputs[order], jnp.stack([weight, weight.T]), sizes)[jnp.argsort(order)]
+
+
+def called_twice(params, inputs):
+    """Call one function on two parameters: what is kept of one call is not of the other."""
+    return jnp.tanh(sloped(params["o"], jnp.tanh(sloped(params["w"], inputs)))) @ params["z"]
+
+
+ONE_SAMPLE = {
+    "a rule with a loop": through(looped, ["o"]),
+    "rounded": through(rounded, ["o"], lambda x: 3 * x),
+    "without one row": through(padded, ["o"], lambda x: jnp.argmax(x, 1) + 2, w=(6, 4), o=(4, 2)),
+    "clipping what is large": through(clipped, ["o"]),
+    "another slope at zero": through(rectified, ["o"]),
+    "ragged": through(ragged, ["o"]),
+    "routed": through(routed, ["o"]),
+    "called twice": (called_twice, TWO | weights(z=(2, 3)), VECTORS, ["z"]),
+    "an unread head": (
+        lambda p, x: rounded(p["o"], jnp.tanh(x @ p["w"])),
+        TWO,
+        VECTORS,
+        "without another layer behind it",
+    ),
+    "without a layer": (lambda p, x: x * p["w"][0, 0], TWO, VECTORS, r"\(a layer\), got none"),
+    "towers": (lambda p, x: x @ p["o"] + jnp.tanh(x @ p["w"])[:, :2], TWO, VECTORS, "several"),
+}
+"""Programs that none follows, or whose last layer LAI does not read."""
