@@ -5,6 +5,15 @@ LAI is w = 1, LLI is w = 0 below the last layer. What is returned here goes into
 `lai_core.bounds.decay_powers` are the largest for which the printed bound holds.
 
 A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
+
+Parameters
+----------
+alpha, beta
+    Similarities of layer inputs and of output gradients, the bottom layer first, of any sign.
+beta_last
+    Gradient similarities of the last layer.
+low, high
+    Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`; the last one is 1 in truth.
 """
 
 from jaxtyping import Float
@@ -31,13 +40,7 @@ def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Flo
     Implements :eq:`minimax-weights`: :math:`w_l = (m^{(l)} + M^{(l)})/2`. Under A1, A3 and non-expansive
     alignment :math:`w_l = \rho^{2(L-l)}/2`, which halves the bound of LLI.
 
-    Assume: :math:`m_l \le M_l`.
-
-    Parameters
-    ----------
-    low, high
-        Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`, the bottom layer first; the last one is 1
-        in truth.
+    Assume: :math:`m_l \le M_l`. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -60,16 +63,7 @@ def minimax_bound(
     Implements :eq:`minimax-weights`: :math:`\sum_z |\beta^{(L)}_{zj}| \sum_l |\alpha^{(l)}_{zj}|
     (M^{(l)} - m^{(l)})/2`, attained, and the smallest that any weights allow.
 
-    Assume: :math:`m_l \le M_l`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, of any sign.
-    beta_last
-        Gradient similarities of the last layer.
-    low, high
-        Bounds on the ratios.
+    Assume: :math:`m_l \le M_l`. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -90,12 +84,10 @@ def least_squares_weights(
     \alpha^{(k)}\beta^{(L)}\rangle w_k = \langle\alpha^{(l)}\beta^{(L)}, \sum_k \alpha^{(k)} \beta^{(k)}
     \rangle` with inner products over pairs. If every :math:`\beta^{(l)} = r_l \beta^{(L)}`, then w = r.
 
-    Assume: second moments over pairs exist.
+    Assume: second moments over pairs exist. Arguments: :mod:`lai_core.calibration`.
 
     Parameters
     ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
     ridge
         Pull towards LAI, all weights 1, in units of the mean squared column: embeddings of different
         layers are alike, and without it weights may be large and of both signs.
@@ -136,12 +128,7 @@ def decoupled_weights(
     \sum (\alpha^{(l)} \beta^{(L)})^2` over all pairs, the minimum of
     :math:`\sum (\alpha^{(l)} \beta^{(l)} - w \alpha^{(l)} \beta^{(L)})^2`.
 
-    Assume: the denominator is not zero.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
+    Assume: the denominator is not zero. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------

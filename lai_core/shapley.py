@@ -6,6 +6,19 @@ decrease of the summed validation loss. Values are positive for samples that hel
 :math:`\phi_j \approx \eta v_j`.
 
 A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
+
+Parameters
+----------
+loss
+    The summed validation loss, from parameters to one number.
+parameters
+    Where the step starts.
+gradients
+    Gradients of the samples' own losses at `parameters`, each times its weight in the step.
+learning_rate
+    :math:`\eta`, positive.
+smoothness
+    :math:`\lambda`, a Lipschitz constant of the validation loss's gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,16 +56,12 @@ def one_step_shapley(
 ) -> Float[Array, " n"]:
     r"""Compute Shapley values of one SGD step by enumerating every set of samples.
 
+    Arguments: :mod:`lai_core.shapley`.
+
     Parameters
     ----------
-    loss
-        The summed validation loss, from parameters to one number.
-    parameters
-        Where the step starts.
     gradients
         Gradients of the samples' own losses at `parameters`, each times its weight in the step; at most 16.
-    learning_rate
-        :math:`\eta`, positive.
 
     Returns
     -------
@@ -110,10 +119,10 @@ def monte_carlo_shapley(
     The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
     sample's mean contribution over all orders of joining; over all n! of them it is exact.
 
+    Arguments: :mod:`lai_core.shapley`.
+
     Parameters
     ----------
-    loss, parameters, gradients, learning_rate
-        As in `one_step_shapley`, for any number of samples.
     permutations
         At least two orders in which the samples join, each of the numbers 0 to n - 1.
 
@@ -164,13 +173,12 @@ def midpoint_scores(
     and after j average to the middle of the step.
 
     Assume: one SGD step with a fixed normalisation; :math:`L_V` is quadratic.
+    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
     gradient
         Gradient of the summed validation loss, as a function of the parameters.
-    parameters, gradients, learning_rate
-        As in `one_step_shapley`, for any number of samples.
 
     Returns
     -------
@@ -226,16 +234,7 @@ def shapley_first_order_bound(
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
     Assume: one SGD step with a fixed normalisation; :math:`\nabla L_V` is :math:`\lambda`-Lipschitz;
-    :math:`\eta > 0`.
-
-    Parameters
-    ----------
-    gradients
-        Gradients of the samples' own losses, as in `one_step_shapley`.
-    learning_rate
-        :math:`\eta`, positive.
-    smoothness
-        :math:`\lambda`, a Lipschitz constant of the validation loss's gradient.
+    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
 
     Returns
     -------
@@ -262,14 +261,10 @@ def midpoint_error_bound(
         |g_i| \Big)^2.
 
     Assume: one SGD step with a fixed normalisation; the Hessian of :math:`L_V` is :math:`\mu`-Lipschitz;
-    :math:`\eta > 0`.
+    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
-    gradients
-        Gradients of the samples' own losses, as in `one_step_shapley`.
-    learning_rate
-        :math:`\eta`, positive.
     hessian_lipschitz
         :math:`\mu`, a Lipschitz constant of the validation loss's Hessian.
 

@@ -17,12 +17,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
 
     Satisfied by: chains with :math:`\norm{W^{(t)}}_2 \le \rho` for :math:`t \ge 2` and
     :math:`|\phi^\prime| \le 1`. Violated by: a residual block whose branch is 0, and an orthogonal layer:
-    norms are equal, and :math:`\rho < 1` is asked.
-
-    Parameters
-    ----------
-    norms
-        Norms of the output gradients.
+    norms are equal, and :math:`\rho < 1` is asked. Arguments: :mod:`lai_core.assumptions`.
 
     Returns
     -------
@@ -72,17 +67,7 @@ def cosines(
 ) -> Float[Array, "L n_val n_train"]:
     """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
 
-    Parameters
-    ----------
-    beta
-        Gradient similarities.
-    validation_norms, training_norms
-        Norms of the output gradients.
-
-    Returns
-    -------
-    array
-        In [-1, 1], up to rounding.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return quotient(xp_of(beta), beta, validation_norms[:, :, None] * training_norms[:, None, :], 0.0)
 
@@ -95,17 +80,7 @@ def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array,
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
     Satisfied by: every pair :math:`z = j`. Violated by: two samples with different labels under a softmax of
-    two classes: the cosine at the last layer is :math:`-1`.
-
-    Parameters
-    ----------
-    cosines
-        What `cosines` returned.
-
-    Returns
-    -------
-    array
-        The margin by which A3 holds.
+    two classes: the cosine at the last layer is :math:`-1`. Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
@@ -119,17 +94,7 @@ def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array
 
     Satisfied by: backward passes that are scaled isometries, with equality, and every pair :math:`z = j`.
     Violated by: :math:`g = (1, 1)` and :math:`(1, -1)` below a layer with :math:`W^\top =
-    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1.
-
-    Parameters
-    ----------
-    cosines
-        What `cosines` returned.
-
-    Returns
-    -------
-    array
-        At least 0, which l = L attains.
+    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1. Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 

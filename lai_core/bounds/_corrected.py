@@ -26,19 +26,7 @@ def sharp_conservative_bound(
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
 
-    Assume: A1; A2; A3.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms
-        Similarities of the last layer's output gradients, and their norms.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     products = validation_norms[:, None] * training_norms[None, :]
@@ -59,18 +47,7 @@ def aligned_similarity_bound(
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
 
     Assume: A1; :math:`|\cos|` at layer :math:`l` is at most :math:`|\cos|` at the last layer.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, depth
-        The rate of A1, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute similarities.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     size = xp.abs(beta_last)
@@ -88,19 +65,7 @@ def lli_gap_bound(
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
 
     Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|` for every :math:`l`
-    and :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    and :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
@@ -120,14 +85,7 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`\beta^{(L)} \ge 0` for every :math:`z`; LLI is not zero.
 
     :eq:`app-rel-gap`. The text assumes: A1; A2; A3; the variant of A3; :math:`\alpha^{(L)} \ge \bar\alpha >
-    0`.
-
-    Parameters
-    ----------
-    rho, C_a, alpha_bar
-        The constants of A1, A2 and of the last layer's embeddings.
-    depth
-        The number of layers L.
+    0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -152,21 +110,7 @@ def lli_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
     \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
 
-    Assume: A1 with any :math:`\rho > 0`; A2.
-
-    Parameters
-    ----------
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, C_a
-        The constants of A1 and A2; rho may be 1 and more.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
     """
     lengths = xp_of(training_norms).sum(validation_norms) * training_norms
     return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
@@ -188,19 +132,7 @@ def lai_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
     \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
 
-    Assume: A1 with any :math:`\rho > 0`; A2.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    validation_norms, training_norms, rho, C_a, depth
-        As in `lli_gap_bound_without_alignment`.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
     """
     size = xp_of(beta_last).abs(beta_last)
     return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

@@ -20,12 +20,7 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     :eq:`admissible-weights`. Assume: :math:`\rho \ge 0`.
 
     :eq:`decay-bounds-gain`. Assume: A1 for every gradient; :math:`\E[\Delta A \mid g] = 0`; :math:`S` is the
-    second moment of :math:`g`.
-
-    Parameters
-    ----------
-    rho, depth
-        The rate of A1, and the number of layers L.
+    second moment of :math:`g`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -42,10 +37,7 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
 def geometric_sum(*, rho: Constant, depth: int) -> Constant:
     r"""Sum :math:`\rho^{2k}` over k = 1, ..., L - 1.
 
-    Parameters
-    ----------
-    rho, depth
-        The rate of A1, and the number of layers L.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -62,13 +54,7 @@ def geometric_sum(*, rho: Constant, depth: int) -> Constant:
 
 
 def check_depth(depth: Any) -> int:
-    """Raise unless `depth` is a positive whole number.
-
-    Returns
-    -------
-    int
-        The depth.
-    """
+    """Raise unless `depth` is a positive whole number."""
     if isinstance(depth, bool) or not isinstance(depth, int):
         msg = f"depth: expected a whole number of layers, got {depth!r}"
         raise TypeError(msg)

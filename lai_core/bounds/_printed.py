@@ -15,17 +15,7 @@ def printed_ghost_influence(
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
-
-    Returns
-    -------
-    array
-        The negative of Ghost's scores.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
     """
     return -xp_of(alpha).sum(alpha * beta, axis=(0, 1))
 
@@ -38,17 +28,7 @@ def printed_lai_influence(
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients; of beta only the last layer is used.
-
-    Returns
-    -------
-    array
-        The negative of LAI's scores.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     return -xp.sum(xp.sum(alpha, axis=0) * beta[-1, ...], axis=0)
@@ -63,17 +43,7 @@ def gap(
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
-
-    Returns
-    -------
-    array
-        Ghost's kernel minus LAI's.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
 
     Examples
     --------
@@ -95,19 +65,7 @@ def pair_gap_bound(
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
 
-    Assume: A2; A3.
-
-    Parameters
-    ----------
-    beta
-        Gradient similarities.
-    C_a
-        The largest norm of a layer's input.
-
-    Returns
-    -------
-    array
-        At least the absolute gap.
+    Assume: A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta)
     size = xp.abs(beta)
@@ -128,19 +86,7 @@ def norm_product_bound(
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
 
-    Assume: A1.
-
-    Parameters
-    ----------
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, depth
-        The rate of A1, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute similarities.
+    Assume: A1. Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     return xp_of(products).stack([power * products for power in decay_powers(rho=rho, depth=depth)])
@@ -163,19 +109,7 @@ def conservative_bound(
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
 
-    Assume: A1; A2; A3.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms
-        Similarities of the last layer's output gradients, and their norms.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     decayed = products * geometric_sum(rho=rho, depth=depth)
@@ -203,14 +137,7 @@ def relative_conservative_bound(
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
     Assume: A1; A2; A3; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
-    :math:`\sum_z \beta^{(L)} > 0`.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms, depth
-        As in `conservative_bound`.
-    rho, C_a, alpha_bar
-        The constants of A1, A2 and of the last layer's embeddings.
+    :math:`\sum_z \beta^{(L)} > 0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -234,19 +161,7 @@ def lai_lower_bound(
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
 
     Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\beta^{(L)}
-    \ge 0` for every :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    alpha_bar
-        The smallest embedding similarity of the last layer.
-
-    Returns
-    -------
-    array
-        At most LAI's score.
+    \ge 0` for every :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     return alpha_bar * xp_of(beta_last).sum(beta_last, axis=0)
 
@@ -260,18 +175,6 @@ def geometric_bound_as_printed(
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
 
-    The text assumes: A1; A2; A3; the variant of A3.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        The printed number for each training sample.
+    The text assumes: A1; A2; A3; the variant of A3. Arguments: :mod:`lai_core.bounds`.
     """
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)

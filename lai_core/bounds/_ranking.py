@@ -22,12 +22,7 @@ def reversed_pairs(
     Implements :eq:`rank-flip`: LAI reverses pairs of Ghost, and of LLI, even on linear networks that
     satisfy every assumption.
 
-    Assume: :math:`\rho \ge 0`; the networks written above.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores.
+    Assume: :math:`\rho \ge 0`; the networks written above. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -46,16 +41,7 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
     Kantorovich's inequality.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; scores are not all zero.
-
-    Parameters
-    ----------
-    low, high
-        m and M, positive.
-
-    Returns
-    -------
-    float or array
-        Of the kind of the constants.
+    Arguments: :mod:`lai_core.bounds`.
 
     Examples
     --------
@@ -77,14 +63,7 @@ def pearson_guarantee(
     over their absolute mean. The quotients' bounds alone give nothing: scores must also spread.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; the radicand is positive;
-    scores are not all equal.
-
-    Parameters
-    ----------
-    approximation
-        Approximate scores.
-    low, high
-        m and M, positive.
+    scores are not all equal. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -112,13 +91,7 @@ def certain_order(
     that is :math:`S_j / S_k > M/m`.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; both scores have one sign.
-
-    Parameters
-    ----------
-    approximation
-        Approximate scores.
-    low, high
-        m and M, not negative.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -141,18 +114,7 @@ def certain_sign(
     sign where :math:`mP > MN` or :math:`mN > MP`.
 
     Assume: every term's ratio lies in :math:`[m, M]`; :math:`m > 0`; :math:`N > 0`.
-
-    Parameters
-    ----------
-    kernel
-        LAI's kernel.
-    low, high
-        m and M of every pair, not negative.
-
-    Returns
-    -------
-    array
-        Whether the sign is certain.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(kernel)
     size = xp.abs(kernel)
@@ -169,16 +131,7 @@ def selection_regret(
     Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
 
     Assume: the normalisation of the step does not depend on which samples are kept.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores; positive helps.
-
-    Returns
-    -------
-    array
-        In units of scores; not negative.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
     wrong = xp.where(approximation > 0, scores < 0, scores > 0)
@@ -196,16 +149,7 @@ def selection_regret_bound(
     their distance is at least :math:`|v_j|`.
 
     Assume: the normalisation of the step does not depend on which samples are kept.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores; positive helps.
-
-    Returns
-    -------
-    array
-        At least the regret.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
     # sum_j |v_j - lambda a_j| = sum_j |a_j| |v_j / a_j - lambda| + what does not depend on lambda: convex,
@@ -234,19 +178,12 @@ def certified_regret_bound(
     then its exact score is at most the excess; the scores at that excess attain the bound.
 
     Assume: :math:`|v_j - \hat v_j| \le \epsilon_j` for every :math:`j`; the normalisation of the step
-    does not depend on which samples are kept.
+    does not depend on which samples are kept. Arguments: :mod:`lai_core.bounds`.
 
     Parameters
     ----------
-    approximation
-        Approximate scores; positive helps.
     errors
         Their bounds, not negative, such as `top_layers_bound`'s.
-
-    Returns
-    -------
-    array
-        In units of scores.
     """
     xp = xp_of(approximation)
     excess = errors - xp.abs(approximation)

@@ -33,21 +33,7 @@ def lai_gap_range(
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
     Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
-    beta_last
-        Gradient similarities of the last layer, not negative.
-    low, high
-        Bounds on the ratios.
-
-    Returns
-    -------
-    tuple of arrays
-        The smallest and the largest difference.
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
 
@@ -67,17 +53,7 @@ def lli_gap_range(
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
     Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
-
-    Parameters
-    ----------
-    alpha, beta_last, low, high
-        As in `lai_gap_range`.
-
-    Returns
-    -------
-    tuple of arrays
-        The smallest and the largest difference.
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, low), _lower_layers(alpha, beta_last, high)
 
@@ -92,21 +68,7 @@ def lai_gap_bound(
     |\beta^{(L)}_{zj}|`. No factor below 1 can be added under A1, for any rho: ratios may be 0.
 
     Assume: A2; :math:`\beta^{(l)} = b_l \beta^{(L)}` with :math:`0 \le b_l \le 1` for every layer and
-    :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    C_a
-        The largest norm of a layer's input.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * (check_depth(depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
@@ -126,13 +88,7 @@ def ghost_over_lai_range(
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
     :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
-    low, high
-        Bounds on the ratios.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -165,11 +121,7 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
     :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -193,19 +145,7 @@ def relative_limit(
     depth: Ghost is then LLI.
 
     Assume: :math:`\alpha` and :math:`\beta^{(L)}` are fixed; similarities have any sign; :math:`\sum_z
-    \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities.
-    beta_last
-        Gradient similarities of the last layer.
-
-    Returns
-    -------
-    array
-        A pure number, where LAI's score is not 0.
+    \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     lli = xp.sum(alpha[-1, ...] * beta_last, axis=0)
@@ -222,12 +162,7 @@ def mean_ratio(
     \sum_{l<L} \alpha^{(l)} \beta^{(L)}`, for similarities of any sign: LLI gives the lower layers the ratio
     0, LAI the ratio 1.
 
-    Assume: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0`.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
+    Assume: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------

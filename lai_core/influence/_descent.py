@@ -20,16 +20,7 @@ def descent_remainder(
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
     Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`.
-
-    Parameters
-    ----------
-    training_gradients
-        Gradients of the samples' own losses.
-    learning_rate
-        :math:`\eta`, positive.
-    smoothness
-        :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
+    :math:`j`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -53,16 +44,12 @@ def certified_learning_rate(
     decrease :math:`\eta |v_j|` exceeds its remainder.
 
     Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`.
+    :math:`j`. Arguments: :mod:`lai_core.influence`.
 
     Parameters
     ----------
     scores
         The scores of :func:`lai_core.influence.inner_product_scores`.
-    training_gradients
-        Gradients of the samples' own losses.
-    smoothness
-        :math:`\lambda`, positive: a Lipschitz constant of the gradient of the summed validation loss.
 
     Returns
     -------

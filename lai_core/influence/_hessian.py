@@ -71,11 +71,7 @@ def printed_influence(
     Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
     The text assumes: :math:`\hat\theta` is stationary; :math:`H` is invertible; :math:`z_j` is down-weighted.
-
-    Parameters
-    ----------
-    validation_gradients, training_gradients, hessian, damping
-        As in `removal_influence`.
+    Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -140,12 +136,7 @@ def inner_product_scores(
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
     Assume: as a definition, nothing; in place of the influence, :math:`g_V` is an eigenvector of
-    :math:`H`.
-
-    Parameters
-    ----------
-    validation_gradients, training_gradients
-        Gradients of the samples' own losses at the same parameters.
+    :math:`H`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------

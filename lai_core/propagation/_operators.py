@@ -28,11 +28,6 @@ def layer_jacobian(
         :math:`W^{(l)}`.
     derivatives
         :math:`\phi'(s^{(l-1)})` of each sample.
-
-    Returns
-    -------
-    array
-        The Jacobian of each sample.
     """
     return derivatives[..., None] * xp_of(weight).matrix_transpose(weight)
 
@@ -46,24 +41,7 @@ def vjp_recursion(
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
 
-    Assume: a chain of layers; :math:`l = 2, \dots, L`.
-
-    Parameters
-    ----------
-    jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`.
-    output_gradient
-        :math:`g^{(L)}`.
-
-    Returns
-    -------
-    tuple of arrays
-        :math:`g^{(l)}, \dots, g^{(L)}`.
-
-    Raises
-    ------
-    ValueError
-        If the matrices do not multiply.
+    Assume: a chain of layers; :math:`l = 2, \dots, L`. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     check_chain("jacobians", jacobians)
@@ -81,22 +59,7 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
     `separating_operator` that holds.
 
-    Assume: a chain of layers.
-
-    Parameters
-    ----------
-    jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`.
-
-    Returns
-    -------
-    array
-        The operator :math:`A^{(l)}`.
-
-    Raises
-    ------
-    ValueError
-        If the matrices do not multiply.
+    Assume: a chain of layers. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(jacobians[0])
     check_chain("jacobians", jacobians)
@@ -127,11 +90,6 @@ def separating_operator(
         pre-activations held fixed, under the key `(k, t)`.
     layer, last
         The numbers l and L of the first and the last layer.
-
-    Returns
-    -------
-    array
-        The operator :math:`A^{(l)}`.
 
     Raises
     ------

@@ -21,18 +21,12 @@ def jacobian_split(
     only one for which :math:`E[\Delta J] = 0`, which the variances below need.
 
     The text assumes: the mean is left open in the text; here :math:`\bar J = \E J`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
     jacobians
         The outcomes.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
-
-    Returns
-    -------
-    tuple of arrays
-        The mean, and the rest of each outcome.
     """
     mean = xp_of(jacobians).sum(jacobians * probabilities[:, None, None], axis=0)
     return mean, jacobians - mean
@@ -49,18 +43,7 @@ def first_order_perturbation(
     two rests and more; `telescoping_perturbation` has them all.
 
     The text assumes: terms of higher order in :math:`\Delta J` are left to the residual.
-
-    Parameters
-    ----------
-    means
-        :math:`\bar J^{(l+1)}, \dots, \bar J^{(L)}`.
-    deviations
-        :math:`\Delta J^{(l+1)}, \dots, \Delta J^{(L)}`.
-
-    Returns
-    -------
-    array
-        The printed :math:`\Delta A^{(l)}`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     _check_pairs(means, deviations)
     return _replaced_one_by_one(means, deviations, means)
@@ -75,17 +58,7 @@ def telescoping_perturbation(
     Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
     J^{(t+1)} \cdots J^{(L)}`, without remainder: one factor after the other is replaced.
 
-    No assumption.
-
-    Parameters
-    ----------
-    means, deviations
-        As in `first_order_perturbation`.
-
-    Returns
-    -------
-    array
-        :math:`\Delta A^{(l)}`.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     _check_pairs(means, deviations)
     jacobians = [mean + rest for mean, rest in zip(means, deviations, strict=True)]
@@ -100,11 +73,10 @@ def gain_product(gains: Float[Array, "... n"], /, *, first: int, last: int) -> F
     bound on :math:`\|\bar J^{(t)}\|_2` (unrelated to the decay rate of assumption A1).
 
     The text assumes: :math:`\rho_t` is not defined in the text; here :math:`\norm{\bar J^{(t)}}_2`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    gains
-        :math:`\rho_{l+1}, \dots, \rho_L`.
     first, last
         Places in `gains` of the first and the last factor, from 0.
 
@@ -130,19 +102,7 @@ def first_order_norm_bound(
     up to any constant: `perturbation_norm_bound` does.
 
     The text assumes: higher-order products of :math:`\Delta J` are ignored; :math:`\rho_t` is not
-    defined.
-
-    Parameters
-    ----------
-    gains
-        :math:`\rho_t \ge \|\bar J^{(t)}\|_2` for t = l+1, ..., L.
-    perturbations
-        :math:`\delta_t \ge \|\Delta J^{(t)}\|_2`.
-
-    Returns
-    -------
-    array
-        The printed number.
+    defined. Arguments: :mod:`lai_core.propagation`.
     """
     xp, count = xp_of(gains), gains.shape[-1]
     total = perturbations[..., 0] * xp.prod(gains[..., 1:], axis=-1)
@@ -161,17 +121,7 @@ def perturbation_norm_bound(
     Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by
     non-negative scalars.
 
-    No assumption.
-
-    Parameters
-    ----------
-    gains, perturbations
-        As in `first_order_norm_bound`.
-
-    Returns
-    -------
-    array
-        At least the norm.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     # With P = prod rho and D = prod (rho + delta) - P so far, one layer more gives
     # D' = (D + P) (rho + delta) - P rho = D (rho + delta) + P delta: no difference, hence no cancellation.

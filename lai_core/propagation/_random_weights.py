@@ -34,13 +34,7 @@ class RandomLayer:
 
     @classmethod
     def linear(cls, *, width: int, variance: float) -> "RandomLayer":
-        """Make a layer whose every unit passes gradients.
-
-        Returns
-        -------
-        RandomLayer
-            The layer.
-        """
+        """Make a layer whose every unit passes gradients."""
         return cls(variance, width**2, width, width**2)
 
     @classmethod
@@ -57,11 +51,6 @@ class RandomLayer:
             Probability that a unit is active for one sample.
         both
             Probability that it is active for both.
-
-        Returns
-        -------
-        RandomLayer
-            The layer.
         """
         check_number("each", each, at_least=0.0, at_most=1.0)
         check_number("both", both, at_least=0.0, at_most=each)
@@ -81,19 +70,12 @@ def random_weights_moments(
     independent of the gates and of what comes from above.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    layers
-        From layer l up to layer L-1: each with the weights above it.
     norms, squares
         P and Q of the last layer.
-
-    Returns
-    -------
-    tuple of arrays
-        P and Q of layer l.
     """
     for layer in reversed(layers):
         v2, both = layer.variance**2, layer.both_active
@@ -115,21 +97,7 @@ def random_weights_variance(
     :math:`(1 + 1/\cos^2) / n_{zj}`.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
-
-    Parameters
-    ----------
-    layers
-        From layer l up to layer L-1.
-    norms
-        :math:`\|g^{(L)}_z\|^2 \|g^{(L)}_j\|^2`.
-    similarity
-        :math:`\beta^{(L)}`.
-
-    Returns
-    -------
-    array
-        The variance.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
     """
     _, squares = random_weights_moments(layers, norms, similarity * similarity)
     mean: Any = similarity
@@ -149,21 +117,14 @@ def linear_random_weights_variance(
     the width, k the depth, :math:`P_0 = \|g_z\|^2\|g_j\|^2` and :math:`Q_0 = \beta^{(L)2}`.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    norms, similarity
-        As in `random_weights_variance`.
     width
         n.
     depth
         k, the number of layers between.
-
-    Returns
-    -------
-    array
-        The variance.
     """
     check_number("width", width, at_least=1)
     check_number("depth", depth, at_least=0)

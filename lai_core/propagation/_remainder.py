@@ -27,21 +27,7 @@ def similarity_decomposition(
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
     something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
 
-    No assumption.
-
-    Parameters
-    ----------
-    operator
-        :math:`M^{(l)}_{zj}`.
-    gain
-        c.
-    validation, training
-        :math:`g^{(L)}` of z and of j.
-
-    Returns
-    -------
-    tuple of arrays
-        :math:`c\,\beta^\star` and :math:`\varepsilon^{(l)}`.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(operator)
     signal = gain * dot(xp, validation, training)
@@ -65,23 +51,7 @@ def remainder_terms(
     :math:`\bar E = \bar M - c I` and g the last layer's gradients, noise included. They add up to
     :math:`\varepsilon^{(l)}`; nothing in :math:`\xi` is left to add.
 
-    No assumption.
-
-    Parameters
-    ----------
-    means
-        :math:`\bar J^{(l+1)}, \dots, \bar J^{(L)}`.
-    validation_deviations, training_deviations
-        :math:`\Delta J^{(t)}` of z and of j, t = l+1, ..., L.
-    gain
-        c.
-    validation, training
-        :math:`g^{(L)}` of z and of j.
-
-    Returns
-    -------
-    array
-        The four terms, one after the other.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     operators = _operators(means, validation_deviations, training_deviations)
     return _four_terms(*operators, gain, validation, training)
@@ -104,18 +74,12 @@ def printed_remainder(
     decompositions, :math:`g_z^\top M g_j - g^{\star\top}_z M g^\star_j`, are counted twice.
 
     The text assumes: the terms that involve :math:`\xi` are not written.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    means, validation_deviations, training_deviations, gain
-        As in `remainder_terms`.
     validation_parts, training_parts
         :math:`(g^\star, \xi)` of z and of j.
-
-    Returns
-    -------
-    array
-        The remainder plus what is counted twice.
     """
     operators = _operators(means, validation_deviations, training_deviations)
     clean, noisy = zip(*((star, star + xi) for star, xi in (validation_parts, training_parts)), strict=True)

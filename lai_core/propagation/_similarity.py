@@ -26,16 +26,6 @@ def layer_similarities(
     ----------
     validation, training
         :math:`g^{(1)}, \dots, g^{(L)}` of z and of j.
-
-    Returns
-    -------
-    array
-        One similarity for each layer; the last one is the shared signal.
-
-    Raises
-    ------
-    ValueError
-        If the two do not have the same layers.
     """
     if len(training) != len(validation):
         msg = f"training: expected {len(validation)} layers as validation has, got {len(training)}"
@@ -57,17 +47,7 @@ def shared_signal(
     noisy :math:`g^{(L)} = g^\star + \xi` it contains the noise of the output layer:
     :math:`E\beta^\star = g^\star_z \cdot g^\star_j + E[\xi_z \cdot \xi_j]`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    validation, training
-        :math:`g^{(L)}` of z and of j.
-
-    Returns
-    -------
-    array
-        :math:`\beta^\star`.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     return dot(xp_of(validation), validation, training)
 
@@ -82,18 +62,7 @@ def output_fluctuation(
     :math:`g^\star = E[g^{(L)}]`.
 
     The text assumes: what is random is left open; :math:`\E g^{(L)}` exists.
-
-    Parameters
-    ----------
-    output_gradients
-        The outcomes.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
-
-    Returns
-    -------
-    tuple of arrays
-        :math:`g^\star`, and :math:`\xi` of each outcome.
+    Arguments: :mod:`lai_core.propagation`.
     """
     mean = xp_of(output_gradients).sum(output_gradients * probabilities[:, None], axis=0)
     return mean, output_gradients - mean
@@ -113,19 +82,7 @@ def gradient_decomposition(
     with the exact :math:`\Delta A` of `telescoping_perturbation`; they add up to
     :math:`A^{(l)} g^{(L)}`, which the printed first-order :math:`\Delta A` misses.
 
-    Assume: :math:`\Delta A` is the exact difference.
-
-    Parameters
-    ----------
-    means, deviations
-        :math:`\bar J^{(t)}` and :math:`\Delta J^{(t)}` for t = l+1, ..., L.
-    clean, fluctuation
-        :math:`g^\star` and :math:`\xi`.
-
-    Returns
-    -------
-    tuple of arrays
-        The four parts.
+    Assume: :math:`\Delta A` is the exact difference. Arguments: :mod:`lai_core.propagation`.
     """
     mean, rest = backward_operator(means), telescoping_perturbation(means, deviations)
     check_width("clean", clean, mean, "the last Jacobian")
@@ -147,11 +104,6 @@ def similarity_operator(
     ----------
     validation, training
         :math:`J^{(l+1)}, \dots, J^{(L)}` of z and of j.
-
-    Returns
-    -------
-    array
-        :math:`M^{(l)}_{zj}`.
     """
     return _product(backward_operator(validation), backward_operator(training))
 
@@ -169,17 +121,7 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
     :math:`d_L / d_l` times `trace_gain`, the multiple of the identity nearest to it.
 
-    Assume: :math:`d_l = d_L`.
-
-    Parameters
-    ----------
-    means
-        :math:`\bar J^{(l+1)}, \dots, \bar J^{(L)}`.
-
-    Returns
-    -------
-    array
-        The printed gain.
+    Assume: :math:`d_l = d_L`. Arguments: :mod:`lai_core.propagation`.
     """
     operator = backward_operator(means)
     return _trace(operator) / operator.shape[-2]
@@ -191,17 +133,7 @@ def trace_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
     traceless rest, and is 1 where :math:`\bar A^{(l)}` keeps lengths.
 
-    No assumption.
-
-    Parameters
-    ----------
-    means
-        :math:`\bar J^{(l+1)}, \dots, \bar J^{(L)}`.
-
-    Returns
-    -------
-    array
-        The gain.
+    No assumption. Arguments: :mod:`lai_core.propagation`.
     """
     operator = backward_operator(means)
     return _trace(operator) / operator.shape[-1]

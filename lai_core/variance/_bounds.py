@@ -21,11 +21,6 @@ def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."
     ----------
     first, second
         Var X and Var Y, not negative.
-
-    Returns
-    -------
-    array
-        0 for equal variances.
     """
     xp = xp_of(first)
     return (xp.sqrt(first) - xp.sqrt(second)) ** 2
@@ -46,18 +41,7 @@ def ghost_variance_lower_bound(
     with noise of any size: it is no floor in terms of the noise.
 
     Assume: fixed :math:`\alpha`; one validation sample; finite variances.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    signal_variance, noise
-        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
-
-    Returns
-    -------
-    array
-        At most the variance.
+    Arguments: :mod:`lai_core.variance`.
     """
     return minkowski_lower_bound(dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance, noise)
 
@@ -79,11 +63,7 @@ def signed_covariance_bound(
     least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
 
     Assume: fixed :math:`\alpha`; one validation sample; finite variances.
-
-    Parameters
-    ----------
-    alpha, gains, signal_variance, signal_covariance, noise_covariance
-        As in `ghost_variance`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -108,12 +88,10 @@ def variance_order(
     :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
 
     Assume: fixed :math:`\alpha \ge 0`; one validation sample; :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}` for
-    every layer.
+    every layer. Arguments: :mod:`lai_core.variance`.
 
     Parameters
     ----------
-    alpha
-        :math:`\alpha^{(l)}`.
     deviations
         :math:`\mathrm{sd}\,\beta^{(l)}`, not negative.
 

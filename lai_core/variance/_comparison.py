@@ -20,16 +20,7 @@ def regression_gain(
     \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
     printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
 
-    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`.
-
-    Parameters
-    ----------
-    similarities
-        :math:`\beta^{(l)}` in each outcome.
-    shared
-        :math:`\beta^\star` in each outcome, not constant.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
+    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`. Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -57,13 +48,7 @@ def variance_criterion(
     :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y) = 0`.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    signal_variance, noise
-        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -89,13 +74,7 @@ def unit_gain_difference(
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances;
     for the sign also :math:`(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0`.
-
-    Parameters
-    ----------
-    alpha
-        :math:`\alpha^{(l)}`.
-    noise, covariance
-        :math:`\mathrm{Var}\,Y` and :math:`\mathrm{Cov}(\beta^\star, Y)`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -122,19 +101,7 @@ def scale_free_variance(
     smaller one, for any gains and any :math:`\alpha^{(l)}`.
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
-    \beta^\star`; both means are not zero.
-
-    Parameters
-    ----------
-    alpha, gains
-        With :math:`\sum_l \alpha^{(l)}` and :math:`\sum_l \alpha^{(l)} c_l` not 0.
-    signal_mean, signal_variance, noise
-        :math:`E\beta^\star` (not 0), :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
-
-    Returns
-    -------
-    tuple of arrays
-        Ghost's and LAI's.
+    \beta^\star`; both means are not zero. Arguments: :mod:`lai_core.variance`.
     """
     lai = signal_variance / signal_mean**2
     return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai
@@ -157,17 +124,6 @@ def calibrated_error(
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
     \beta^\star`; over the law of :math:`g^{(L)}` and of what is below it.
-
-    Parameters
-    ----------
-    alpha, gains, weights
-        :math:`\alpha^{(l)}`, :math:`c_l` and :math:`w_l`; plain LAI has weights 1.
-    signal_second_moment
-        :math:`E\beta^{\star 2}`.
-
-    Returns
-    -------
-    array
-        The error.
+    Arguments: :mod:`lai_core.variance`.
     """
     return dot(xp_of(alpha), alpha, weights - gains) ** 2 * signal_second_moment

@@ -16,18 +16,7 @@ def noise_variance(alpha: Float[Array, " L"], noise_covariance: Float[Array, "L 
     validation sample; `random_weight_sum` does without either.
 
     Assume: fixed :math:`\alpha`; one validation sample; finite variances.
-
-    Parameters
-    ----------
-    alpha
-        :math:`\alpha^{(l)}`.
-    noise_covariance
-        :math:`\mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`.
-
-    Returns
-    -------
-    array
-        Var Y.
+    Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
     return dot(xp, alpha, apply(xp, noise_covariance, alpha))
@@ -49,23 +38,7 @@ def ghost_variance(
     :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
     Assume: fixed :math:`\alpha`; one validation sample; finite variances; over the law of :math:`g^{(L)}` and
-    :math:`\varepsilon`.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    signal_variance
-        :math:`\mathrm{Var}\,\beta^\star`.
-    signal_covariance
-        :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)})`.
-    noise_covariance
-        :math:`\mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`.
-
-    Returns
-    -------
-    array
-        The variance.
+    :math:`\varepsilon`. Arguments: :mod:`lai_core.variance`.
     """
     signal, noise, cross = ghost_parts(alpha, gains, signal_variance, signal_covariance, noise_covariance)
     return signal + noise + cross
@@ -92,17 +65,7 @@ def printed_ghost_variance(
     :math:`\E \xi = 0`.
 
     :eq:`app-var-corr-lb`. Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y)
-    \ge 0`; :math:`\sum_l \alpha^{(l)} c_l \ge 0`.
-
-    Parameters
-    ----------
-    alpha, gains, signal_variance, noise_covariance
-        As in `ghost_variance`.
-
-    Returns
-    -------
-    array
-        The printed number.
+    \ge 0`; :math:`\sum_l \alpha^{(l)} c_l \ge 0`. Arguments: :mod:`lai_core.variance`.
     """
     signal = dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance
     return signal + noise_variance(alpha, noise_covariance)
@@ -116,18 +79,7 @@ def lai_variance(alpha: Float[Array, " L"], signal_variance: Float[Array, ""], /
     numbers :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
     Assume: fixed :math:`\alpha`; one validation sample; finite variances.
-
-    Parameters
-    ----------
-    alpha
-        :math:`\alpha^{(l)}`.
-    signal_variance
-        :math:`\mathrm{Var}\,\beta^\star`.
-
-    Returns
-    -------
-    array
-        The variance.
+    Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) ** 2 * signal_variance
 
@@ -155,11 +107,6 @@ def random_weight_sum(
         :math:`E\alpha_i` and :math:`E\beta_i`.
     alpha_second_moment, beta_second_moment
         :math:`E[\alpha_i \alpha_k]` and :math:`E[\beta_i \beta_k]`.
-
-    Returns
-    -------
-    array
-        The variance.
     """
     xp = xp_of(alpha_mean)
     return xp.sum(alpha_second_moment * beta_second_moment) - dot(xp, alpha_mean, beta_mean) ** 2

@@ -13,17 +13,12 @@ def expectation(
 ) -> Float[Array, "..."]:
     """Compute the mean of random variables with finitely many outcomes.
 
+    Arguments: :mod:`lai_core.variance`.
+
     Parameters
     ----------
     values
         What each variable is in each outcome.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
-
-    Returns
-    -------
-    array
-        The means.
     """
     return dot(xp_of(values), values, probabilities)
 
@@ -37,17 +32,12 @@ def covariances(
 ) -> Float[Array, "p q"]:
     """Compute covariances of every variable of one list with every variable of another.
 
+    Arguments: :mod:`lai_core.variance`.
+
     Parameters
     ----------
     left, right
         What each variable is in each outcome.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
-
-    Returns
-    -------
-    array
-        The covariances.
     """
     xp = xp_of(left)
     from_mean = [variables - dot(xp, variables, probabilities)[:, None] for variables in (left, right)]
@@ -63,19 +53,7 @@ def signal_and_noise(
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
 
-    Assume: one validation sample; fixed :math:`\alpha`.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    similarities
-        :math:`\beta^{(l)}` in each outcome; the last row is :math:`\beta^\star`.
-
-    Returns
-    -------
-    tuple of arrays
-        X and Y in each outcome.
+    Assume: one validation sample; fixed :math:`\alpha`. Arguments: :mod:`lai_core.variance`.
     """
     xp, shared = xp_of(alpha), similarities[-1, ...]
     remainders = similarities - gains[:, None] * shared
@@ -96,21 +74,7 @@ def ghost_signal_noise(
     \sum_l \alpha^{(l)} \varepsilon^{(l)}`, for one validation sample; printed with a minus and without
     the sum over validation samples.
 
-    Assume: one validation sample.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    shared
-        :math:`\beta^\star` in each outcome.
-    remainders
-        :math:`\varepsilon^{(l)}` in each outcome.
-
-    Returns
-    -------
-    array
-        Ghost in each outcome; positive helps.
+    Assume: one validation sample. Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
     return dot(xp, alpha, gains) * shared + xp.sum(alpha[:, None] * remainders, axis=0)
@@ -122,18 +86,6 @@ def lai_signal(alpha: Float[Array, " L"], shared: Float[Array, " outcomes"], /) 
 
     Implements :eq:`lai-signal`: :math:`(\sum_l \alpha^{(l)})\beta^\star`, for one validation sample.
 
-    Assume: one validation sample.
-
-    Parameters
-    ----------
-    alpha
-        :math:`\alpha^{(l)}`.
-    shared
-        :math:`\beta^\star` in each outcome.
-
-    Returns
-    -------
-    array
-        LAI in each outcome; positive helps.
+    Assume: one validation sample. Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) * shared
