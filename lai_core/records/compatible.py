@@ -1,6 +1,6 @@
 """Checks of traces against themselves and against each other, from shapes and types alone."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Literal
 
 from lai_core._engine.checks import check_budget, listed
@@ -105,6 +105,7 @@ Layouts = tuple[tuple[tuple[str, Any], ...], ...]
 """Of each layer, names and values of what must be equal on both sides; hashable, so static in a pytree."""
 
 
+@once_a_layout
 def layouts(trace: Trace, needs: Needs) -> Layouts:
     """Return of each layer what must be equal on both sides of an estimator with these needs."""
     found = []
@@ -118,14 +119,15 @@ def layouts(trace: Trace, needs: Needs) -> Layouts:
 
 def check_layouts(source: str, expected: Layouts, training: Trace, needs: Needs) -> None:
     """Raise unless the layers of `training` are those of `expected`, which came from `source`."""
-    names = [where("training", index, layer) for index, layer in enumerate(training.layers)]
-    check_equal_layouts(source, expected, "training", layouts(training, needs), names)
+    check_equal_layouts(source, expected, "training", layouts(training, needs), training)
 
 
 def check_equal_layouts(
-    source: str, expected: Layouts, role: str, got: Layouts, names: Sequence[str] | None = None
+    source: str, expected: Layouts, role: str, got: Layouts, trace: Trace | None = None
 ) -> None:
-    """Raise unless two sides have the same layers."""
+    """Raise unless two sides have the same layers, named as in the trace if there is one."""
+    if expected == got:
+        return
     if len(expected) != len(got):
         msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
         raise ValueError(msg)
@@ -133,7 +135,7 @@ def check_equal_layouts(
         wanted, given = (dict(layout) for layout in pair)
         for what in (*wanted, *given):
             if wanted.get(what) != given.get(what):
-                here = names[index] if names else f"{role}.layers[{index}]"
+                here = where(role, index, trace.layers[index]) if trace else f"{role}.layers[{index}]"
                 msg = f"{here}: expected {what} {wanted.get(what)!r} as in {source}, got {given.get(what)!r}"
                 raise ValueError(msg)
 

@@ -4,12 +4,13 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lai_core._engine.axes import Axes
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
 from lai_core._engine.positions import with_positions
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
-from lai_core.records.base import Axes, Record
+from lai_core.records.base import Record
 
 
 @dataclass(frozen=True, eq=False, repr=False)

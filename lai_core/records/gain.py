@@ -4,10 +4,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lai_core._engine.axes import Axes
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, cast
 from lai_core._engine.positions import sum_positions
-from lai_core.records.base import Axes, Record
+from lai_core.records.base import Record
 
 
 @dataclass(frozen=True, eq=False, repr=False)
