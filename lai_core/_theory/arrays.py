@@ -93,10 +93,8 @@ def _leaves(kind: Kind, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
         if not isinstance(value, tuple) or len(value) != len(kind):
             msg = f"{name}: expected a pair of arrays, got {type(value).__name__}"
             raise TypeError(msg)
-        parts = enumerate(zip(kind, value, strict=True))
-        return [
-            leaf for place, (part, one) in parts for leaf in _leaves(part, f"{name}[{place}]", one, sizes)
-        ]
+        parts = zip(kind, (f"{name}[0]", f"{name}[1]"), value, strict=True)
+        return [leaf for part in parts for leaf in _leaves(*part, sizes)]
     if is_array(value) or isinstance(value, str) or not isinstance(value, Sequence | Mapping):
         msg = f"{name}: expected a sequence of arrays, got {type(value).__name__}"
         raise TypeError(msg)
@@ -123,12 +121,9 @@ def _kind(annotation: Any) -> Kind | None:
     if annotation == Constant:
         return NO_AXES
     origin, parts = get_origin(annotation), get_args(annotation)
-    if (
-        hasattr(annotation, "dim_str")
-        or origin is UnionType
-        and all(hasattr(one, "dim_str") for one in parts)
-    ):
-        shapes = tuple(one.dim_str for one in parts or (annotation,))
+    arrays = parts if origin is UnionType else (annotation,)
+    if all(hasattr(one, "dim_str") for one in arrays):
+        shapes = tuple(one.dim_str for one in arrays)
         for word in (word for shape in shapes for word in shape.split()):
             if not word.isidentifier() and word != "...":
                 msg = f"annotation: expected names of axes, `_` or `...`, got {word!r}"
