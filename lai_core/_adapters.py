@@ -199,13 +199,7 @@ def check_batch(role: str, batch: Any) -> None:
 
 
 def kernel_of(estimator: str) -> tuple[Callable[..., Array], Literal["output", "all"]]:
-    """Return the kernel of an estimator that has one, and which output gradients it needs.
-
-    Raises
-    ------
-    ValueError
-        If it has none.
-    """
+    """Return the kernel of an estimator that has one, and which output gradients it needs."""
     asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in KERNELS])
     return KERNELS[asked.name], asked.gradients or "all"
 

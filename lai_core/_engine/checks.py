@@ -32,25 +32,13 @@ def check_not_empty(name: str, array: Array) -> None:
 
 
 def check_vector(name: str, array: Array, length: int | None = None) -> Namespace:
-    """Raise unless `array` is a non-empty vector of real floats, `(length,)` where a length is given.
-
-    Returns
-    -------
-    Namespace
-        The array's namespace.
-    """
+    """Raise unless `array` is a non-empty vector of real floats, of this length; return its namespace."""
     expected = "(n,)" if length is None else f"({length},)"
     return _check_floats(name, array, expected, axes=(1,), length=length)
 
 
 def check_rows(name: str, array: Array) -> Namespace:
-    """Raise unless `array` has real floats, one a sample, `(n,)`, or one a position, `(n, t)`.
-
-    Returns
-    -------
-    Namespace
-        The array's namespace.
-    """
+    """Raise unless `array` has real floats, `(n,)` or `(n, t)`; return its namespace."""
     return _check_floats(name, array, "(n,) or (n, t)", axes=(1, 2))
 
 
@@ -114,13 +102,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def check_budget(memory_budget: Any) -> int:
-    """Raise unless `memory_budget` is a positive whole number of bytes.
-
-    Returns
-    -------
-    int
-        The budget.
-    """
+    """Raise unless `memory_budget` is a positive whole number of bytes."""
     if isinstance(memory_budget, bool) or not isinstance(memory_budget, Integral):
         msg = f"memory_budget: expected a whole number of bytes, got {memory_budget!r}"
         raise TypeError(msg)

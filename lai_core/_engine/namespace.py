@@ -48,25 +48,7 @@ def is_array(value: object) -> bool:
 
 
 def namespace_of(named: Mapping[str, Array]) -> Namespace:
-    """Return the one namespace of all arrays in `named`, after checking that they share it and a device.
-
-    Parameters
-    ----------
-    named
-        What each array is called in messages, and the array.
-
-    Returns
-    -------
-    Namespace
-        The arrays' common namespace.
-
-    Raises
-    ------
-    TypeError
-        If a value is not an array, or the arrays come from different namespaces.
-    ValueError
-        If the arrays lie on different devices.
-    """
+    """Return the one namespace of all arrays, which must share it and a device; keys name them in errors."""
     for name, value in named.items():
         if not is_array(value):
             msg = f"{name}: expected an array (numpy, torch, jax, ...), got {type(value).__name__}"

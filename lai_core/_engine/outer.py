@@ -34,7 +34,6 @@ class OuterGradient(Factors):
         return tuple(totals)
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of every sample's gradient with a `total`."""
         chunks = spans(self.samples, self._chunk(self._along_entries(), work))
         parts = [self._along(direction, chunk, work) for chunk in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)

@@ -45,7 +45,6 @@ class Factors(ParameterGradient):
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has."""
         return int(self.rows.shape[0])
 
     @property

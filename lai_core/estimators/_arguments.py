@@ -37,13 +37,7 @@ def check_lai_trace(
 
 @once_a_layout
 def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:
-    """Raise unless LAI can score these traces against each other at these `positions`.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
+    """Raise unless LAI can score these traces at these `positions`; return where to compute."""
     work = check_pair(validation, training, "output", memory_budget)
     check_lai_trace(validation, work, positions, "validation")
     check_lai_trace(training, work, positions, "training")
@@ -68,15 +62,7 @@ def check_equal_positions(validation: Array | None, training: Array | None, here
 
 
 def readout_scales(layer_weights: Any, training: Trace, work: Workspace) -> Sequence[Array | float]:
-    """Return the factor of each layer's readout, checked; 1.0 each where `layer_weights` is None.
-
-    Raises
-    ------
-    ValueError
-        If there is not one weight a layer.
-    TypeError
-        If the weights are neither an array of the traces' namespace nor a sequence of floats.
-    """
+    """Return the factor of each layer's readout, checked; 1.0 each where `layer_weights` is None."""
     count = len(training.layers)
     if layer_weights is None:
         return (1.0,) * count

@@ -50,13 +50,7 @@ def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
 
 
 def last_layer(trace: Trace, work: Workspace) -> Record:
-    """Return the last record, which LAI and LLI take for that of the last layer.
-
-    Raises
-    ------
-    ValueError
-        If it is that of a table or a gain.
-    """
+    """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
     last = trace.layers[-1]
     if last.readout_input(work.xp) is None:
         msg = (

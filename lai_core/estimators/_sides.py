@@ -89,13 +89,7 @@ def lai_sides(
 def check_summary(
     summary: ValidationSummary, training: Any, estimator: str, exclude_self: bool, memory_budget: int
 ) -> Workspace:
-    """Raise unless a summary is of this estimator and fits the training trace.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
+    """Raise unless a summary is of this estimator and fits the training trace; return where to compute."""
     needs = find_estimator(estimator).gradients
     work = check_trace("training", training, needs, memory_budget)
     if summary.estimator != estimator:

@@ -79,18 +79,7 @@ def update_second_moment(
 
 
 def _mean(squares: Array, valid: Array | None, xp: Namespace) -> Float[Array, " d_out"]:
-    """Return the mean over samples and, of those that count, positions.
-
-    Returns
-    -------
-    array
-        `(d_out,)`.
-
-    Raises
-    ------
-    ValueError
-        If `valid` is of other samples or positions.
-    """
+    """Return the mean over samples and, of those that count, positions: `(d_out,)`."""
     axes = tuple(range(squares.ndim - 1))
     if valid is None:
         return xp.mean(squares, axis=axes)

@@ -67,18 +67,7 @@ class ValidationSummary(Pytree):
         return f"ValidationSummary({self.estimator!r}{read}, samples={self.samples}, numbers={numbers})"
 
     def __add__(self, other: object) -> "ValidationSummary":
-        """Return the summary of both validation sets together.
-
-        Returns
-        -------
-        ValidationSummary
-            Whose totals are the sums of both.
-
-        Raises
-        ------
-        ValueError
-            If the summaries are of different estimators, positions or models.
-        """
+        """Return the summary of both validation sets together."""
         if not isinstance(other, ValidationSummary):
             return NotImplemented
         return joined_summaries([self, other])
@@ -113,18 +102,7 @@ class ValidationSummary(Pytree):
 def joined_summaries(
     parts: Sequence[ValidationSummary], memory_budget: int | None = None
 ) -> ValidationSummary:
-    """Return the summary of all validation sets together.
-
-    Returns
-    -------
-    ValidationSummary
-        Of factors while they are less than their sum.
-
-    Raises
-    ------
-    ValueError
-        If the summaries are of different estimators, positions or models, or their sum exceeds the budget.
-    """
+    """Return the summary of all validation sets together, of factors while they are less than their sum."""
     first, *others = parts
     for other in others:
         for what in ("estimator", "positions"):

@@ -52,7 +52,6 @@ class KernelGradient(OuterGradient):
         return tuple(offsets[..., index] for index in range(offsets.shape[-1]))
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of every sample's gradient with a `total`."""
         if (own := self._own(work)) is None:
             return super().along(direction, work)
         kernel = work.xp.stack([cast(work.xp, block, work.dtype) for block in direction], axis=-1)

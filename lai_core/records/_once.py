@@ -95,13 +95,7 @@ def _add_record(record: Record, parts: list[Any]) -> None:
 
 @cache
 def _reader(kind: type[Record]) -> tuple[Callable[[Record], tuple[Any, ...]], int]:
-    """Return what reads all fields of a kind, arrays before static ones, and how many arrays there are.
-
-    Raises
-    ------
-    TypeError
-        If the kind is not of this library.
-    """
+    """Return what reads all fields of a kind, arrays before static ones, and how many arrays there are."""
     if not kind.__module__.startswith("lai_core.records."):
         msg = f"no signature: {kind.__name__}"
         raise TypeError(msg)

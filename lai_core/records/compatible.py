@@ -26,13 +26,7 @@ def _arrays(role: str, trace: Trace) -> dict[str, Array]:
 
 @once_a_layout
 def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
-    """Raise unless `trace` is sound and has the output gradients an estimator needs.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with its arrays.
-    """
+    """Raise unless a trace is sound and has the gradients an estimator needs; return where to compute."""
     if not isinstance(trace, Trace):
         msg = f"{role}: expected a Trace, got {type(trace).__name__}"
         raise TypeError(msg)
@@ -87,13 +81,7 @@ def check_shared_shapes(role: str, trace: Trace) -> None:
 
 @once_a_layout
 def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
-    """Raise unless two traces are of one model and can be scored against each other.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
+    """Raise unless two traces can be scored against each other; return where to compute."""
     sides = {"validation": validation, "training": training}
     left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
     xp = namespace_of({role: any_array(trace) for role, trace in sides.items()})

@@ -25,15 +25,7 @@ class GateInputs:
 
 
 def gate_inputs(validation: Any, training: Any, memory_budget: int) -> GateInputs:
-    """Check everything from shapes alone, and scale the validation side's gates by the column norms.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no trace with gates, or holds arrays of a wrong kind.
-    ValueError
-        If the traces are not of a chain of dense layers without positions, or shapes do not fit.
-    """
+    """Check everything from shapes alone, and scale the validation side's gates by the column norms."""
     sides = {"validation": validation, "training": training}
     for role, side in sides.items():
         if not isinstance(side, GateTrace):
