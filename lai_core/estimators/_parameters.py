@@ -44,11 +44,6 @@ def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
     return _collected(trace.layers, work)
 
 
-def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
-    """Return the gradients of the last layer's parameters, from this one use of them."""
-    return _collected([last_layer(trace, work)], work)
-
-
 def last_layer(trace: Trace, work: Workspace) -> Record:
     """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
     last = trace.layers[-1]
@@ -68,7 +63,9 @@ def seen_gradients(
     """Return the gradients that an estimator sees of one side."""
     if estimator.parameters == "readouts":
         return lai_gradients(trace, work, positions)
-    return (lli_gradients if estimator.parameters == "last" else ghost_gradients)(trace, work)
+    if estimator.parameters == "last":  # from this one use of them
+        return _collected([last_layer(trace, work)], work)
+    return ghost_gradients(trace, work)
 
 
 def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:

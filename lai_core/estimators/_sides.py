@@ -26,6 +26,13 @@ class Sides:
     training: estimators.Gradients
     work: Workspace
 
+    def kernel(self) -> Float[Array, "n_val n_train"]:
+        """Return the inner products of every validation with every training sample."""
+        if not isinstance(self.validation, Mapping):
+            msg = "validation: expected a Trace, whose samples are pairs' sides, got a ValidationSummary"
+            raise TypeError(msg)
+        return estimators.kernel(self.validation, self.training, self.work)
+
     def scores(self, *, exclude_self: bool) -> Float[Array, " n_train"]:
         """Return the training samples' inner products with the summed validation gradient."""
         if not isinstance(self.validation, Mapping):

@@ -13,8 +13,7 @@ from lai_core._engine.checks import (
     check_vector,
 )
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
-from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_pair, readout_scales
+from lai_core.estimators._parameters import ReadoutMetric
 from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
@@ -159,13 +158,7 @@ def preconditioned_lai_kernel(
         `(n_val, n_train)`; positive helps.
     """
     metric = _metric(training, second_moment, input_second_moments, exponent, epsilon, memory_budget)
-    work = check_lai_pair(validation, training, positions, memory_budget)
-    scales = readout_scales(layer_weights, training, work)
-    return estimators.kernel(
-        estimators.lai_gradients(validation, work, positions),
-        estimators.lai_gradients(training, work, positions, scales, metric),
-        work,
-    )
+    return lai_sides(validation, training, layer_weights, positions, False, memory_budget, metric).kernel()
 
 
 def preconditioned_lai_scores(
@@ -223,7 +216,7 @@ def preconditioned_lai_scores(
 
 def _metric(
     training: Trace, second_moment: Array, inputs: Any, exponent: float, epsilon: float, memory_budget: int
-) -> estimators.ReadoutMetric:
+) -> ReadoutMetric:
     check_number("exponent", exponent)
     check_number("epsilon", epsilon, above=0.0)
     work = check_trace("training", training, "output", memory_budget)
@@ -240,7 +233,7 @@ def _metric(
         return (work.xp.sqrt(moment) + float(epsilon)) ** (-2.0 * float(exponent))
 
     if inputs is None:
-        return estimators.ReadoutMetric(scale(second_moment))
+        return ReadoutMetric(scale(second_moment))
     if len(inputs) != len(training.layers):
         msg = (
             f"input_second_moments: expected one for each of the {len(training.layers)} layers, got "
@@ -253,4 +246,4 @@ def _metric(
         if read is not None:
             check_vector(f"input_second_moments[{index}]", moment, int(read.shape[-1]))
         scales.append(None if read is None else scale(moment))
-    return estimators.ReadoutMetric(scale(second_moment), tuple(scales))
+    return ReadoutMetric(scale(second_moment), tuple(scales))
