@@ -68,11 +68,6 @@ def one_step_shapley(
     array
         In units of the loss; the values add up to the decrease that the whole batch brings.
 
-    Raises
-    ------
-    ValueError
-        If there are more than 16 samples.
-
     Examples
     --------
     >>> import numpy as np
@@ -131,11 +126,6 @@ def monte_carlo_shapley(
     tuple of arrays
         Mean contributions, in units of the loss; and their standard errors, the sample deviation over the
         root of the number of permutations.
-
-    Raises
-    ------
-    ValueError
-        If there is only one permutation, or one is not a permutation.
     """
     check_number("learning_rate", learning_rate, above=0.0)
     n, count = int(gradients.shape[0]), len(permutations)

@@ -117,11 +117,6 @@ def measure_assumptions(
     AssumptionReport
         Constants with which the assumptions hold, and whether they do.
 
-    Raises
-    ------
-    ValueError
-        If a layer has no single alpha and beta (see `similarities`).
-
     Examples
     --------
     >>> import numpy as np

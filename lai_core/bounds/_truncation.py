@@ -28,11 +28,6 @@ def truncated_ghost(
     kept_terms
         The terms :math:`x^{(l)}` of layers K, ..., L, the top one last. A layer with :math:`q_l = 0` is
         never kept, and its term is left out.
-
-    Raises
-    ------
-    ValueError
-        If there are more terms than probabilities.
     """
     kept, depth = int(kept_terms.shape[0]), int(probabilities.shape[0])
     if kept > depth:
@@ -98,11 +93,6 @@ def truncation_probabilities(
     array
         0 for the layers up to the last one, below the top, at which every entry's partial sum is 0:
         together they add nothing, and the estimate stays unbiased without them.
-
-    Raises
-    ------
-    ValueError
-        If there is not one cost for each layer, or `share` is out of reach.
     """
     xp, depth = xp_of(terms), int(terms.shape[0])
     if len(costs) != depth:

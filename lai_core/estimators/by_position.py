@@ -121,13 +121,6 @@ def segment_scores(
     array
         `(count,)`. Positive helps. 0 for a segment without positions.
 
-    Raises
-    ------
-    TypeError
-        If `segments` does not hold integers.
-    ValueError
-        As `position_scores`; also if `segments` has another shape than samples and positions.
-
     Examples
     --------
     >>> import numpy as np

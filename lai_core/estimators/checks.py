@@ -37,11 +37,6 @@ def check_values(trace: Trace) -> None:
     trace
         Of any batch.
 
-    Raises
-    ------
-    ValueError
-        If it does, naming the record.
-
     Examples
     --------
     >>> import numpy as np
@@ -65,13 +60,6 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
     ----------
     validation, training
         Traces of one model.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a trace.
-    ValueError
-        If the two are not of the same batch, naming the first array that differs.
     """
     work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
     check_same_samples(validation, training)

@@ -75,13 +75,6 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
     ScoringCost
         The counts and their ratios.
 
-    Raises
-    ------
-    TypeError
-        If a width is not a whole number.
-    ValueError
-        If there are fewer than two widths, or one is not positive.
-
     Examples
     --------
     >>> from lai_core.estimators import costs
@@ -226,13 +219,6 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
     -------
     tuple of Route
         Those that fit the model, the most exact first, then sketches of that one.
-
-    Raises
-    ------
-    TypeError
-        If it is no trace.
-    ValueError
-        If the trace is unsound, or a width no positive whole number.
 
     Examples
     --------

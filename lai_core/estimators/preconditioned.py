@@ -47,11 +47,6 @@ def update_second_moment(
     array
         `(d_L,)`, squared units of the output gradients; at least float32. `previous` is not written to.
 
-    Raises
-    ------
-    ValueError
-        If an array is of a wrong kind or shape, or `decay` lies outside [0, 1).
-
     Examples
     --------
     >>> import numpy as np

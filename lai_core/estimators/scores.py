@@ -49,12 +49,6 @@ def ghost_scores(
         `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j lowers the summed
         validation loss by the score, to first order. At least float32.
 
-    Raises
-    ------
-    ValueError
-        If a trace is unsound, the two sides do not fit, `exclude_self` is asked of a summary, or the
-        budget is too small.
-
     Notes
     -----
     Per matrix, in multiply-adds, the cheaper of pairs, `n_val n (d_in + d_out)`, and of the summed
@@ -137,12 +131,6 @@ def lai_scores(
     array
         `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j, moving the
         virtual readouts alone, lowers the summed validation loss by the score, to first order.
-
-    Raises
-    ------
-    ValueError
-        As in `ghost_scores`; also if `positions` or `layer_weights` do not fit, or `positions`
-        conflicts with the summary.
 
     Notes
     -----

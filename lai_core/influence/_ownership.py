@@ -34,11 +34,6 @@ def ownership_residuals(
         The largest absolute entry of each row of :math:`r^w_i - w_i r_i`, in the gradients' units. What
         is left of rounding is of the size of the weights times the gradients.
 
-    Raises
-    ------
-    ValueError
-        If the two gradients have different shapes.
-
     Examples
     --------
     >>> import numpy as np

@@ -37,11 +37,6 @@ def group_scores(
         standard deviation that is pooled over all groups. A group without samples has mean 0 and an infinite
         standard error, as has a group of one sample where no group has two.
 
-    Raises
-    ------
-    TypeError
-        If `groups` does not hold integers.
-
     Examples
     --------
     >>> import numpy as np

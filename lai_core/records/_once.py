@@ -54,12 +54,8 @@ def once_a_layout(check: Check) -> Check:
 def _add(argument: Any, parts: list[Any]) -> None:
     """Append all that a check may depend on: types, shapes, places, static values; never an array.
 
-    One list for all arguments, which no two different ones share: a class says how many parts follow.
-
-    Raises
-    ------
-    TypeError
-        If a check of it may depend on more.
+    One list for all arguments, which no two different ones share: a class says how many parts follow. Where a
+    check may depend on more, a `TypeError`.
     """
     kind = type(argument)
     if kind in _PLAIN:

@@ -144,13 +144,6 @@ class Trace(Pytree):
     layers
         The records; the last one always has output gradients. Any iterable; kept as a tuple.
 
-    Raises
-    ------
-    TypeError
-        If a layer is not a record.
-    ValueError
-        If there is no layer.
-
     Examples
     --------
     >>> import numpy as np

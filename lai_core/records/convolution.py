@@ -183,13 +183,6 @@ class ConvolutionTrace(Record):
             Activations `(n, positions, channels * offsets)`, a channel's offsets side by side, as in
             the flattened kernel; output gradients `(n, positions, d_out)`.
 
-        Raises
-        ------
-        TypeError
-            If an array is of a wrong kind.
-        ValueError
-            If the arrays do not fit each other and the kernel.
-
         Examples
         --------
         >>> import numpy as np

@@ -86,13 +86,7 @@ class EmbeddingTrace(Record):
         return {"weight": TableGradient((ReadGradient(ids, gradients, self.rows, self.padding),))}
 
     def check_values(self, where: str, xp: Namespace) -> None:
-        """Raise unless every id is one of the table's.
-
-        Raises
-        ------
-        ValueError
-            If one is not, naming the smallest and the largest.
-        """
+        """Raise unless every id is one of the table's."""
         low, high = int(xp.min(self.ids)), int(xp.max(self.ids))
         if low < 0 or high >= self.rows:
             msg = f"{where}.ids: expected ids in [0, {self.rows}), got {low} to {high}"

@@ -41,13 +41,6 @@ def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
     tuple of array
         :math:`\phi'(s^{(l)})` for l = 1, ..., L-1, each `(n, d_l)`: 1 where the next layer's input is
         positive, 0 elsewhere.
-
-    Raises
-    ------
-    ValueError
-        If the trace is unsound, or a layer has no activations `(n, d)`.
-    TypeError
-        If it is no trace.
     """
     work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
     check_dense("trace", trace, work)

@@ -43,11 +43,6 @@ def gate_lai_kernel(
     array
         `(n_val, n_train)`; positive helps, as Ghost's. At least float32.
 
-    Raises
-    ------
-    ValueError
-        If a trace is unsound or no such chain, shapes do not fit, or the budget is too small.
-
     Examples
     --------
     >>> import numpy as np

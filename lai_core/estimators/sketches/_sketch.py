@@ -52,14 +52,6 @@ def sketch_outputs(
         For LAI: the last record is a `ReadoutTrace` in at least float32, which LLI refuses and Ghost
         leaves out.
 
-    Raises
-    ------
-    TypeError
-        If the last record is of another kind.
-    ValueError
-        If signs or permutation are not `(d_L,)`, the width lies outside [1, d_L], there are no output
-        gradients, or the budget does not hold one position.
-
     Examples
     --------
     >>> import numpy as np
