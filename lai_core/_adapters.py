@@ -28,7 +28,7 @@ from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals
 from lai_core.estimators.by_position import check_segment_numbers as check_segment_numbers
 from lai_core.estimators.by_position import segment_sums
-from lai_core.estimators.catalogue import CATALOGUE, find_estimator
+from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.summaries import joined_summaries as joined_summaries
@@ -200,7 +200,7 @@ def check_batch(role: str, batch: Any) -> None:
 
 def kernel_of(estimator: str) -> tuple[Callable[..., Array], Literal["output", "all"]]:
     """Return the kernel of an estimator that has one, and which output gradients it needs."""
-    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in KERNELS])
+    asked = find_estimator(estimator, among=PAIRWISE)
     return KERNELS[asked.name], asked.gradients or "all"
 
 

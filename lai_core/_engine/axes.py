@@ -1,10 +1,10 @@
 """What an array may be, in words: the names of its axes, its kind of numbers."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from lai_core._engine.checks import check_floating, check_not_empty
-from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.namespace import Array, Namespace, namespace_of
 
 Sizes = dict[str, tuple[int, str]]
 """For each axis whose length is known: the length, and the argument that had it first."""
@@ -18,8 +18,8 @@ class Axes:
     ----------
     shapes
         Each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more, `...`
-        any number of axes, `_` an axis of any length. Of a record's array the first is the samples', `d` the
-        width that both sides share.
+        any number of axes, `_` an axis of any length, `3` one of this length. Of a record's array the first
+        is the samples', `d` the width that both sides share.
     dtype
         `real floating`, `integral` or `bool`.
     """
@@ -50,6 +50,13 @@ class Axes:
         return int(array.shape[words.index("d")]) if "d" in words else None
 
 
+def check_array(name: str, array: Array, *shapes: str, kind: Any = "real floating") -> Namespace:
+    """Raise unless an array is what `Axes` of these shapes and this kind say; return its namespace."""
+    xp = namespace_of({name: array})
+    Axes(shapes, kind).check(name, array, xp)
+    return xp
+
+
 def check_kind(name: str, array: Array, xp: Namespace, kind: str) -> None:
     """Raise unless `array` holds numbers of a kind, as `Axes` names it."""
     if kind == "real floating":
@@ -72,10 +79,14 @@ def _fit(words: list[str], shape: tuple[int, ...], sizes: Sizes) -> dict[str, in
         return None
     lengths: dict[str, int] = {}
     for axis, length in zip(words, shape, strict=True):
-        if axis != "_":
+        if axis.isdigit():
+            known = int(axis)
+        elif axis == "_":
+            known = length
+        else:
             known = sizes[axis][0] if axis in sizes else lengths.setdefault(axis, length)
-            if known != length:
-                return None
+        if known != length:
+            return None
     return lengths
 
 

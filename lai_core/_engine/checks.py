@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-from lai_core._engine.namespace import Array, Namespace, is_floating, namespace_of
+from lai_core._engine.namespace import Array, Namespace, is_floating
 
 DEFAULT_MEMORY_BUDGET = 2**30
 """Bytes that the temporaries of one call may take where the caller names no `memory_budget`: 1 GiB."""
@@ -29,29 +29,6 @@ def check_not_empty(name: str, array: Array) -> None:
     if 0 in array.shape:
         msg = f"{name}: expected every axis to have at least one entry, got shape {tuple(array.shape)}"
         raise ValueError(msg)
-
-
-def check_vector(name: str, array: Array, length: int | None = None) -> Namespace:
-    """Raise unless `array` is a non-empty vector of real floats, of this length; return its namespace."""
-    expected = "(n,)" if length is None else f"({length},)"
-    return _check_floats(name, array, expected, axes=(1,), length=length)
-
-
-def check_rows(name: str, array: Array) -> Namespace:
-    """Raise unless `array` has real floats, `(n,)` or `(n, t)`; return its namespace."""
-    return _check_floats(name, array, "(n,) or (n, t)", axes=(1, 2))
-
-
-def _check_floats(
-    name: str, array: Array, expected: str, axes: Sequence[int], length: int | None = None
-) -> Namespace:
-    xp = namespace_of({name: array})
-    if array.ndim not in axes or (length is not None and array.shape[0] != length):
-        msg = f"{name}: expected shape {expected}, got {tuple(array.shape)}"
-        raise ValueError(msg)
-    check_not_empty(name, array)
-    check_floating(name, array, xp)
-    return xp
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lai_core._engine.checks import check_choice, check_number, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_choice, check_number
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, cast, is_array, namespace_of
 from lai_core._engine.positions import number_of_positions
@@ -67,7 +68,7 @@ def readout_scales(layer_weights: Any, training: Trace, work: Workspace) -> Sequ
     if layer_weights is None:
         return (1.0,) * count
     if is_array(layer_weights):
-        check_vector("layer_weights", layer_weights, count)
+        check_array("layer_weights", layer_weights, str(count))
         namespace_of({"training": training.layers[-1].output_gradients, "layer_weights": layer_weights})
         weights = cast(work.xp, layer_weights, work.dtype)
         return tuple(weights[index] for index in range(count))

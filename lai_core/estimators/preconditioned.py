@@ -5,13 +5,8 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import (
-    DEFAULT_MEMORY_BUDGET,
-    check_floating,
-    check_not_empty,
-    check_number,
-    check_vector,
-)
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 from lai_core.estimators._parameters import ReadoutMetric
 from lai_core.estimators._sides import lai_sides
@@ -56,17 +51,12 @@ def update_second_moment(
     array([2.5, 1. ])
     """
     check_number("decay", decay, at_least=0.0, below=1.0)
-    xp = namespace_of({"output_gradients": output_gradients})
-    if output_gradients.ndim not in (2, 3):
-        msg = f"output_gradients: expected shape (n, d_L) or (n, t, d_L), got {tuple(output_gradients.shape)}"
-        raise ValueError(msg)
-    check_not_empty("output_gradients", output_gradients)
-    check_floating("output_gradients", output_gradients, xp)
+    xp = check_array("output_gradients", output_gradients, "n d_L", "n t d_L")
     gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))
     mean = _mean(gradients * gradients, valid, xp)
     if previous is None:
         return mean
-    check_vector("previous", previous, int(gradients.shape[-1]))
+    check_array("previous", previous, str(int(gradients.shape[-1])))
     namespace_of({"output_gradients": output_gradients, "previous": previous})
     kept = cast(xp, previous, accumulation_dtype(xp, previous.dtype, mean.dtype))
     return kept * float(decay) + mean * (1.0 - float(decay))
@@ -216,7 +206,7 @@ def _metric(
     check_number("epsilon", epsilon, above=0.0)
     work = check_trace("training", training, "output", memory_budget)
     outputs: Array = training.layers[-1].output_gradients
-    xp = check_vector("second_moment", second_moment, int(outputs.shape[-1]))
+    xp = check_array("second_moment", second_moment, str(int(outputs.shape[-1])))
     namespace_of({"training": outputs, "second_moment": second_moment})
 
     # <D^-p G_V C^-p, g a^T> with diagonal D of the outputs and C of the inputs: both scale either side alike,
@@ -239,6 +229,6 @@ def _metric(
     for index, (moment, layer) in enumerate(zip(inputs, training.layers, strict=True)):
         read = layer.readout_input(work.xp)
         if read is not None:
-            check_vector(f"input_second_moments[{index}]", moment, int(read.shape[-1]))
+            check_array(f"input_second_moments[{index}]", moment, str(int(read.shape[-1])))
         scales.append(None if read is None else scale(moment))
     return ReadoutMetric(scale(second_moment), tuple(scales))

@@ -8,13 +8,12 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._sides import exact_sides, lai_sides
-from lai_core.estimators.catalogue import CATALOGUE, find_estimator
+from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
 
-SUMMED = ("ghost", "lai", "lli")
-"""The estimators that are an inner product of what they see of two samples, whatever the samples."""
+SUMMED = tuple(each.name for each in PAIRWISE)
 
 
 def ghost_scores(
@@ -188,7 +187,7 @@ def self_influence(
     >>> lai.self_influence(trace, "ghost")
     array([45.])
     """
-    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in SUMMED])
+    asked = find_estimator(estimator, among=PAIRWISE)
     check_trace("trace", trace, asked.gradients, memory_budget)
     if asked.positions:
         sides = lai_sides(trace, trace, None, positions, False, memory_budget)

@@ -4,7 +4,8 @@ from math import inf
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_count, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_count
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import dot, quotient
 
@@ -47,15 +48,9 @@ def group_scores(
     >>> errors
     array([ 1.,  0., inf])
     """
-    check_vector("scores", scores)
+    check_array("scores", scores, "n")
     xp = namespace_of({"scores": scores, "groups": groups})
-    length = int(scores.shape[0])
-    if tuple(groups.shape) != (length,):
-        msg = f"groups: expected shape ({length},), one group a score, got {tuple(groups.shape)}"
-        raise ValueError(msg)
-    if not xp.isdtype(groups.dtype, "integral"):
-        msg = f"groups: expected integers, got {groups.dtype}"
-        raise TypeError(msg)
+    check_array("groups", groups, str(scores.shape[0]), kind="integral")
     check_count("count", count)
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
     finite = xp.isfinite(values)

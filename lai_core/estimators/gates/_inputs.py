@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from lai_core._engine.checks import check_floating
+from lai_core._engine.axes import check_array
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
 from lai_core.estimators._arguments import check_lai_pair
@@ -75,10 +75,7 @@ def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) ->
         for index, (array, width) in enumerate(zip(arrays, widths, strict=True)):
             here = f"{name}[{index}]"
             named[here] = array
-            check_floating(here, array, namespace_of({here: array}))
-            if tuple(array.shape) != (*samples, width):
-                msg = f"{here}: expected shape {(*samples, width)}, got {tuple(array.shape)}"
-                raise ValueError(msg)
+            check_array(here, array, " ".join(map(str, (*samples, width))))
     xp = namespace_of(named)
     return accumulation_dtype(xp, work.dtype, *(array.dtype for array in named.values()))
 

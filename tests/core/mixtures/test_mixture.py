@@ -194,7 +194,7 @@ def test_a_mean_far_above_all_before_gives_its_source_all_but_the_floor():
 SCORES, GROUPS = np.ones(3), np.array([0, 1, 1])
 KEYS = sorted(MixtureState._fields)
 BAD = {
-    "groups: expected shape (3,), one group a score, got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
+    "groups: expected shape (3,), got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
     "groups: expected integers, got float64": lambda: group_scores(SCORES, SCORES, 2),
     "count: expected at least 1, got 0": lambda: group_scores(SCORES, GROUPS, 0),
     "count: expected a whole number, got float": lambda: group_scores(SCORES, GROUPS, 2.0),
