@@ -22,13 +22,14 @@ cosines
 """
 
 from lai_core.assumptions._measured import (
+    AssumptionReport,
     activation_bound,
     alignment_excess,
     cosines,
     decay_rate,
+    measure_assumptions,
     smallest_cosine,
 )
-from lai_core.assumptions._report import AssumptionReport, measure_assumptions
 from lai_core.assumptions._similarities import Similarities, similarities
 
 __all__ = [

@@ -63,11 +63,12 @@ from lai_core.bounds._corrected import (
     lli_relative_bound,
     sharp_conservative_bound,
 )
-from lai_core.bounds._powers import decay_powers, geometric_sum
 from lai_core.bounds._printed import (
     conservative_bound,
+    decay_powers,
     gap,
     geometric_bound_as_printed,
+    geometric_sum,
     lai_lower_bound,
     norm_product_bound,
     pair_gap_bound,

@@ -4,8 +4,7 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.arrays import Constant, checked
-from lai_core.bounds._powers import decay_powers, geometric_sum
-from lai_core.bounds._printed import conservative_bound
+from lai_core.bounds._printed import conservative_bound, decay_powers, geometric_sum
 
 
 @checked

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.arrays import Constant, checked
-from lai_core.bounds._powers import check_depth
+from lai_core.bounds._printed import check_depth
 
 Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
 """A bound on the ratios: one number for each layer, or for each layer and pair."""

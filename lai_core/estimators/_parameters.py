@@ -15,7 +15,7 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators._positions import arranged, bias_column
+from lai_core.estimators._arguments import arranged, bias_column, last_layer
 from lai_core.estimators.catalogue import Estimator
 from lai_core.records.base import Record, Trace
 
@@ -42,19 +42,6 @@ class ReadoutMetric:
 def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
     """Return the gradients of all traced parameters, uses of one parameter together."""
     return _collected(trace.layers, work)
-
-
-def last_layer(trace: Trace, work: Workspace) -> Record:
-    """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
-    last = trace.layers[-1]
-    if last.readout_input(work.xp) is None:
-        msg = (
-            f"layers[{len(trace.layers) - 1}] ({last.name!r}): expected the last record to be that of a "
-            f"layer (dense or convolution), got a {type(last).__name__}: LAI and LLI have no last layer to "
-            "read; Ghost needs none"
-        )
-        raise ValueError(msg)
-    return last
 
 
 def seen_gradients(

@@ -2,8 +2,7 @@
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array, Namespace
-from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators._positions import POSITIONS, misfit
+from lai_core.estimators._arguments import POSITIONS, check_lai_trace, misfit
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair, check_same_samples, check_trace
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
 from lai_core._engine.factored import factored, folded, folded_entries, joined
+from lai_core._engine.factors import number_of_positions
 from lai_core._engine.namespace import Array, itemsize, namespace_of, xp_of
-from lai_core._engine.positions import number_of_positions
 from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators._positions import POSITIONS
+from lai_core.estimators._arguments import POSITIONS, check_lai_trace
 from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
 from lai_core.records.base import Pytree, Trace
 from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts

@@ -36,11 +36,11 @@ from lai_core.influence._hessian import (
     removal_influence,
 )
 from lai_core.influence._identities import (
+    ownership_residuals,
     pre_activation_gradients,
     self_votes,
     softmax_feedback,
 )
-from lai_core.influence._ownership import ownership_residuals
 
 __all__ = [
     "certified_learning_rate",

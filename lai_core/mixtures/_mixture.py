@@ -21,8 +21,7 @@ from lai_core._engine.checks import check_count, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.chi_squared import upper_quantile
-from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
-from lai_core.mixtures._hedge import hedge_step_size
+from lai_core.mixtures._evidence import cochran_q, contrast_variances, hedge_step_size, shrink_contrasts
 
 
 class MixtureState(NamedTuple):

@@ -77,17 +77,15 @@ from lai_core.propagation._random_weights import (
     random_weights_moments,
     random_weights_variance,
 )
-from lai_core.propagation._remainder import (
-    printed_remainder,
-    remainder_terms,
-    similarity_decomposition,
-)
 from lai_core.propagation._similarity import (
     gradient_decomposition,
     isotropic_gain,
     layer_similarities,
     output_fluctuation,
+    printed_remainder,
+    remainder_terms,
     shared_signal,
+    similarity_decomposition,
     similarity_operator,
     trace_gain,
 )

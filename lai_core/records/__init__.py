@@ -6,9 +6,9 @@ a kind that is nearly it, declare its arrays (`Axes`) and return its `ParameterG
 """
 
 from lai_core._engine.axes import Axes
+from lai_core._engine.factors import sum_positions, with_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.positions import sum_positions, with_positions
 from lai_core.records.base import Record, Trace
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace

@@ -1,20 +1,24 @@
-"""Patches of maps: which slices of an input lie under the outputs of a convolution."""
+"""Convolutions: patches of maps, and a kernel's per-sample gradients, by offsets or the namespace's own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
-from lai_core._engine.namespace import Array, DType, Namespace, device_of
+from jaxtyping import Float
+
+from lai_core._engine.gradients import ParameterGradient, Workspace, spans
+from lai_core._engine.namespace import Array, DType, Namespace, cast, device_of, matmul
+from lai_core._engine.outer import OuterGradient
+from lai_core._engine.own import Convolutions, convolutions
+from lai_core._engine.pairs import Factors
 
 
 def by_position(xp: Namespace, array: Array) -> Array:
     """Return a map `(n, channels, *space)` as `(n, positions, channels)`."""
     last = xp.permute_dims(array, (0, *range(2, array.ndim), 1))
-    positions = 1
-    for length in array.shape[2:]:
-        positions *= int(length)
-    return xp.reshape(last, (array.shape[0], positions, array.shape[1]))
+    return xp.reshape(last, (array.shape[0], prod(map(int, array.shape[2:])), array.shape[1]))
 
 
 def padded_with_zeros(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
@@ -86,9 +90,7 @@ class Patch:
     @property
     def shape(self) -> tuple[int, ...]:
         """Samples, positions, channels."""
-        positions = 1
-        for part in self.window:
-            positions *= len(range(part.start, part.stop, part.step))
+        positions = prod(len(range(part.start, part.stop, part.step)) for part in self.window)
         return (int(self.padded.maps.shape[0]), positions, int(self.padded.maps.shape[1]))
 
     @property
@@ -104,3 +106,131 @@ class Patch:
             return self[:, ...][key]
         part = self.padded.array[(key[0], *self.window, slice(None))]
         return self.padded.xp.reshape(part, (part.shape[0], *self.shape[1:]))
+
+
+POINT = Geometry((), (), (), ())
+
+
+BUILT = 2**19
+"""Numbers of all samples' gradients that a processor's caches hold: of more, those of one offset are."""
+
+
+@dataclass(frozen=True)
+class KernelGradient(OuterGradient):
+    r"""The factors of a kernel's gradients, and the maps that they were cut from.
+
+    A sum over samples is the gradient that training computes, and a sample's product with one is
+    :math:`\sum_p \langle g(p), (D * a)(p)\rangle`, a forward pass with the sum D as the kernel: each one call
+    of a framework, where the standard has a product for each offset. Pairs of samples go by offsets.
+
+    Parameters
+    ----------
+    maps, outputs
+        Input `(n, channels, *space)` and output gradients `(n, d_out, *out_space)`.
+    geometry
+        The convolution's shape.
+    """
+
+    maps: Array = None
+    outputs: Array = None
+    geometry: Geometry = POINT
+
+    @property
+    def _widths(self) -> list[int]:
+        return [int(self.maps.shape[1])] * len(self.columns)
+
+    def total(self, work: Workspace) -> tuple[Array, ...]:
+        """Return the summed gradient, `(d_out, channels / groups)` an offset of the kernel."""
+        if (own := self._own(work)) is None:
+            return super().total(work)
+        offsets = work.xp.reshape(self._summed(own, work), (*self._shape[:2], -1))
+        return tuple(offsets[..., index] for index in range(offsets.shape[-1]))
+
+    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+        if (own := self._own(work)) is None:
+            return super().along(direction, work)
+        kernel = work.xp.stack([cast(work.xp, block, work.dtype) for block in direction], axis=-1)
+        return self._products(own, work.xp.reshape(kernel, self._shape), work)
+
+    def scores(self, validation: ParameterGradient, work: Workspace) -> Float[Array, " n"]:
+        """Return the inner products with the summed `validation` gradient; a kernel it stays if it fits."""
+        half = work.half()
+        own = self._own(half)
+        if own is None or not isinstance(validation, KernelGradient) or validation._own(half) is None:
+            return super().scores(validation, work)
+        if not half.holds(4 * self.total_entries()):
+            return super().scores(validation, work)
+        return self._products(own, validation._summed(own, half), half)
+
+    def _summed(self, own: Convolutions, work: Workspace) -> Array:
+        """Return the gradient of the kernel, summed over samples."""
+        found: Array = None
+        for chunk in self._chunks(work):
+            part = own.kernel_gradient(*self._sides(chunk, work), self._shape)
+            found = part if found is None else found + part
+        return found
+
+    def _products(self, own: Convolutions, kernel: Array, work: Workspace) -> Float[Array, " n"]:
+        """Return each sample's inner product with a kernel."""
+        parts = [own.products(*self._sides(chunk, work), kernel) for chunk in self._chunks(work)]
+        return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
+
+    def _built(
+        self, chunk: slice, training: Factors, training_chunk: slice, work: Workspace
+    ) -> Float[Array, "chunk_val chunk_train"]:
+        pairs = ((self, chunk), (training, training_chunk))
+        own = self._own(work)
+        samples = sum(part.stop - part.start for _, part in pairs)
+        # Alive are one side's maps and outputs, padded and laid out anew, and both sides' gradients.
+        entries = samples * (self._sample_entries() + 3 * self.total_entries())
+        if (
+            own is None
+            or own.sample_gradients is None
+            or not work.holds(entries)
+            or samples * self.total_entries() > BUILT
+        ):
+            return super()._built(chunk, training, training_chunk, work)
+        built = []
+        for side, part in pairs:
+            if not isinstance(side, KernelGradient):
+                return super()._built(chunk, training, training_chunk, work)
+            gradients = own.sample_gradients(*side._sides(part, work), self._shape)
+            built.append(work.xp.reshape(gradients, (gradients.shape[0], -1)))
+        left, right = built
+        return matmul(work.xp, left, work.xp.matrix_transpose(right))
+
+    def _own(self, work: Workspace) -> Convolutions | None:
+        """Return the namespace's convolutions, where there are any and they fit."""
+        if not work.holds(self._sample_entries()):
+            return None
+        shape = self.geometry
+        even = all(low == high for low, high in shape.padding)
+        padding = tuple(low for low, _ in shape.padding) if even else (0,) * len(shape.padding)
+        return convolutions(work.xp, self.maps, shape.stride, padding, shape.dilation, self.groups)
+
+    def _sample_entries(self) -> int:
+        """Numbers that one sample takes: its maps cast and laid out anew, three of outputs, its patches."""
+        sides = 2 * prod(self.maps.shape[1:]) + 3 * prod(self.outputs.shape[1:])
+        return sides + self.positions * self.width
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of the kernel."""
+        return (self.height, int(self.maps.shape[1]) // self.groups, *self.geometry.kernel)
+
+    def _chunks(self, work: Workspace) -> Iterator[slice]:
+        """Cut the samples so that their maps and output gradients fit."""
+        return spans(self.samples, work.fit(self._sample_entries(), self.samples, "one sample's maps"))
+
+    def _sides(self, chunk: slice, work: Workspace) -> tuple[Array, Array]:
+        """Return some samples' maps, padded where the two ends differ, and output gradients."""
+        xp, padding = work.xp, self.geometry.padding
+        maps, outputs = (cast(xp, side[chunk, ...], work.dtype) for side in (self.maps, self.outputs))
+        uneven = any(low != high for low, high in padding)
+        for axis, (low, high) in enumerate(padding if uneven else ()):
+            maps = padded_with_zeros(xp, maps, axis + 2, low, high)
+        return maps, outputs
+
+    def _halves(self) -> tuple[OuterGradient, OuterGradient]:
+        """Cut the matrix in two, whose parts are no kernel any more."""
+        return OuterGradient(self.rows, self.columns, groups=self.groups)._halves()

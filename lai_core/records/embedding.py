@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lai_core._engine.axes import Axes
+from lai_core._engine.factors import with_positions
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
-from lai_core._engine.positions import with_positions
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
 from lai_core.records.base import Record

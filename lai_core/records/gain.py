@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lai_core._engine.axes import Axes
+from lai_core._engine.factors import sum_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, cast
-from lai_core._engine.positions import sum_positions
 from lai_core.records.base import Record
 
 

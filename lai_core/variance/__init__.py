@@ -36,31 +36,27 @@ signal_covariance, noise_covariance
     :math:`\mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`.
 """
 
-from lai_core.variance._bounds import (
-    ghost_variance_lower_bound,
-    minkowski_lower_bound,
-    signed_covariance_bound,
-    variance_order,
-)
 from lai_core.variance._comparison import (
     calibrated_error,
+    ghost_variance_lower_bound,
+    minkowski_lower_bound,
     regression_gain,
     scale_free_variance,
+    signed_covariance_bound,
     unit_gain_difference,
     variance_criterion,
+    variance_order,
 )
 from lai_core.variance._identities import (
+    covariances,
+    expectation,
+    ghost_signal_noise,
     ghost_variance,
+    lai_signal,
     lai_variance,
     noise_variance,
     printed_ghost_variance,
     random_weight_sum,
-)
-from lai_core.variance._outcomes import (
-    covariances,
-    expectation,
-    ghost_signal_noise,
-    lai_signal,
     signal_and_noise,
 )
 

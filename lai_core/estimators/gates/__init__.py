@@ -17,8 +17,8 @@ from lai_core.estimators.gates._factors import (
     relu_gates,
     squared_column_norms,
 )
+from lai_core.estimators.gates._inputs import GateTrace
 from lai_core.estimators.gates._kernel import gate_lai_kernel, gate_lai_scores
-from lai_core.estimators.gates._trace import GateTrace
 
 __all__ = [
     "GateTrace",

@@ -1,6 +1,6 @@
-"""Checking and arranging what gate-corrected LAI takes: two traces with their gates, and column norms."""
+"""What gate-corrected LAI takes, two traces with their gates and column norms: checked and arranged."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,28 @@ from lai_core._engine.axes import check_array
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, namespace_of
 from lai_core.estimators._arguments import check_lai_pair
-from lai_core.estimators.gates._trace import GateTrace
 from lai_core.records.base import Trace, where
+
+
+@dataclass(frozen=True, eq=False)
+class GateTrace:
+    r"""A trace of a chain of layers, and what the gates between them say of its gradients.
+
+    Parameters
+    ----------
+    trace
+        Inputs of layers, and the output gradients of the last.
+    gates
+        :math:`\phi'(s^{(l)})`, derivatives of what lies between one layer and the next, for every layer
+        but the last, each `(n, d_l)`.
+    column_norms
+        :math:`\|W^{(l+1)}_{:,i}\|^2`, squared norms of the columns of every matrix but the first, each
+        `(d_l,)`; see `squared_column_norms`. Of a validation set they are not read.
+    """
+
+    trace: Trace
+    gates: Sequence[Array]
+    column_norms: Sequence[Array] = ()
 
 
 @dataclass(frozen=True)

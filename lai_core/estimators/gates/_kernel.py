@@ -8,8 +8,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import spans
 from lai_core._engine.namespace import Array, cast, matmul
 from lai_core._theory.algebra import dot
-from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
-from lai_core.estimators.gates._trace import GateTrace
+from lai_core.estimators.gates._inputs import GateInputs, GateTrace, gate_inputs
 from lai_core.records.compatible import check_same_samples
 
 

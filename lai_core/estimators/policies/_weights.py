@@ -83,7 +83,7 @@ def keep_top(
     count: Any = math.prod(values.shape)
     if valid is not None:
         namespace_of({"scores": scores, "valid": valid})
-        check_array("valid", valid, " ".join(map(str, scores.shape)), kind="bool")
+        check_array("valid", valid, " ".join(map(str, values.shape)), kind="bool")
         values = xp.where(valid, values, xp.full_like(values, -math.inf))
         count = xp.sum(xp.astype(valid, values.dtype))
     order = xp.argsort(-xp.reshape(values, (-1,)), stable=True)
