@@ -21,7 +21,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Kernel, Kernels, Layers, Scores, checked
 
 __all__ = [
     "block_weights",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @checked
-def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Float[Array, " L"]:
+def minimax_weights(low: Layers, high: Layers, /) -> Layers:
     r"""Compute the layer weights whose worst error over all ratios between two bounds is smallest.
 
     Implements :eq:`minimax-weights`: :math:`w_l = (m^{(l)} + M^{(l)})/2`. Under A1, A3 and non-expansive
@@ -51,13 +51,7 @@ def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Flo
 
 
 @checked
-def minimax_bound(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Float[Array, " L"],
-    high: Float[Array, " L"],
-    /,
-) -> Float[Array, " n_train"]:
+def minimax_bound(alpha: Kernels, beta_last: Kernel, low: Layers, high: Layers, /) -> Scores:
     r"""Bound the gap between Ghost and LAI with the `minimax_weights`.
 
     Implements :eq:`minimax-weights`: :math:`\sum_z |\beta^{(L)}_{zj}| \sum_l |\alpha^{(l)}_{zj}|
@@ -75,9 +69,7 @@ def minimax_bound(
 
 
 @checked
-def least_squares_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /, *, ridge: float = 0.0
-) -> Float[Array, " L"]:
+def least_squares_weights(alpha: Kernels, beta: Kernels, /, *, ridge: float = 0.0) -> Layers:
     r"""Fit layer weights to Ghost's kernel by least squares over all pairs.
 
     Implements :eq:`calibrated-least-squares`, the solution of :math:`\sum_k \langle\alpha^{(l)}\beta^{(L)},
@@ -119,9 +111,7 @@ def least_squares_weights(
 
 
 @checked
-def decoupled_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " L"]:
+def decoupled_weights(alpha: Kernels, beta: Kernels, /) -> Layers:
     r"""Fit each layer's weight by itself: well conditioned, and 1 for the last layer.
 
     Implements :eq:`calibrated-decoupled`: :math:`w_l = \sum (\alpha^{(l)})^2 \beta^{(l)} \beta^{(L)} /
@@ -139,9 +129,7 @@ def decoupled_weights(
 
 
 @checked
-def block_weights(
-    approximate: Float[Array, "L n_val n_train"], exact: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " L"]:
+def block_weights(approximate: Kernels, exact: Kernels, /) -> Layers:
     r"""Fit each layer's weight by itself, from that layer's part of both kernels.
 
     Implements :eq:`calibrated-decoupled` for parts of any form: the minimum of :math:`\sum (Y^{(l)} - w
@@ -175,7 +163,7 @@ def model_weights(
     validation_moment: Float[Array, "d_L d_L"],
     training_moment: Float[Array, "d_L d_L"],
     /,
-) -> Float[Array, " L"]:
+) -> Layers:
     r"""Compute the layer weights that a model of the backward pass implies.
 
     Implements :eq:`calibrated-model`: :math:`w_l = \mathrm{tr}(M^{(l)} S_j S_z) / \mathrm{tr}(S_j S_z)`,

@@ -26,11 +26,9 @@ from functools import reduce
 from math import factorial
 from operator import add
 
-from jaxtyping import Float
-
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Flat, PerSample, SampleGradients, checked
 
 __all__ = [
     "midpoint_error_bound",
@@ -47,13 +45,8 @@ MOST_PLAYERS = 16
 
 @checked
 def one_step_shapley(
-    loss: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
-    /,
-    *,
-    learning_rate: float,
-) -> Float[Array, " n"]:
+    loss: Callable[[Array], Array], parameters: Flat, gradients: SampleGradients, /, *, learning_rate: float
+) -> PerSample:
     r"""Compute Shapley values of one SGD step by enumerating every set of samples.
 
     Arguments: :mod:`lai_core.shapley`.
@@ -102,13 +95,13 @@ def one_step_shapley(
 @checked
 def monte_carlo_shapley(
     loss: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
+    parameters: Flat,
+    gradients: SampleGradients,
     permutations: Sequence[Sequence[int]],
     /,
     *,
     learning_rate: float,
-) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+) -> tuple[PerSample, PerSample]:
     r"""Estimate Shapley values of one SGD step from permutations, with their standard errors.
 
     The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
@@ -150,12 +143,12 @@ def monte_carlo_shapley(
 @checked
 def midpoint_scores(
     gradient: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
+    parameters: Flat,
+    gradients: SampleGradients,
     /,
     *,
     learning_rate: float,
-) -> Float[Array, " n"]:
+) -> PerSample:
     r"""Compute inner products with the validation gradient half a step ahead.
 
     Implements :eq:`midpoint`: :math:`\phi_j = \eta\, g_j^\top \nabla L_V(\theta - \tfrac{\eta}{2} \sum_i
@@ -182,9 +175,7 @@ def midpoint_scores(
 
 
 @checked
-def step_midpoint_scores(
-    slope: Callable[[Array], Array], gradients: Float[Array, "n p"], /
-) -> Float[Array, " n"]:
+def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradients, /) -> PerSample:
     r"""Compute inner products with the derivative of any step at half of the batch's gradient.
 
     Implements :eq:`step-midpoint`: :math:`\phi_j = -g_j^\top \nabla F(\tfrac12 \sum_i g_i)` with
@@ -215,8 +206,8 @@ def step_midpoint_scores(
 
 @checked
 def shapley_first_order_bound(
-    gradients: Float[Array, "n p"], /, *, learning_rate: float, smoothness: float
-) -> Float[Array, " n"]:
+    gradients: SampleGradients, /, *, learning_rate: float, smoothness: float
+) -> PerSample:
     r"""Bound how far a sample's inner product is from its Shapley value per unit learning rate.
 
     Implements :eq:`shapley-first-order`:
@@ -240,8 +231,8 @@ def shapley_first_order_bound(
 
 @checked
 def midpoint_error_bound(
-    gradients: Float[Array, "n p"], /, *, learning_rate: float, hessian_lipschitz: float
-) -> Float[Array, " n"]:
+    gradients: SampleGradients, /, *, learning_rate: float, hessian_lipschitz: float
+) -> PerSample:
     r"""Bound how far the midpoint score is from the Shapley value per unit learning rate.
 
     Implements :eq:`midpoint-error`: with :math:`G = \sum_i g_i` the error is at most

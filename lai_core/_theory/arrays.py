@@ -21,7 +21,7 @@ from functools import wraps
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 
 from lai_core._engine.axes import Axes, Sizes
 from lai_core._engine.checks import check_number
@@ -38,6 +38,27 @@ from lai_core._engine.namespace import (
 
 Constant = float | Array
 """A Python number, not negative, or an array without axes, whose value a compiler may not know yet."""
+
+Kernels = Float[Array, "L n_val n_train"]
+"""Of each layer, a number for every validation and training sample."""
+Kernel = Float[Array, "n_val n_train"]
+Scores = Float[Array, " n_train"]
+ValidationNorms = Float[Array, " n_val"]
+TrainingNorms = Float[Array, " n_train"]
+Layers = Float[Array, " L"]
+Scalar = Float[Array, ""]
+Outcomes = Float[Array, " outcomes"]
+Numbers = Float[Array, "..."]
+Vector = Float[Array, "... d_L"]
+"""A last layer's output gradient."""
+Flat = Float[Array, " p"]
+"""All parameters of a model, or their gradient."""
+PerSample = Float[Array, " n"]
+SampleGradients = Float[Array, "n p"]
+Operator = Float[Array, "... d_l d_L"]
+"""A map of a last layer's output gradient to layer l's."""
+Gains = Float[Array, "... n"]
+"""A number for each of n layers."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Leaf = tuple[str, Array, Axes, Sizes]

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Kernels, Scalar, checked
 from lai_core.assumptions._similarities import similarities
 from lai_core.records.base import Trace
 
@@ -41,7 +41,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
 
 
 @checked
-def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
+def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
     r"""Find the smallest constant with which A2 holds: the largest norm of a layer's input.
 
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
@@ -65,11 +65,8 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
 
 @checked
 def cosines(
-    beta: Float[Array, "L n_val n_train"],
-    validation_norms: Float[Array, "L n_val"],
-    training_norms: Float[Array, "L n_train"],
-    /,
-) -> Float[Array, "L n_val n_train"]:
+    beta: Kernels, validation_norms: Float[Array, "L n_val"], training_norms: Float[Array, "L n_train"], /
+) -> Kernels:
     """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
 
     Arguments: :mod:`lai_core.assumptions`.
@@ -78,7 +75,7 @@ def cosines(
 
 
 @checked
-def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
+def smallest_cosine(cosines: Kernels, /) -> Scalar:
     r"""Return the smallest cosine over layers and pairs: A3 holds where it is not negative.
 
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
@@ -91,7 +88,7 @@ def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array,
 
 
 @checked
-def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
+def alignment_excess(cosines: Kernels, /) -> Scalar:
     r"""Return the largest excess of a lower layer's cosine over the last one's: 0 if non-expansive.
 
     Implements :eq:`non-expansive`:

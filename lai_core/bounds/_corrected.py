@@ -1,23 +1,21 @@
 """Bounds that hold where the appendix prints others: for LLI, for absolute cosines, without alignment."""
 
-from jaxtyping import Float
-
-from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.arrays import Constant, checked
+from lai_core._engine.namespace import xp_of
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, TrainingNorms, ValidationNorms, checked
 from lai_core.bounds._printed import conservative_bound, decay_powers, geometric_sum
 
 
 @checked
 def sharp_conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1, A2 and A3 as tightly as these allow.
 
     Implements :eq:`conservative-sharp`: :math:`C_a^2 \sum_z \sum_{l<L} \max(\beta^{(L)}_{zj},\,
@@ -36,9 +34,7 @@ def sharp_conservative_bound(
 
 
 @checked
-def aligned_similarity_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, depth: int
-) -> Float[Array, "L n_val n_train"]:
+def aligned_similarity_bound(beta_last: Kernel, /, *, rho: Constant, depth: int) -> Kernels:
     r"""Bound every layer's gradient similarity by the last layer's.
 
     Implements :eq:`alignment-decay`: :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} |\beta^{(L)}_{zj}|` under
@@ -54,9 +50,7 @@ def aligned_similarity_bound(
 
 
 @checked
-def lli_gap_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def lli_gap_bound(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: int) -> Scores:
     r"""Bound the gap between Ghost and LLI.
 
     Implements :eq:`lli-gap`: :math:`|\mathrm{Ghost} - \mathrm{LLI}| \le C_a^2 \sum_z |\beta^{(L)}_{zj}|
@@ -96,14 +90,14 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
 
 @checked
 def lli_gap_bound_without_alignment(
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LLI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
@@ -117,15 +111,15 @@ def lli_gap_bound_without_alignment(
 
 @checked
 def lai_gap_bound_without_alignment(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +

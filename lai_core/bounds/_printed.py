@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from jaxtyping import Float
-
-from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.arrays import Constant, checked
+from lai_core._engine.namespace import xp_of
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, TrainingNorms, ValidationNorms, checked
 
 
 @checked
@@ -68,9 +66,7 @@ def check_depth(depth: Any) -> int:
 
 
 @checked
-def printed_ghost_influence(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def printed_ghost_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute Ghost with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
@@ -81,9 +77,7 @@ def printed_ghost_influence(
 
 
 @checked
-def printed_lai_influence(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def printed_lai_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute LAI with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
@@ -95,9 +89,7 @@ def printed_lai_influence(
 
 
 @checked
-def gap(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, "n_val n_train"]:
+def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
     r"""Compute what Ghost has and LAI has not, pair by pair.
 
     Implements :eq:`app-epsilon-pair`:
@@ -117,9 +109,7 @@ def gap(
 
 
 @checked
-def pair_gap_bound(
-    beta: Float[Array, "L n_val n_train"], /, *, C_a: Constant
-) -> Float[Array, "n_val n_train"]:
+def pair_gap_bound(beta: Kernels, /, *, C_a: Constant) -> Kernel:
     r"""Bound the gap of each pair by its gradient similarities.
 
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
@@ -134,13 +124,8 @@ def pair_gap_bound(
 
 @checked
 def norm_product_bound(
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
-    /,
-    *,
-    rho: Constant,
-    depth: int,
-) -> Float[Array, "L n_val n_train"]:
+    validation_norms: ValidationNorms, training_norms: TrainingNorms, /, *, rho: Constant, depth: int
+) -> Kernels:
     r"""Bound every layer's gradient similarity by decayed norms.
 
     Implements :eq:`norm-product-bound`:
@@ -154,15 +139,15 @@ def norm_product_bound(
 
 @checked
 def conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1, A2 and A3.
 
     Implements :eq:`app-conservative`: :math:`C_a^2 \sum_z [(L-1) \beta^{(L)}_{zj} + \|g^{(L)}_z\|
@@ -178,16 +163,16 @@ def conservative_bound(
 
 @checked
 def relative_conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     alpha_bar: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound LAI's relative error under A1, A2, A3 and what the paper leaves unsaid.
 
     Implements :eq:`app-relative-conservative`: :math:`\frac{C_a^2}{\bar\alpha} [(L-1) +
@@ -212,9 +197,7 @@ def relative_conservative_bound(
 
 
 @checked
-def lai_lower_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, alpha_bar: Constant
-) -> Float[Array, " n_train"]:
+def lai_lower_bound(beta_last: Kernel, /, *, alpha_bar: Constant) -> Scores:
     r"""Bound the size of LAI's score from below.
 
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
@@ -227,9 +210,7 @@ def lai_lower_bound(
 
 
 @checked
-def geometric_bound_as_printed(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: int) -> Scores:
     r"""Compute the right-hand side printed for the gap between Ghost and LAI, which it does not bound.
 
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It

@@ -6,17 +6,15 @@ Then the cosine, the correlation, the order of pairs and the signs are bounded, 
 without a lower bound on the quotient nothing is.
 """
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, checked
+from lai_core._theory.arrays import Constant, Kernel, Layers, Scalar, Scores, checked
 
 
 @checked
-def reversed_pairs(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Bool[Array, "n_train n_train"]:
+def reversed_pairs(scores: Scores, approximation: Scores, /) -> Bool[Array, "n_train n_train"]:
     r"""Find the pairs that an approximation ranks the other way round.
 
     Implements :eq:`rank-flip`: LAI reverses pairs of Ghost, and of LLI, even on linear networks that
@@ -53,9 +51,7 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
 
 
 @checked
-def pearson_guarantee(
-    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
-) -> Float[Array, ""]:
+def pearson_guarantee(approximation: Scores, /, *, low: Constant, high: Constant) -> Scalar:
     r"""Bound the correlation between exact and approximate scores from below.
 
     Implements :eq:`rank-pearson`: :math:`r \ge \sqrt{1 - (\tau/\lambda)^2 (1 + 1/\mathrm{CV}^2)}` with
@@ -82,7 +78,7 @@ def pearson_guarantee(
 
 @checked
 def certain_order(
-    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
+    approximation: Scores, /, *, low: Constant, high: Constant
 ) -> Bool[Array, "n_train n_train"]:
     r"""Find the pairs whose order is certain.
 
@@ -104,9 +100,7 @@ def certain_order(
 
 
 @checked
-def certain_sign(
-    kernel: Float[Array, "n_val n_train"], /, *, low: Constant, high: Constant
-) -> Bool[Array, " n_train"]:
+def certain_sign(kernel: Kernel, /, *, low: Constant, high: Constant) -> Bool[Array, " n_train"]:
     r"""Find the samples whose score's sign is certain, although validation samples disagree.
 
     Implements :eq:`sign-agreement`: with P and N the sums of the positive and of the negative parts of
@@ -123,9 +117,7 @@ def certain_sign(
 
 
 @checked
-def selection_regret(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def selection_regret(scores: Scores, approximation: Scores, /) -> Scalar:
     r"""Compute what is lost to first order by keeping the samples whose approximate score is positive.
 
     Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
@@ -139,9 +131,7 @@ def selection_regret(
 
 
 @checked
-def selection_regret_bound(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
     r"""Bound the regret by the smallest distance between scores and scaled approximate scores.
 
     Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
@@ -168,9 +158,7 @@ def selection_regret_bound(
 
 
 @checked
-def certified_regret_bound(
-    approximation: Float[Array, " n_train"], errors: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def certified_regret_bound(approximation: Scores, errors: Scores, /) -> Scalar:
     r"""Bound the regret by how far each approximate score can be off: the least such bound.
 
     Implements :eq:`certified-regret`: :math:`\sum_j \max(\epsilon_j - |\hat v_j|, 0)` where
@@ -191,7 +179,7 @@ def certified_regret_bound(
 
 
 @checked
-def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /) -> Float[Array, ""]:
+def common_factor(gains: Layers, proportions: Layers, /) -> Scalar:
     r"""Compute the one factor between Ghost and LAI where they rank alike.
 
     Implements :eq:`identical-ranking`: :math:`\sum_l k_l c_l / \sum_l k_l` where

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, checked
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, checked
 from lai_core.bounds._printed import check_depth
 
 Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
@@ -19,13 +19,7 @@ Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
 
 
 @checked
-def lai_gap_range(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Ratios,
-    high: Ratios,
-    /,
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound LAI's score minus Ghost's from both sides.
 
     Implements :eq:`lai-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
@@ -39,13 +33,7 @@ def lai_gap_range(
 
 
 @checked
-def lli_gap_range(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Ratios,
-    high: Ratios,
-    /,
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def lli_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound Ghost's score minus LLI's from both sides.
 
     Implements :eq:`lli-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
@@ -59,9 +47,7 @@ def lli_gap_range(
 
 
 @checked
-def lai_gap_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def lai_gap_bound(beta_last: Kernel, /, *, C_a: Constant, depth: int) -> Scores:
     r"""Bound the gap between Ghost and LAI for ratios between 0 and 1 and similarities of any sign.
 
     Implements :eq:`lai-gap`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
@@ -75,9 +61,7 @@ def lai_gap_bound(
 
 
 @checked
-def ghost_over_lai_range(
-    alpha: Float[Array, "L n_val n_train"], low: Ratios, high: Ratios, /
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound Ghost's score from both sides, in multiples of LAI's.
 
     Implements :eq:`ghost-lai-range`: Ghost's score is at least s and at most t times LAI's, where s and t
@@ -111,7 +95,7 @@ def ghost_over_lai_range(
 
 
 @checked
-def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Array, " n_train"]:
+def relative_error_bound(alpha: Kernels, /) -> Scores:
     r"""Bound LAI's error for aligned layers, in multiples of LAI's score.
 
     Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le (1 - s)\,
@@ -135,9 +119,7 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
 
 
 @checked
-def relative_limit(
-    alpha: Float[Array, "L n_val n_train"], beta_last: Float[Array, "n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
     r"""Compute where LAI's relative error goes as rho vanishes: not to 0.
 
     Implements :eq:`relative-limit`: :math:`|1 - \sum_z \beta^{(L)} \alpha^{(L)} / \sum_z \beta^{(L)}
@@ -153,9 +135,7 @@ def relative_limit(
 
 
 @checked
-def mean_ratio(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute the mean of the lower layers' ratios: LAI is nearer to Ghost than LLI iff it exceeds 1/2.
 
     Implements :eq:`lai-nearer-than-lli`: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(l)} / \sum_z

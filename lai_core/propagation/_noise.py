@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, Namespace, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Gains, Numbers, checked
 from lai_core.propagation._perturbation import first_order_norm_bound
 
 Law = tuple[Float[Array, "outcomes d_below d_above"], Float[Array, " outcomes"]]
@@ -49,7 +49,7 @@ def jacobian_noise_variance(
     training_mean: Float[Array, "... d_l"],
     training_covariance: Float[Array, "... d_l d_l"],
     /,
-) -> Float[Array, "..."]:
+) -> Numbers:
     r"""Compute the exact variance of a layer's similarity, given both output gradients.
 
     Implements :eq:`jacobian-noise-variance`: :math:`\mathrm{Var}[\beta^{(l)}|g] = u^\top S_j u +
@@ -97,12 +97,8 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
 
 @checked
 def jacobian_noise_bound(
-    gains: Float[Array, "... n"],
-    noise_gains: Float[Array, "... n"],
-    validation_norm: Float[Array, "..."],
-    training_norm: Float[Array, "..."],
-    /,
-) -> Float[Array, "..."]:
+    gains: Gains, noise_gains: Gains, validation_norm: Numbers, training_norm: Numbers, /
+) -> Numbers:
     r"""Bound the variance of a layer's similarity under independent Jacobian noise.
 
     Implements :eq:`jacobian-noise-bound`: :math:`(V^2 - R^2) \|g_z\|^2 \|g_j\|^2` with
@@ -130,16 +126,16 @@ def jacobian_noise_bound(
 
 @checked
 def similarity_variance_as_printed(
-    gain: Float[Array, "..."],
-    signal_variance: Float[Array, "..."],
-    kappa: Float[Array, "..."],
-    gains: Float[Array, "... n"],
-    noise_energies: Float[Array, "... n"],
-    anisotropy: Float[Array, "..."],
-    validation_norm: Float[Array, "..."],
-    training_norm: Float[Array, "..."],
+    gain: Numbers,
+    signal_variance: Numbers,
+    kappa: Numbers,
+    gains: Gains,
+    noise_energies: Gains,
+    anisotropy: Numbers,
+    validation_norm: Numbers,
+    training_norm: Numbers,
     /,
-) -> Float[Array, "..."]:
+) -> Numbers:
     r"""Compute the printed schematic bound on a layer's similarity, without its cross terms.
 
     Implements :eq:`app-var-beta`: :math:`c^2\,\mathrm{Var}\,\beta^\star + \kappa \|g_z\|^2 \|g_j\|^2

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import check_chain
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Gains, Numbers, Operator, checked
 from lai_core.propagation._operators import Jacobian
 
 
@@ -33,9 +33,7 @@ def jacobian_split(
 
 
 @checked
-def first_order_perturbation(
-    means: Sequence[Jacobian], deviations: Sequence[Jacobian], /
-) -> Float[Array, "... d_l d_L"]:
+def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jacobian], /) -> Operator:
     r"""Add up the terms of :math:`\Delta A^{(l)}` with one rest, as printed.
 
     Implements :eq:`app-DeltaA`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
@@ -50,9 +48,7 @@ def first_order_perturbation(
 
 
 @checked
-def telescoping_perturbation(
-    means: Sequence[Jacobian], deviations: Sequence[Jacobian], /
-) -> Float[Array, "... d_l d_L"]:
+def telescoping_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jacobian], /) -> Operator:
     r"""Compute the whole change of the product, :math:`\Delta A^{(l)} = A^{(l)} - \bar A^{(l)}`.
 
     Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
@@ -66,7 +62,7 @@ def telescoping_perturbation(
 
 
 @checked
-def gain_product(gains: Float[Array, "... n"], /, *, first: int, last: int) -> Float[Array, "..."]:
+def gain_product(gains: Gains, /, *, first: int, last: int) -> Numbers:
     r"""Multiply the gains of consecutive layers, :math:`\rho_{u \to v} = \prod_{t=u}^v \rho_t`.
 
     Implements :eq:`gain-products`. The paper leaves :math:`\rho_t` undefined; here it is an upper
@@ -92,9 +88,7 @@ def gain_product(gains: Float[Array, "... n"], /, *, first: int, last: int) -> F
 
 
 @checked
-def first_order_norm_bound(
-    gains: Float[Array, "... n"], perturbations: Float[Array, "... n"], /
-) -> Float[Array, "..."]:
+def first_order_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     r"""Compute the right-hand side of the printed bound on :math:`\|\Delta A^{(l)}\|`.
 
     Implements :eq:`app-DeltaA-bound`: :math:`\sum_t \rho_{l+1 \to t-1}\, \delta_t\, \rho_{t+1 \to L}`.
@@ -113,9 +107,7 @@ def first_order_norm_bound(
 
 
 @checked
-def perturbation_norm_bound(
-    gains: Float[Array, "... n"], perturbations: Float[Array, "... n"], /
-) -> Float[Array, "..."]:
+def perturbation_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     r"""Bound :math:`\|\Delta A^{(l)}\|_2` by what holds.
 
     Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by

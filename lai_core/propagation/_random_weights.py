@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Numbers, checked
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class RandomLayer:
 
 @checked
 def random_weights_moments(
-    layers: Sequence[RandomLayer], norms: Float[Array, "..."], squares: Float[Array, "..."], /
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    layers: Sequence[RandomLayer], norms: Numbers, squares: Numbers, /
+) -> tuple[Numbers, Numbers]:
     r"""Carry :math:`P = E\|g_z\|^2\|g_j\|^2` and :math:`Q = E\beta^2` down through random layers.
 
     Implements :eq:`random-weights-variance`, its recursion:
@@ -87,9 +84,7 @@ def random_weights_moments(
 
 
 @checked
-def random_weights_variance(
-    layers: Sequence[RandomLayer], norms: Float[Array, "..."], similarity: Float[Array, "..."], /
-) -> Float[Array, "..."]:
+def random_weights_variance(layers: Sequence[RandomLayer], norms: Numbers, similarity: Numbers, /) -> Numbers:
     r"""Compute the variance of a layer's similarity over random weights, given the last layer's gradients.
 
     Implements :eq:`random-weights-variance`: :math:`Q_l - (\prod_t v_t E[n_{zj,t}])^2 \beta^{(L)2}`. In
@@ -108,8 +103,8 @@ def random_weights_variance(
 
 @checked
 def linear_random_weights_variance(
-    norms: Float[Array, "..."], similarity: Float[Array, "..."], /, *, width: int, depth: int
-) -> Float[Array, "..."]:
+    norms: Numbers, similarity: Numbers, /, *, width: int, depth: int
+) -> Numbers:
     r"""Compute the same variance in a linear network of random weights of variance 1/width.
 
     Implements :eq:`random-weights-variance`, in closed form: :math:`\frac{P_0 + 2Q_0}{3}

@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import apply, check_width, dot, transposed_product
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Numbers, Operator, Vector, checked
 from lai_core.propagation._operators import Jacobian, backward_operator
 from lai_core.propagation._perturbation import telescoping_perturbation
 
@@ -38,9 +38,7 @@ def layer_similarities(
 
 
 @checked
-def shared_signal(
-    validation: Float[Array, "... d_L"], training: Float[Array, "... d_L"], /
-) -> Float[Array, "..."]:
+def shared_signal(validation: Vector, training: Vector, /) -> Numbers:
     r"""Compute the similarity of the last layer's gradients, :math:`\beta^\star = g^{(L)\top}_z g^{(L)}_j`.
 
     Implements :eq:`shared-signal` and :eq:`app-beta-L`: it is :math:`\beta^{(L)}` by definition. For
@@ -70,11 +68,7 @@ def output_fluctuation(
 
 @checked
 def gradient_decomposition(
-    means: Sequence[Jacobian],
-    deviations: Sequence[Jacobian],
-    clean: Float[Array, "... d_L"],
-    fluctuation: Float[Array, "... d_L"],
-    /,
+    means: Sequence[Jacobian], deviations: Sequence[Jacobian], clean: Vector, fluctuation: Vector, /
 ) -> tuple[Float[Array, "... d_l"], ...]:
     r"""Split layer l's gradient in four: signal and noise, through mean and rest of the operator.
 
@@ -109,13 +103,11 @@ def similarity_operator(
 
 
 @checked
-def _product(
-    validation: Float[Array, "... d_l d_L"], training: Float[Array, "... d_l d_L"], /
-) -> Float[Array, "... d_L d_L"]:
+def _product(validation: Operator, training: Operator, /) -> Float[Array, "... d_L d_L"]:
     return transposed_product(xp_of(validation), validation, training)
 
 
-def isotropic_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
+def isotropic_gain(means: Sequence[Jacobian], /) -> Numbers:
     r"""Compute layer l's gain with the printed dimension, :math:`\mathrm{tr}(\bar M^{(l)}) / d_l`.
 
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
@@ -127,7 +119,7 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
     return _trace(operator) / operator.shape[-2]
 
 
-def trace_gain(means: Sequence[Jacobian], /) -> Float[Array, "..."]:
+def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
     r"""Compute layer l's gain, :math:`c_l = \mathrm{tr}(\bar M^{(l)}) / d_L`.
 
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
@@ -144,17 +136,10 @@ def _trace(operator: Array) -> Array:
     return xp_of(operator).sum(operator * operator, axis=(-2, -1))
 
 
-Operator = Float[Array, "... d_l d_L"]
-
-
 @checked
 def similarity_decomposition(
-    operator: Float[Array, "... d_L d_L"],
-    gain: Float[Array, "..."],
-    validation: Float[Array, "... d_L"],
-    training: Float[Array, "... d_L"],
-    /,
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    operator: Float[Array, "... d_L d_L"], gain: Numbers, validation: Vector, training: Vector, /
+) -> tuple[Numbers, Numbers]:
     r"""Split :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` into its two terms.
 
     Implements :eq:`app-beta-decomp`. True of every number c, since
@@ -173,9 +158,9 @@ def remainder_terms(
     means: Sequence[Jacobian],
     validation_deviations: Sequence[Jacobian],
     training_deviations: Sequence[Jacobian],
-    gain: Float[Array, "..."],
-    validation: Float[Array, "... d_L"],
-    training: Float[Array, "... d_L"],
+    gain: Numbers,
+    validation: Vector,
+    training: Vector,
     /,
 ) -> Float[Array, "4 ..."]:
     r"""Write the remainder :math:`\varepsilon^{(l)}` out: anisotropy of the mean, and the rests' three terms.
@@ -196,11 +181,11 @@ def printed_remainder(
     means: Sequence[Jacobian],
     validation_deviations: Sequence[Jacobian],
     training_deviations: Sequence[Jacobian],
-    gain: Float[Array, "..."],
-    validation_parts: tuple[Float[Array, "... d_L"], Float[Array, "... d_L"]],
-    training_parts: tuple[Float[Array, "... d_L"], Float[Array, "... d_L"]],
+    gain: Numbers,
+    validation_parts: tuple[Vector, Vector],
+    training_parts: tuple[Vector, Vector],
     /,
-) -> Float[Array, "..."]:
+) -> Numbers:
     r"""Compute the printed remainder: the four terms, and then the terms in :math:`\xi` once more.
 
     Implements :eq:`app-eps-explicit`. The four terms contain :math:`\xi` already, since they are
@@ -236,9 +221,9 @@ def _four_terms(
     mean: Operator,
     validation_rest: Operator,
     training_rest: Operator,
-    gain: Float[Array, "..."],
-    validation: Float[Array, "... d_L"],
-    training: Float[Array, "... d_L"],
+    gain: Numbers,
+    validation: Vector,
+    training: Vector,
     /,
 ) -> Float[Array, "4 ..."]:
     xp = xp_of(mean)

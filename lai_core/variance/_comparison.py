@@ -4,7 +4,7 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import dot
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Layers, Outcomes, Scalar, checked
 from lai_core.variance._identities import ghost_parts
 
 
@@ -28,12 +28,8 @@ def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."
 
 @checked
 def ghost_variance_lower_bound(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    noise: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+    alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /
+) -> Scalar:
     r"""Bound the variance of Ghost from below, whatever the covariance of signal and noise.
 
     Implements :eq:`app-var-CS-lb`: :math:`(|\sum_l \alpha^{(l)} c_l| \sqrt{\mathrm{Var}\,\beta^\star} -
@@ -48,13 +44,13 @@ def ghost_variance_lower_bound(
 
 @checked
 def signed_covariance_bound(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    signal_covariance: Float[Array, " L"],
+    alpha: Layers,
+    gains: Layers,
+    signal_variance: Scalar,
+    signal_covariance: Layers,
     noise_covariance: Float[Array, "L L"],
     /,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Scalar, Scalar]:
     r"""Bound the variance of Ghost from below, with the sign that the printed bounds need.
 
     Implements :eq:`signed-covariance-bound`: with
@@ -77,9 +73,7 @@ def signed_covariance_bound(
 
 
 @checked
-def variance_order(
-    alpha: Float[Array, " L"], deviations: Float[Array, " L"], /
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar]:
     r"""Bound the variance of Ghost from above, beside LAI's variance, by the spread in each layer.
 
     Implements :eq:`variance-order`: :math:`\mathrm{Var}[\sum_l \alpha^{(l)} \beta^{(l)}] \le
@@ -106,11 +100,8 @@ def variance_order(
 
 @checked
 def regression_gain(
-    similarities: Float[Array, "L outcomes"],
-    shared: Float[Array, " outcomes"],
-    probabilities: Float[Array, " outcomes"],
-    /,
-) -> Float[Array, " L"]:
+    similarities: Float[Array, "L outcomes"], shared: Outcomes, probabilities: Outcomes, /
+) -> Layers:
     r"""Compute the gains for which signal and noise are uncorrelated, whatever the law.
 
     Implements :eq:`regression-gain`: :math:`c_l = \mathrm{Cov}(\beta^{(l)}, \beta^\star) /
@@ -130,13 +121,7 @@ def regression_gain(
 
 
 @checked
-def variance_criterion(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    noise: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+def variance_criterion(alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI, for uncorrelated signal and noise.
 
     Implements :eq:`variance-criterion`: :math:`\mathrm{Var}\,Y - [(\sum_l \alpha^{(l)})^2 -
@@ -157,12 +142,7 @@ def variance_criterion(
 
 
 @checked
-def unit_gain_difference(
-    alpha: Float[Array, " L"],
-    noise: Float[Array, ""],
-    covariance: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+def unit_gain_difference(alpha: Layers, noise: Scalar, covariance: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI where every gain is 1.
 
     Implements :eq:`unit-gain-variance`: :math:`\mathrm{Var}\,Y + 2 \sum_l \alpha^{(l)}\,
@@ -184,13 +164,8 @@ def unit_gain_difference(
 
 @checked
 def scale_free_variance(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_mean: Float[Array, ""],
-    signal_variance: Float[Array, ""],
-    noise: Float[Array, ""],
-    /,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    alpha: Layers, gains: Layers, signal_mean: Scalar, signal_variance: Scalar, noise: Scalar, /
+) -> tuple[Scalar, Scalar]:
     r"""Compute squared coefficients of variation of Ghost and of LAI: variance over squared mean.
 
     Implements :eq:`scale-free-variance`: where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, Ghost's
@@ -206,12 +181,8 @@ def scale_free_variance(
 
 @checked
 def calibrated_error(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    weights: Float[Array, " L"],
-    signal_second_moment: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+    alpha: Layers, gains: Layers, weights: Layers, signal_second_moment: Scalar, /
+) -> Scalar:
     r"""Compute the mean squared error of weighted LAI about Ghost's conditional mean.
 
     Implements :eq:`calibrated-error`: about :math:`T = E[\text{Ghost}|g^{(L)}] = \sum_l \alpha^{(l)}

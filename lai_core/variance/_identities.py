@@ -4,13 +4,11 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import apply, dot
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Layers, Outcomes, Scalar, checked
 
 
 @checked
-def expectation(
-    values: Float[Array, "... outcomes"], probabilities: Float[Array, " outcomes"], /
-) -> Float[Array, "..."]:
+def expectation(values: Float[Array, "... outcomes"], probabilities: Outcomes, /) -> Float[Array, "..."]:
     """Compute the mean of random variables with finitely many outcomes.
 
     Arguments: :mod:`lai_core.variance`.
@@ -25,10 +23,7 @@ def expectation(
 
 @checked
 def covariances(
-    left: Float[Array, "p outcomes"],
-    right: Float[Array, "q outcomes"],
-    probabilities: Float[Array, " outcomes"],
-    /,
+    left: Float[Array, "p outcomes"], right: Float[Array, "q outcomes"], probabilities: Outcomes, /
 ) -> Float[Array, "p q"]:
     """Compute covariances of every variable of one list with every variable of another.
 
@@ -46,8 +41,8 @@ def covariances(
 
 @checked
 def signal_and_noise(
-    alpha: Float[Array, " L"], gains: Float[Array, " L"], similarities: Float[Array, "L outcomes"], /
-) -> tuple[Float[Array, " outcomes"], Float[Array, " outcomes"]]:
+    alpha: Layers, gains: Layers, similarities: Float[Array, "L outcomes"], /
+) -> tuple[Outcomes, Outcomes]:
     r"""Split Ghost's outcomes into signal X and noise Y.
 
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
@@ -62,12 +57,8 @@ def signal_and_noise(
 
 @checked
 def ghost_signal_noise(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    shared: Float[Array, " outcomes"],
-    remainders: Float[Array, "L outcomes"],
-    /,
-) -> Float[Array, " outcomes"]:
+    alpha: Layers, gains: Layers, shared: Outcomes, remainders: Float[Array, "L outcomes"], /
+) -> Outcomes:
     r"""Compute Ghost's outcomes from signal and remainders, without the printed minus.
 
     Implements :eq:`ghost-signal-noise`: :math:`(\sum_l \alpha^{(l)} c_l)\beta^\star +
@@ -81,7 +72,7 @@ def ghost_signal_noise(
 
 
 @checked
-def lai_signal(alpha: Float[Array, " L"], shared: Float[Array, " outcomes"], /) -> Float[Array, " outcomes"]:
+def lai_signal(alpha: Layers, shared: Outcomes, /) -> Outcomes:
     r"""Compute LAI's outcomes: the shared signal alone, without the printed minus.
 
     Implements :eq:`lai-signal`: :math:`(\sum_l \alpha^{(l)})\beta^\star`, for one validation sample.
@@ -92,7 +83,7 @@ def lai_signal(alpha: Float[Array, " L"], shared: Float[Array, " outcomes"], /) 
 
 
 @checked
-def noise_variance(alpha: Float[Array, " L"], noise_covariance: Float[Array, "L L"], /) -> Float[Array, ""]:
+def noise_variance(alpha: Layers, noise_covariance: Float[Array, "L L"], /) -> Scalar:
     r"""Compute the variance of the noise Y, covariances between layers included.
 
     Implements :eq:`app-var-eps`: :math:`\sum_{l,k} \alpha^{(l)} \alpha^{(k)}
@@ -108,13 +99,13 @@ def noise_variance(alpha: Float[Array, " L"], noise_covariance: Float[Array, "L 
 
 @checked
 def ghost_variance(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    signal_covariance: Float[Array, " L"],
+    alpha: Layers,
+    gains: Layers,
+    signal_variance: Scalar,
+    signal_covariance: Layers,
     noise_covariance: Float[Array, "L L"],
     /,
-) -> Float[Array, ""]:
+) -> Scalar:
     r"""Compute the variance of Ghost for one validation sample, with every covariance.
 
     Implements :eq:`app-var-exact`: :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star +
@@ -130,12 +121,8 @@ def ghost_variance(
 
 @checked
 def printed_ghost_variance(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    noise_covariance: Float[Array, "L L"],
-    /,
-) -> Float[Array, ""]:
+    alpha: Layers, gains: Layers, signal_variance: Scalar, noise_covariance: Float[Array, "L L"], /
+) -> Scalar:
     r"""Compute the variance of Ghost as it is printed, without the covariance of signal and noise.
 
     Implements :eq:`app-ghost-var` and :eq:`app-var-corr-lb`: :math:`(\sum_l \alpha^{(l)} c_l)^2\,
@@ -156,7 +143,7 @@ def printed_ghost_variance(
 
 
 @checked
-def lai_variance(alpha: Float[Array, " L"], signal_variance: Float[Array, ""], /) -> Float[Array, ""]:
+def lai_variance(alpha: Layers, signal_variance: Scalar, /) -> Scalar:
     r"""Compute the variance of LAI for one validation sample.
 
     Implements :eq:`app-var-lai`: :math:`(\sum_l \alpha^{(l)})^2\, \mathrm{Var}\,\beta^\star`. It needs
@@ -175,7 +162,7 @@ def random_weight_sum(
     beta_mean: Float[Array, " p"],
     beta_second_moment: Float[Array, "p p"],
     /,
-) -> Float[Array, ""]:
+) -> Scalar:
     r"""Compute the variance of :math:`\sum_i \alpha_i \beta_i` with random alphas independent of the betas.
 
     Implements :eq:`random-weight-sum`: :math:`\sum_{i,k} E[\alpha_i \alpha_k] E[\beta_i \beta_k] -
