@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET as DEFAULT_MEMORY_BUDGET
 from lai_core._engine.checks import check_choice as check_choice
+from lai_core._engine.checks import check_count as check_count
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
@@ -35,7 +36,6 @@ from lai_core.estimators.summaries import joined_summaries as joined_summaries
 from lai_core.mixtures._draws import Draws as Draws
 from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
 from lai_core.mixtures._draws import Weighted as Weighted
-from lai_core.mixtures._draws import check_whole as check_whole
 from lai_core.mixtures._draws import numbered as numbered
 from lai_core.mixtures._draws import source_names as source_names
 from lai_core.records.base import Record, Trace
@@ -118,20 +118,9 @@ def agreements(own: Sequence[Array], full: Sequence[Array]) -> dict[str, float]:
 def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:
     """Return the largest error over the largest entry, or over the size of what the entries are sums of.
 
-    Parameters
-    ----------
-    found, expected
-        Of the same shape.
-    least
-        What the error is over at least; an error over nothing is returned as it is.
-    terms
-        Arrays of `expected`'s shape that it is the sum of, one behind the other; None: it is no sum. A sum is
-        rounded by a share of the root of its terms' sum of squares, see `rounding_bound`.
-
-    Returns
-    -------
-    float
-        Not negative.
+    It is over `least` at least, and an error over nothing as it is. `terms` are arrays, one behind the other,
+    whose sum is `expected`, if it is one: a sum is rounded by a share of the root of its terms' sum of
+    squares (`rounding_bound`).
     """
     xp = xp_of(expected)
     sizes = [float(xp.max(xp.abs(expected))), least]

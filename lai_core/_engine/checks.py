@@ -67,26 +67,13 @@ def check_number(
     raise ValueError(msg)
 
 
-def check_count(name: str, value: Any) -> int:
-    """Raise unless `value` is a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        msg = f"{name}: expected a whole number, got {type(value).__name__}"
-        raise TypeError(msg)
-    if value < 1:
-        msg = f"{name}: expected at least 1, got {value}"
-        raise ValueError(msg)
+def check_count(name: str, value: Any, at_least: int = 1) -> int:
+    """Raise unless `value` is a whole number that is large enough."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < at_least:
+        msg = f"{name}: expected a whole number >= {at_least}, got {value!r}"
+        raise ValueError(msg) if whole else TypeError(msg)
     return int(value)
-
-
-def check_budget(memory_budget: Any) -> int:
-    """Raise unless `memory_budget` is a positive whole number of bytes."""
-    if isinstance(memory_budget, bool) or not isinstance(memory_budget, Integral):
-        msg = f"memory_budget: expected a whole number of bytes, got {memory_budget!r}"
-        raise TypeError(msg)
-    if memory_budget <= 0:
-        msg = f"memory_budget: expected a positive number of bytes, got {memory_budget}"
-        raise ValueError(msg)
-    return int(memory_budget)
 
 
 def over_budget(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:

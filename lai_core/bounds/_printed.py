@@ -1,7 +1,6 @@
 """The gap between Ghost and LAI and its bounds, as printed, and the powers of rho that bounds are made of."""
 
-from typing import Any
-
+from lai_core._engine.checks import check_count
 from lai_core._engine.namespace import xp_of
 from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, TrainingNorms, ValidationNorms, checked
 
@@ -29,7 +28,7 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
         Of the kind of `rho`, except the last, which is 1.0.
     """
     powers: list[Constant] = [1.0]
-    for _ in range(check_depth(depth) - 1):
+    for _ in range(check_count("depth", depth) - 1):
         powers.insert(0, powers[0] * rho * rho)
     return tuple(powers)
 
@@ -52,17 +51,6 @@ def geometric_sum(*, rho: Constant, depth: int) -> Constant:
     (0.3125, 2.0)
     """
     return sum(decay_powers(rho=rho, depth=depth)[:-1], 0.0 * rho)
-
-
-def check_depth(depth: Any) -> int:
-    """Raise unless `depth` is a positive whole number."""
-    if isinstance(depth, bool) or not isinstance(depth, int):
-        msg = f"depth: expected a whole number of layers, got {depth!r}"
-        raise TypeError(msg)
-    if depth < 1:
-        msg = f"depth: expected at least one layer, got {depth}"
-        raise ValueError(msg)
-    return depth
 
 
 @checked

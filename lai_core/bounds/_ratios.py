@@ -9,10 +9,10 @@ are not used.
 
 from jaxtyping import Float
 
+from lai_core._engine.checks import check_count
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, checked
-from lai_core.bounds._printed import check_depth
 
 Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
 """A bound on the ratios: one number for each layer, or for each layer and pair."""
@@ -57,7 +57,7 @@ def lai_gap_bound(beta_last: Kernel, /, *, C_a: Constant, depth: int) -> Scores:
     :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
-    return C_a * C_a * (check_depth(depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
+    return C_a * C_a * (check_count("depth", depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
 
 
 @checked

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from numbers import Integral
 from typing import Any
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import itemsize
 from lai_core.estimators import _parameters as estimators
@@ -86,12 +85,7 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
         msg = f"widths: expected the input's and at least one layer's, got {len(widths)} of them"
         raise ValueError(msg)
     for index, width in enumerate(widths):
-        if isinstance(width, bool) or not isinstance(width, Integral):
-            msg = f"widths[{index}]: expected a whole number, got {width!r}"
-            raise TypeError(msg)
-        if width < 1:
-            msg = f"widths[{index}]: expected a positive width, got {width}"
-            raise ValueError(msg)
+        check_count(f"widths[{index}]", width)
     widths = [int(width) for width in widths]
     # Both go forward through every layer, d_in d_out multiply-adds each. A layer's output gradient takes
     # the matrices above it: all but the first for Ghost, which needs it of the first layer, none for LAI.

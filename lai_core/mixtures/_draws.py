@@ -6,6 +6,8 @@ from math import isfinite
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from lai_core._engine.checks import check_count
+
 AHEAD = 1024
 """How many batches, drawn ahead of the last one that was trained on, a state can hold."""
 
@@ -55,7 +57,7 @@ class Draws:
             ("replicas", replicas, 1),
             ("rank", rank, 0),
         ):
-            check_whole(name, value, least)
+            check_count(name, value, least)
         if rank >= replicas:
             msg = f"rank: expected a number below replicas={replicas}, got {rank}"
             raise ValueError(msg)
@@ -239,16 +241,9 @@ def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
 def _fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
     """Return the sources of the samples that every batch has."""
     for source, count in fixed.items():
-        check_whole(f"fixed[{source}]", count, 0)
+        check_count(f"fixed[{source}]", count, 0)
     found = [source for source, count in fixed.items() for _ in range(count)]
     if len(found) >= batch:
         msg = f"fixed: expected fewer samples than a batch has, {batch}, got {len(found)}"
         raise ValueError(msg)
     return found
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise unless a value is a whole number that is large enough."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name}: expected a whole number >= {least}, got {value!r}"
-        raise ValueError(msg)

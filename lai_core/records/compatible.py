@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from lai_core._engine.checks import check_budget, listed
+from lai_core._engine.checks import check_count, listed
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
 from lai_core.records._once import once_a_layout
@@ -49,7 +49,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
             raise ValueError(msg)
     check_shared_shapes(role, trace)
     dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
-    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_budget(memory_budget))
+    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_count("memory_budget", memory_budget))
 
 
 def check_weight_key(here: str, layer: Record) -> None:

@@ -40,12 +40,8 @@ class ConvolutionTrace(Record):
         Zeros before and after each axis of space.
     groups
         Groups of channels that do not mix.
-    bias
-        Whether there is a trainable bias per output channel.
-    weight
-        Key of the kernel; records with equal keys share it.
-    name
-        What the layer is called in messages.
+    bias, weight, name
+        As in `LayerTrace`.
 
     Examples
     --------

@@ -35,10 +35,8 @@ class EmbeddingTrace(Record):
         How many rows the table has.
     padding
         Id of a row that does not train. None: all train.
-    weight
-        Key of the table; records with equal keys share it.
-    name
-        What the table is called in messages.
+    weight, name
+        As in `LayerTrace`.
 
     Examples
     --------

@@ -27,10 +27,8 @@ class GainTrace(Record):
         What the vector multiplies, `(n, d)` or `(n, t, d)`. None for an offset: what is added.
     output_gradients
         Gradient of each sample's own loss with respect to the product or sum, of the same shape.
-    weight
-        Key of the parameter; records with equal keys share it.
-    name
-        What the parameter is called in messages.
+    weight, name
+        As in `LayerTrace`.
 
     Examples
     --------

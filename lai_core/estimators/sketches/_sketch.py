@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_budget, check_not_empty
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count, check_not_empty
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core.estimators._sides import lai_sides
@@ -76,7 +76,7 @@ def sketch_outputs(
     _check_entries("permutation", permutation, outputs)
     _check_width(width, outputs)
     xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
-    work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), check_budget(memory_budget))
+    work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), check_count("memory_budget", memory_budget))
     flat = xp.reshape(gradients, (-1, outputs))
     sketched = sketch(flat, xp.astype(signs, work.dtype), permutation, width, work)
     sketched = xp.reshape(sketched, (*gradients.shape[:-1], width))
