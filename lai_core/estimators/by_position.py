@@ -20,7 +20,7 @@ from typing import Any
 
 from jaxtyping import Float, Integer
 
-from lai_core._engine.axes import check_array
+from lai_core._engine.axes import check_kind
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_count
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, cast, device_of, matmul, namespace_of
@@ -160,7 +160,10 @@ def _extent(training: Trace) -> tuple[int, int]:
 
 def check_segment_numbers(segments: Any, shape: tuple[int, ...], count: Any) -> None:
     """Raise unless segments are integers, one a position, and their number is a positive whole number."""
-    check_array("segments", segments, " ".join(map(str, shape)), kind="integral")
+    if tuple(segments.shape) != tuple(shape):
+        msg = f"segments: expected shape (n, t) = {tuple(shape)}, got {tuple(segments.shape)}"
+        raise ValueError(msg)
+    check_kind("segments", segments, namespace_of({"segments": segments}), "integral")
     check_count("count", count)
 
 

@@ -146,5 +146,5 @@ def test_contents_are_known_by_their_name_and_shape():
 def test_positions_scores_are_summed_by_segment():
     scores, segments = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, math.nan]]), np.array([[0, 0, 2], [2, -1, 1]])
     np.testing.assert_array_equal(_adapters.summed_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
-    with pytest.raises(ValueError, match=r"^segments: expected shape \(2, 3\), got \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"^segments: expected shape \(n, t\) = \(2, 3\), got \(1, 3\)"):
         _adapters.summed_by_segment(scores, segments[:1], 3)

@@ -241,7 +241,7 @@ REFUSED = {
     "positions: expected one of 'tokens', 'mean', got 'flatten'": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS, 1, "lai", positions="flatten"
     ),
-    "segments: expected shape (2, 3), got (2,)": lambda: lai.segment_scores(
+    "segments: expected shape (n, t) = (2, 3), got (2,)": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS[:, 0], 1, "lai"
     ),
     "segments: expected integers, got float64": lambda: lai.segment_scores(
