@@ -11,24 +11,11 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from array_api_compat import (
-    array_namespace,
-    is_array_api_obj,
-    is_torch_array,
-    to_device,
-)
-from array_api_compat import (
-    device as device,
-)
-from array_api_compat import (
-    is_jax_array as is_jax_array,
-)
-from array_api_compat import (
-    is_numpy_array as is_numpy_array,
-)
-from array_api_compat import (
-    is_torch_namespace as is_torch_namespace,
-)
+from array_api_compat import array_namespace, is_array_api_obj, is_torch_array, to_device
+from array_api_compat import device as device
+from array_api_compat import is_jax_array as is_jax_array
+from array_api_compat import is_numpy_array as is_numpy_array
+from array_api_compat import is_torch_namespace as is_torch_namespace
 
 Array = Any
 """Any array whose namespace follows the array API standard (numpy, torch, jax, strict, ...)."""

@@ -89,10 +89,6 @@ class Factors(ParameterGradient):
         pairs = self.samples * self.positions * training.samples * training.positions
         return pairs * (self.width + self.height)
 
-    def _built_cost(self, training: "Factors") -> int:
-        products = self.samples * training.samples * self.total_entries()
-        return self.total_cost() + training.total_cost() + products
-
     def _pair_entries(self, training: "Factors") -> int:
         """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
         return 5 * self.groups * self.positions * training.positions
@@ -113,7 +109,9 @@ class Factors(ParameterGradient):
         # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
         # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
         products, rows = pair + own + other, 1 + 2 * self.widest + own + other
-        cheaper = self._built_cost(training) < self.pairwise_cost(training)
+        kernel_cost = self.samples * training.samples * self.total_entries()
+        built_cost = self.total_cost() + training.total_cost() + kernel_cost
+        cheaper = built_cost < self.pairwise_cost(training)
         building = cheaper if work.holds(max(products, rows)) else rows < products
         if not building:
             counts = training.samples * training.positions, self.samples * self.positions
@@ -140,7 +138,7 @@ class Factors(ParameterGradient):
         self, chunk: slice, training: "Factors", training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
-        products = partial(_products, by_group, (chunk, training_chunk), self.groups, work)
+        products = partial(products_of, by_group, (chunk, training_chunk), self.groups, work)
         alpha = self.alpha(products, training)
         beta = products(self.rows, training.rows)
         if self.groups == self.positions == training.positions == 1:
@@ -216,7 +214,7 @@ class Factors(ParameterGradient):
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
     def _paired_positions(self, training: "Factors", chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        products = partial(_products, by_sample, (chunk, chunk), self.groups, work)
+        products = partial(products_of, by_sample, (chunk, chunk), self.groups, work)
         pairs = self.alpha(products, training), products(self.rows, training.rows)
         left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
         return dots(work.xp, left, right)
@@ -256,7 +254,7 @@ class Factors(ParameterGradient):
         return self.constant * training.constant
 
 
-def _products(
+def products_of(
     laid_out: Callable[..., Array],
     chunks: tuple[slice, slice],
     groups: int,

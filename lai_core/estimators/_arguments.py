@@ -71,20 +71,6 @@ def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> 
     return None
 
 
-def check_positions_fit(
-    trace: Trace, xp: Namespace, positions: str, role: str, among: Sequence[str] = POSITIONS
-) -> None:
-    """Raise if `positions` cannot be used on `trace`, naming those of `among` that can."""
-    reason = misfit(trace, xp, positions, role)
-    if reason is not None:
-        fitting = [other for other in among if misfit(trace, xp, other) is None]
-        msg = (
-            f"positions: {positions!r} needs the last layer's positions in every layer, but "
-            f"{reason}; these fit: {listed(fitting)}"
-        )
-        raise ValueError(msg)
-
-
 def last_layer(trace: Trace, work: Workspace) -> Record:
     """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
     last = trace.layers[-1]
@@ -116,7 +102,13 @@ def check_lai_trace(
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
     last_layer(trace, work)
-    check_positions_fit(trace, work.xp, positions, role, among)
+    if (reason := misfit(trace, work.xp, positions, role)) is not None:
+        fitting = [other for other in among if misfit(trace, work.xp, other) is None]
+        msg = (
+            f"positions: {positions!r} needs the last layer's positions in every layer, but "
+            f"{reason}; these fit: {listed(fitting)}"
+        )
+        raise ValueError(msg)
 
 
 @once_a_layout
@@ -125,24 +117,19 @@ def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget
     work = check_pair(validation, training, "output", memory_budget)
     check_lai_trace(validation, work, positions, "validation")
     check_lai_trace(training, work, positions, "training")
-    if positions == "flatten":
-        for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
-            here = where("training", index, layer)
-            check_equal_positions(before.readout_input(work.xp), layer.readout_input(work.xp), here)
+    sides = zip(validation.layers, training.layers, strict=True)
+    for index, layers in enumerate(sides if positions == "flatten" else ()):
+        before, read = (layer.readout_input(work.xp) for layer in layers)
+        if before is None or read is None:
+            continue
+        expected, got = number_of_positions(before), number_of_positions(read)
+        if expected != got:
+            msg = (
+                f"{where('training', index, layers[1])}: expected {expected} positions as in validation "
+                f"because positions='flatten' aligns them, got {got}; 'mean' does not need it"
+            )
+            raise ValueError(msg)
     return work
-
-
-def check_equal_positions(validation: Array | None, training: Array | None, here: str) -> None:
-    """Raise unless two arrays, if there are any, have equally many positions."""
-    if validation is None or training is None:
-        return
-    expected, got = number_of_positions(validation), number_of_positions(training)
-    if expected != got:
-        msg = (
-            f"{here}: expected {expected} positions as in validation because positions='flatten' aligns "
-            f"them, got {got}; 'mean' does not need it"
-        )
-        raise ValueError(msg)
 
 
 def readout_scales(layer_weights: Any, training: Trace, work: Workspace) -> Sequence[Array | float]:

@@ -52,12 +52,9 @@ class Draws:
         fixed: Mapping[Any, int] | None,
         seed: int,
     ) -> None:
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("replicas", replicas, 1),
-            ("rank", rank, 0),
-        ):
-            check_count(name, value, least)
+        check_count("batch_size", batch_size)
+        check_count("replicas", replicas)
+        check_count("rank", rank, 0)
         if rank >= replicas:
             msg = f"rank: expected a number below replicas={replicas}, got {rank}"
             raise ValueError(msg)
@@ -224,9 +221,8 @@ def numbered(groups: Any, names: Sequence[str]) -> Any:
     try:
         return [places[one] for one in groups]
     except KeyError as error:
-        got = (
-            str(error.args[0]) if isinstance(error.args[0], str) else error.args[0]
-        )  # numpy's text is longer
+        (got,) = error.args
+        got = str(got) if isinstance(got, str) else got  # numpy's text is longer
         known = f"one of {', '.join(map(repr, names))}" if names else "whole numbers, for no source is named"
         msg = f"groups: expected {known}, got {got!r}; number them, or Mixture({{name: share}})"
         raise ValueError(msg) from None

@@ -8,8 +8,8 @@ from lai_core._engine.axes import Axes
 from lai_core._engine.factors import sum_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
-from lai_core.records._patches import Geometry as Geometry
-from lai_core.records._patches import KernelGradient, Padded, Patch, by_position
+from lai_core.records._maps import Geometry as Geometry
+from lai_core.records._maps import KernelGradient, Padded, Patch, by_position
 from lai_core.records.base import Record
 from lai_core.records.dense import LayerTrace
 
