@@ -50,7 +50,7 @@ def test_a_table_that_is_shown_as_its_source_is_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["choosing", "options"])
 def test_the_tables_of_estimators_have_a_row_for_each(name):
-    _, _, *rows = extension("estimator_tables").table(name)
+    _, _, *rows = extension("site_tables").estimators(name).splitlines()
     assert [row.split("`")[1] for row in rows] == [each.name for each in CATALOGUE]
     assert len({row.count("|") for row in rows}) == 1
 
