@@ -105,7 +105,7 @@ def segment_scores(
 
     Parameters
     ----------
-    validation, training, estimator
+    validation, training, estimator, memory_budget
         As for `position_scores`.
     segments
         `(n_train, t)` integers: the segment of every position, in `[0, count)` over the whole batch. A
@@ -114,8 +114,6 @@ def segment_scores(
         Number of segments.
     positions
         What LAI's product means: `tokens`, pairs of positions; `mean`, means over a segment's positions.
-    memory_budget
-        Bytes that temporaries may take.
 
     Returns
     -------

@@ -151,10 +151,8 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
     ----------
     validation, training
         Traces of both sides, as the estimator takes them.
-    estimator
-        `ghost`, `lai` or `lli`.
-    positions
-        What LAI's product means on layers with positions.
+    estimator, positions
+        As in `summary_cost`.
 
     Returns
     -------

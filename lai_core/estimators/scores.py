@@ -81,10 +81,8 @@ def lli_scores(
     ----------
     validation, training
         Traces with the output gradients of the last layer; for validation an `lli` summary will do.
-    exclude_self
-        Leave sample j out of its own score, as in `ghost_scores`.
-    memory_budget
-        Bytes that temporaries may take.
+    exclude_self, memory_budget
+        As in `ghost_scores`.
 
     Returns
     -------
@@ -116,14 +114,11 @@ def lai_scores(
     validation, training
         Traces with the output gradients of the last layer; for validation an `lai` summary will do.
     layer_weights
-        `(L,)`, an array of the traces' namespace or a sequence of floats: factors of each layer's
-        alpha, the bias's 1 included. None: all 1.
+        `(L,)`, factors of each layer's alpha, as in `lai_kernel`. None: all 1.
     positions
         `tokens`, `mean` or `flatten`. None: what the summary was made with, `tokens` for a trace.
-    exclude_self
-        Leave sample j out of its own score, as in `ghost_scores`.
-    memory_budget
-        Bytes that temporaries may take.
+    exclude_self, memory_budget
+        As in `ghost_scores`.
 
     Returns
     -------
@@ -169,10 +164,8 @@ def self_influence(
         With the output gradients of every layer for `ghost`, of the last one for `lai` and `lli`.
     estimator
         `ghost`, `lai` or `lli`.
-    positions
-        What LAI's product means on layers with positions: `tokens`, `mean` or `flatten`.
-    memory_budget
-        Bytes that temporaries may take.
+    positions, memory_budget
+        As in `lai_kernel`.
 
     Returns
     -------

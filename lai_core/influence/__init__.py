@@ -23,13 +23,11 @@ smoothness
     :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
 """
 
-from lai_core.influence._descent import (
+from lai_core.influence._hessian import (
     certified_learning_rate,
     descent_remainder,
-    hessian_cosine_bound,
-)
-from lai_core.influence._hessian import (
     directional_scores,
+    hessian_cosine_bound,
     inner_product_scores,
     leave_one_out,
     printed_influence,

@@ -12,8 +12,7 @@ from lai_core._engine.outer import OuterGradient
 from lai_core.records.base import Record, Trace
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
-from lai_core.records.embedding import EmbeddingTrace
-from lai_core.records.gain import GainTrace
+from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
 __all__ = [
     "Axes",

@@ -75,12 +75,10 @@ def gate_lai_scores(
 
     Parameters
     ----------
-    validation, training
+    validation, training, memory_budget
         As in `gate_lai_kernel`.
     exclude_self
         Leave sample j out of its own score: both sides are of the same batch, in the same order.
-    memory_budget
-        Bytes that temporaries may take.
 
     Returns
     -------
