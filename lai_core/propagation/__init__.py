@@ -59,17 +59,15 @@ from lai_core.propagation._noise import (
 )
 from lai_core.propagation._operators import (
     backward_operator,
-    layer_jacobian,
-    separating_operator,
-    vjp_recursion,
-)
-from lai_core.propagation._perturbation import (
     first_order_norm_bound,
     first_order_perturbation,
     gain_product,
     jacobian_split,
+    layer_jacobian,
     perturbation_norm_bound,
+    separating_operator,
     telescoping_perturbation,
+    vjp_recursion,
 )
 from lai_core.propagation._random_weights import (
     RandomLayer,

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from lai_core._engine.namespace import Array, Namespace, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
 from lai_core._theory.arrays import Gains, Numbers, checked
-from lai_core.propagation._perturbation import first_order_norm_bound
+from lai_core.propagation._operators import first_order_norm_bound
 
 Law = tuple[Float[Array, "outcomes d_below d_above"], Float[Array, " outcomes"]]
 """A random Jacobian: its outcomes and their probabilities."""

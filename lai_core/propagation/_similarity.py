@@ -7,8 +7,7 @@ from jaxtyping import Float
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import apply, check_width, dot, transposed_product
 from lai_core._theory.arrays import Numbers, Operator, Vector, checked
-from lai_core.propagation._operators import Jacobian, backward_operator
-from lai_core.propagation._perturbation import telescoping_perturbation
+from lai_core.propagation._operators import Jacobian, backward_operator, telescoping_perturbation
 
 
 @checked
