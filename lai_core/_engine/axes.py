@@ -27,7 +27,7 @@ class Axes:
     shapes: tuple[str, ...] = ("n d", "n t d")
     dtype: Literal["real floating", "integral", "bool"] = "real floating"
 
-    def check(self, name: str, array: Array, xp: Namespace, sizes: Sizes | None = None) -> None:
+    def check(self, name: str, array: Array, xp: Namespace, *, sizes: Sizes | None = None) -> None:
         """Raise unless an array has numbers of the kind, entries, and one of the shapes; add to `sizes`."""
         check_kind(name, array, xp, self.dtype)
         known, shape = {} if sizes is None else sizes, tuple(array.shape)

@@ -96,7 +96,7 @@ def _conform(leaves: list[Leaf]) -> tuple[Namespace, DType]:
         return None, None
     xp = namespace_of({name: array for name, array, _, _ in leaves})
     for name, array, axes, sizes in leaves:
-        axes.check(name, array, xp, sizes)
+        axes.check(name, array, xp, sizes=sizes)
     floats = [(array, axes) for _, array, axes, _ in leaves if axes.dtype == "real floating"]
     # A constant is read in the type of the arrays beside it: 0.5 as float64 does not widen them.
     arrays = [array for array, axes in floats if axes is not NO_AXES] or [array for array, _ in floats]
