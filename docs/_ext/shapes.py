@@ -17,6 +17,7 @@ from sphinx.ext.napoleon import NumpyDocstring
 
 GLOSSARY = re.compile(r" ?Arguments: :mod:`([\w.]+)`\.")
 PARAMETER = re.compile(r"^:param (\w+):")
+FIELD = re.compile(r":(returns|raises)\b|\.\. rubric::")
 RETURNED = re.compile(r"^:returns: \*(?:tuple of arrays|array)\*")
 
 
@@ -68,8 +69,8 @@ def with_glossary(lines: list[str], function: Any, config: Any) -> list[str]:
     if not any(line.startswith(":returns:") for line in rest) and shape(signature.return_annotation):
         several = get_origin(signature.return_annotation) is tuple
         added.append(f":returns: *{'tuple of arrays' if several else 'array'}*")
-    start = next((at for at, line in enumerate(rest) if line.startswith((":", ".. rubric"))), len(rest))
-    return [*rest[:start], "", *added, *rest[start:]]
+    start = next((at for at, line in enumerate(rest) if FIELD.match(line)), len(rest))
+    return [*rest[:start], "", *added, "", *rest[start:]]
 
 
 def show_shapes(app, what, name, obj, options, lines):

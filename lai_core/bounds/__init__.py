@@ -33,8 +33,12 @@ kernel
     LAI's kernel.
 validation_norms, training_norms
     Norms of the last layer's output gradients.
-rho, C_a, alpha_bar
-    The rate of A1, the largest norm of a layer's input (A2), the smallest alpha of the last layer.
+rho
+    The rate of A1.
+C_a
+    The largest norm of a layer's input, of A2.
+alpha_bar
+    The smallest alpha of the last layer.
 depth
     The number of layers L.
 low, high

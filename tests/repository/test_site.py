@@ -84,10 +84,16 @@ def test_what_a_docstring_leaves_to_its_modules_glossary_is_shown_with_it():
         assert named == list(inspect.signature(function).parameters), function.__name__
         assert not module.GLOSSARY.search("\n".join(shown))
     assert len(referring) > 50
-    written = ["Bound. Arguments: :mod:`lai_core.bounds`.", ":param errors: Own.", ".. rubric:: Examples"]
+    written = [
+        "Bound",
+        ":math:`x`. Arguments: :mod:`lai_core.bounds`.",
+        ":param errors: Own.",
+        ".. rubric:: E",
+    ]
     shown = module.with_glossary(written, bounds.certified_regret_bound, config)
     words = ":param approximation: Exact and approximate scores; positive helps."
-    assert [line for line in shown if line] == ["Bound.", words, written[1], ":returns: *array*", written[2]]
+    expected = ["Bound", ":math:`x`.", words, written[2], ":returns: *array*", written[3]]
+    assert [line for line in shown if line] == expected
 
 
 def test_every_public_module_has_a_page_of_the_reference():
